@@ -1,0 +1,34 @@
+"""Start-up of the guest: ``<python> -I <path>/adapters CONTROL_DIR``.
+
+Run by path, this folder would stand first on ``sys.path``, where ``adapters/tensorflow`` would shadow TensorFlow: it
+is taken off, and the guest's modules are imported under a private package name instead.
+"""
+
+import os
+import sys
+import types
+
+PACKAGE = "_dlbench_guest"
+
+
+def main():
+    # type: () -> int
+    """Carry out the launch in the control directory that the one argument names."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    package = types.ModuleType(PACKAGE)
+    package.__path__ = [here]  # type: ignore[attr-defined]  # typeshed knows it on packages only
+    sys.modules[PACKAGE] = package
+    worker = __import__(PACKAGE + ".worker", fromlist=["worker"])
+    if len(sys.argv) != 2:
+        sys.stderr.write("usage: python -I adapters CONTROL_DIR\n")
+        return 2
+    code = worker.run(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Frameworks' thread pools have hung or crashed at interpreter exit; the outcome is on disk, so leave at once.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

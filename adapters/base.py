@@ -1,0 +1,102 @@
+"""The contract of an adapter: what every framework implements, and nothing else knows about it.
+
+Life of an adapter, one per process: ``__init__`` (threads and execution settings, before the framework's first
+operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the
+parity check -> ``step`` + ``synchronize`` while timed -> ``last_loss``, ``effective_threads``, ``describe``.
+
+A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, ``networks.py`` that builds
+the specifications of ``adapters/networks.py`` in it, ``framework.toml`` (its environment, thread variables and
+execution modes) and its locked requirements.
+"""
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import numpy as np
+
+from .batches import Batch
+from .networks import Network
+from .protocol import Cell
+
+
+class Unsupported(Exception):
+    """Raised in ``prepare`` for what turns out only there not to be possible; the text is the reason shown."""
+
+
+class Adapter:
+    """One framework, driving one cell in one process."""
+
+    #: False for a framework that computes nothing: its parity is then "unchecked" with ``parity_reason``.
+    computes = True
+    parity_reason = ""
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        """Keep the cell; a subclass sets thread counts and execution mode here, before anything else runs."""
+        self.cell = cell
+        self.settings = settings
+        self.cache_directory = cache_directory
+
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Return whether this framework can do the cell, and if not, why, in words for the reader of a matrix."""
+        if self.cell.device != "cpu":
+            return False, "device %s: this adapter drives the CPU only" % self.cell.device
+        if self.cell.precision != "float32":
+            return False, "precision %s: this adapter computes in float32 only" % self.cell.precision
+        return True, ""
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the network with these weights (copied) and put the mini-batch where the cell's placement says.
+
+        Shapes and layouts are those of ``networks`` and ``batches``. Nothing of ``weights`` may be kept: the worker
+        drops it so that peak memory is the framework's own.
+        """
+        raise NotImplementedError
+
+    def step(self):
+        # type: () -> None
+        """Run forward, loss, backward and SGD update of one mini-batch; may return before the device is done."""
+        raise NotImplementedError
+
+    def synchronize(self):
+        # type: () -> None
+        """Wait until everything that ``step`` started has finished."""
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Use this rate from the next step on; must not cost a new compilation."""
+        raise NotImplementedError
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the mean loss of the last step, as computed before its update."""
+        raise NotImplementedError
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield the current value of every parameter by its canonical name, in canonical layout, in any order."""
+        raise NotImplementedError
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return how many intra-op threads the framework says it uses; None where it has no word on it."""
+        return None
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions, BLAS, math flags and execution settings, as plain JSON."""
+        return {}
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a call that does one synchronous float32 (size, size) matrix product; None where there is none.
+
+        It is timed after the steps: as a sentinel of the machine's state, and as a candidate for its ceiling.
+        """
+        return None
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Tell whether this exception of the framework means that memory ran out."""
+        return isinstance(error, MemoryError)

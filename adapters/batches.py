@@ -1,0 +1,92 @@
+"""Seeded weights and mini-batches: the same bits in every interpreter.
+
+Only ``RandomState.bytes`` is drawn from: the Mersenne Twister's byte stream is the same in every NumPy since 1.11,
+and scaling 16-bit integers is four times as fast as drawing float64 numbers (fcn5 has 118 million weights).
+"""
+
+import zlib
+from typing import Dict, NamedTuple, Tuple
+
+import numpy as np
+
+from .networks import Feedforward, Network, Recurrent, Residual, parameters
+
+SEED = 2016
+
+
+class Batch(NamedTuple):
+    """One mini-batch in canonical layout.
+
+    ``inputs`` float32 (batch, features) or (batch, channels, height, width), or int64 tokens (batch, steps);
+    ``labels`` int64 (batch,), or (batch, steps) for recurrent networks.
+    """
+
+    inputs: np.ndarray
+    labels: np.ndarray
+
+
+def _stream(*names):
+    # type: (object) -> np.random.RandomState
+    key = ":".join(str(name) for name in names)
+    return np.random.RandomState((zlib.crc32(key.encode("utf-8")) + SEED) % 2**32)
+
+
+def _uniform(stream, shape, bound):
+    # type: (np.random.RandomState, Tuple[int, ...], float) -> np.ndarray
+    size = int(np.prod(shape))
+    steps = np.frombuffer(stream.bytes(2 * size), dtype="<i2")
+    values = steps.astype(np.float32)
+    values *= np.float32(bound / 32768.0)
+    return values.reshape(shape)
+
+
+def _integers(stream, shape, below):
+    # type: (np.random.RandomState, Tuple[int, ...], int) -> np.ndarray
+    drawn = np.frombuffer(stream.bytes(4 * int(np.prod(shape))), dtype="<u4")
+    return (drawn.astype(np.int64) % below).reshape(shape)
+
+
+def initial_weights(network):
+    # type: (Network) -> Dict[str, np.ndarray]
+    """Return the float32 starting value of every parameter, in canonical layout and forward order."""
+    weights = {}
+    for parameter in parameters(network):
+        if parameter.constant is not None:
+            weights[parameter.name] = np.full(parameter.shape, parameter.constant, dtype=np.float32)
+        else:
+            stream = _stream("weight", network.name, parameter.name)
+            weights[parameter.name] = _uniform(stream, parameter.shape, parameter.bound)
+    return weights
+
+
+def mini_batch(network, batch_size):
+    # type: (Network, int) -> Batch
+    """Return the synthetic mini-batch of this network at this size."""
+    family = network.family
+    stream = _stream("batch", network.name, batch_size)
+    if isinstance(family, Recurrent):
+        shape = (batch_size, family.steps)
+        return Batch(_integers(stream, shape, family.vocabulary), _integers(stream, shape, family.vocabulary))
+    inputs = _uniform(stream, (batch_size,) + tuple(family.input_shape), network.input_scale)
+    return Batch(inputs, _integers(stream, (batch_size,), output_classes(network)))
+
+
+def output_classes(network):
+    # type: (Network) -> int
+    """Return the number of classes the softmax ranges over."""
+    family = network.family
+    if isinstance(family, Recurrent):
+        return family.vocabulary
+    if isinstance(family, Residual):
+        return family.classes
+    assert isinstance(family, Feedforward)
+    outputs = getattr(family.layers[-1], "outputs")
+    return int(outputs)
+
+
+def sampled_entries(name, size, count=64):
+    # type: (str, int, int) -> np.ndarray
+    """Return the flat indices, in canonical layout, at which the parity check looks at this parameter."""
+    if size <= count:
+        return np.arange(size)
+    return _integers(_stream("entries", name), (count,), size)

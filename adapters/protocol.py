@@ -1,0 +1,254 @@
+"""The one contract shared by host and guest: what a launch is asked for, and what it answers.
+
+A launch is data in (``cell.json``) and data out (``outcome.json``). Both are plain JSON of the tuples below; raw
+samples are kept and no statistic is computed here. ``SCHEMA_VERSION`` rises whenever a reader of the old form would
+misread the new one.
+"""
+
+import json
+import os
+from enum import Enum
+from typing import Any, Dict, List, NamedTuple, Optional
+
+SCHEMA_VERSION = 1
+
+CELL_FILE = "cell.json"
+OUTCOME_FILE = "outcome.json"
+PHASE_FILE = "phase.json"
+
+
+class ProtocolError(Exception):
+    """A ``cell.json`` or ``outcome.json`` that is not what this version of the contract describes."""
+
+
+class Status(str, Enum):
+    """How a launch ended; every cell of a matrix carries one."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"  # the framework cannot do this cell; the reason says why
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    PARITY_FAILED = "parity_failed"  # timed, but it computed something else than the reference
+    SKIPPED = "skipped"  # never started, on purpose; the reason says why
+
+
+class Cell(NamedTuple):
+    """One point of the matrix: what is measured."""
+
+    framework: str  # the row's name: "torch", or a name the user gave to a build of it, "torch-nightly"
+    adapter: str  # the folder in adapters/ that drives it
+    mode: str  # execution mode, e.g. "eager" or "compile"
+    network: str
+    device: str  # "cpu", "cuda:0", ...
+    threads: int  # intra-op threads requested
+    batch_size: int  # examples per mini-batch
+    precision: str = "float32"
+    placement: str = "resident"  # where the mini-batch lies when the step starts
+
+
+class Protocol(NamedTuple):
+    """How one launch measures: warm-up, then timed steps until ``steps`` or ``seconds`` is reached."""
+
+    warmup_steps: int = 3  # steps before the first timed one, the parity steps included
+    steps: int = 20  # timed steps at most
+    minimum_steps: int = 5  # timed steps at least, whatever they cost
+    seconds: float = 10.0  # no further timed step starts after this many seconds
+
+
+class Launch(NamedTuple):
+    """All that a guest process is told: the content of ``cell.json``."""
+
+    cell: Cell
+    protocol: Protocol
+    settings: Dict[str, Any]  # of the framework's mode, as its framework.toml or the suite gives them
+    reference: Optional[str]  # file with the float64 losses and updates; None: parity cannot be checked
+    cache_directory: str  # where an adapter may keep what is costly to derive; survives the launch
+    save_reference: Optional[str] = None  # write this launch's losses and updates here as the reference
+
+
+class Parity(NamedTuple):
+    """Whether the launch computed what the float64 reference computed.
+
+    Errors are relative: of a loss ``|loss - reference| / |reference|``, the largest over the parity steps; of an
+    update ``||update - reference|| / ||reference||`` over the sampled entries, the largest over the parameters.
+    """
+
+    verdict: str  # "agrees", "disagrees", "unchecked"
+    reason: str
+    losses: List[float]  # one per parity step, before that step's update
+    loss_error: Optional[float]
+    update_error: Optional[float]
+    worst_parameter: str
+    loss_tolerance: float
+    update_tolerance: float
+    seconds: float  # what the check cost, the parity steps themselves not counted
+
+
+class ThreadEvidence(NamedTuple):
+    """What the timed region shows of the threads that really worked."""
+
+    requested: int
+    framework_says: Optional[int]  # None where the framework has no word on it
+    os_threads: Optional[int]  # threads of the process when the timed region ended
+    cpu_seconds: float
+    wall_seconds: float
+    cpu_seconds_by_thread: Optional[List[float]]  # the busiest first, at most 64 of them
+
+
+class Contention(NamedTuple):
+    """What the timed region shows of others on this machine; None where this system does not tell."""
+
+    run_queue_seconds: Optional[float]  # time this process's threads were runnable but not running, summed
+    involuntary_switches: Optional[int]
+    voluntary_switches: Optional[int]
+    pressure_seconds: Optional[float]  # PSI cpu "some" over the region, whole machine
+    pressure_avg10_before: Optional[float]  # per cent
+    steal_seconds: Optional[float]  # taken by the hypervisor, summed over CPUs
+    throttled_seconds: Optional[float]  # cgroup quota
+    major_faults: Optional[int]
+
+
+class Outcome(NamedTuple):
+    """All that a guest process answers: the content of ``outcome.json``."""
+
+    status: Status
+    reason: str = ""
+    import_seconds: Optional[float] = None
+    prepare_seconds: Optional[float] = None
+    first_step_seconds: Optional[float] = None  # compilation included
+    warmup_ns: List[int] = []  # the steps between the first and the timed ones
+    samples_ns: List[int] = []  # every timed step, in order
+    final_loss: Optional[float] = None  # after the timed steps; None when it is not finite or was not read
+    final_loss_finite: Optional[bool] = None
+    peak_memory_bytes: Optional[int] = (
+        None  # resident, from after the parity check to the end of the timed steps
+    )
+    parity: Optional[Parity] = None
+    threads: Optional[ThreadEvidence] = None
+    contention: Optional[Contention] = None
+    software: Dict[str, Any] = {}  # versions, BLAS, execution settings: see Adapter.describe
+    parameter_count: Optional[int] = None  # as the framework itself counts them
+    gemm_flops_per_second: Optional[float] = None  # the framework's own matrix product at these threads
+
+
+_NESTED = {
+    "cell": Cell,
+    "protocol": Protocol,
+    "parity": Parity,
+    "threads": ThreadEvidence,
+    "contention": Contention,
+}
+
+
+def to_dict(value):
+    # type: (Any) -> Any
+    """Turn a tuple of this module (nested ones too) into plain JSON types."""
+    if hasattr(value, "_asdict"):
+        return {key: to_dict(item) for key, item in value._asdict().items()}
+    if isinstance(value, Enum):
+        return value.value
+    return value
+
+
+def _build(kind, data, where):
+    # type: (Any, Any, str) -> Any
+    if not isinstance(data, dict):
+        raise ProtocolError("%s is not an object" % where)
+    unknown = sorted(set(data) - set(kind._fields))
+    if unknown:
+        raise ProtocolError("%s has unknown keys: %s" % (where, ", ".join(unknown)))
+    fields = dict(data)
+    for key, nested in _NESTED.items():
+        # Launch.settings and Outcome.threads share no names with plain fields of other tuples but Cell.threads.
+        if key in fields and isinstance(fields[key], dict):
+            fields[key] = _build(nested, fields[key], where + "." + key)
+    if "status" in fields:
+        fields["status"] = Status(fields["status"])
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise ProtocolError("%s: %s" % (where, error))
+
+
+def cell_from_dict(data):
+    # type: (Dict[str, Any]) -> Cell
+    """Read a cell back from ``to_dict``; raises ProtocolError where it does not fit."""
+    cell = _build(Cell, data, "cell")  # type: Cell
+    return cell
+
+
+def outcome_from_dict(data):
+    # type: (Dict[str, Any]) -> Outcome
+    """Read an outcome back from ``to_dict``; raises ProtocolError where it does not fit."""
+    outcome = _build(Outcome, data, "outcome")  # type: Outcome
+    return outcome
+
+
+def protocol_from_dict(data):
+    # type: (Dict[str, Any]) -> Protocol
+    """Read a protocol back from ``to_dict``; raises ProtocolError where it does not fit."""
+    protocol = _build(Protocol, data, "protocol")  # type: Protocol
+    return protocol
+
+
+def write_json(path, content):
+    # type: (str, Any) -> None
+    """Write JSON so that a reader sees the old file or the whole new one, never a part."""
+    partial = path + ".part"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump(content, file, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def _read(path, kind, what):
+    # type: (str, Any, str) -> Any
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except ValueError as error:
+        raise ProtocolError("%s is not JSON: %s" % (what, error))
+    if not isinstance(content, dict):
+        raise ProtocolError("%s is not an object" % what)
+    version = content.pop("schema_version", None)
+    if version != SCHEMA_VERSION:
+        raise ProtocolError("%s has schema version %r, this side speaks %d" % (what, version, SCHEMA_VERSION))
+    try:
+        return _build(kind, content, what)
+    except ValueError as error:
+        raise ProtocolError("%s: %s" % (what, error))
+
+
+def _write(path, value):
+    # type: (str, Any) -> None
+    content = to_dict(value)
+    content["schema_version"] = SCHEMA_VERSION
+    write_json(path, content)
+
+
+def write_launch(directory, launch):
+    # type: (str, Launch) -> None
+    """Write ``cell.json`` into the control directory."""
+    _write(os.path.join(directory, CELL_FILE), launch)
+
+
+def read_launch(directory):
+    # type: (str) -> Launch
+    """Read ``cell.json``; raises ProtocolError, or OSError where there is none."""
+    launch = _read(os.path.join(directory, CELL_FILE), Launch, CELL_FILE)  # type: Launch
+    return launch
+
+
+def write_outcome(directory, outcome):
+    # type: (str, Outcome) -> None
+    """Write ``outcome.json`` into the control directory."""
+    _write(os.path.join(directory, OUTCOME_FILE), outcome)
+
+
+def read_outcome(directory):
+    # type: (str) -> Outcome
+    """Read ``outcome.json``; raises ProtocolError, or OSError where there is none (the guest crashed)."""
+    outcome = _read(os.path.join(directory, OUTCOME_FILE), Outcome, OUTCOME_FILE)  # type: Outcome
+    return outcome

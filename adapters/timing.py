@@ -1,0 +1,72 @@
+"""The timed loop: the step, the device's fence, two readings of the clock, and nothing else."""
+
+import gc
+import time
+from typing import Callable, List
+
+from .protocol import Protocol
+
+
+def _nanoseconds_from_seconds():
+    # type: () -> int
+    return int(time.perf_counter() * 1e9)
+
+
+# perf_counter_ns came with Python 3.7; CNTK's last interpreter is 3.6, where a float loses less than 1 ns over days.
+nanoseconds = getattr(time, "perf_counter_ns", _nanoseconds_from_seconds)  # type: Callable[[], int]
+
+
+def time_one(step, synchronize):
+    # type: (Callable[[], None], Callable[[], None]) -> int
+    """Return the nanoseconds of one step, from an idle device to an idle device."""
+    synchronize()
+    start = nanoseconds()
+    step()
+    synchronize()
+    return nanoseconds() - start
+
+
+def timed_loop(step, synchronize, protocol, clock=nanoseconds):
+    # type: (Callable[[], None], Callable[[], None], Protocol, Callable[[], int]) -> List[int]
+    """Return the nanoseconds of every timed step, in order.
+
+    Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and ``protocol.minimum_steps`` are done.
+    Samples go into a list made beforehand and the garbage collector rests, so that between two steps there is only
+    a store, a comparison and a branch.
+    """
+    samples = [0] * protocol.steps
+    minimum = protocol.minimum_steps
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    done = 0
+    try:
+        synchronize()
+        deadline = clock() + int(protocol.seconds * 1e9)
+        while done < protocol.steps:
+            start = clock()
+            step()
+            synchronize()
+            end = clock()
+            samples[done] = end - start
+            done += 1
+            if end > deadline and done >= minimum:
+                break
+    finally:
+        if collecting:
+            gc.enable()
+    return samples[:done]
+
+
+def gemm_rate(multiply, size, budget_seconds=0.5):
+    # type: (Callable[[], object], int, float) -> float
+    """Return the best FLOP/s of repeated (size, size) matrix products within about this many seconds."""
+    multiply()
+    best = float("inf")
+    start = time.perf_counter()
+    while True:
+        before = nanoseconds()
+        multiply()
+        best = min(best, (nanoseconds() - before) * 1e-9)
+        if time.perf_counter() - start > budget_seconds:
+            return 2.0 * size**3 / best

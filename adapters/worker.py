@@ -1,0 +1,216 @@
+"""One launch inside the guest process: ``cell.json`` in, ``outcome.json`` out."""
+
+import importlib
+import math
+import os
+import platform
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+
+from . import batches, evidence, networks, parity, timing
+from .base import Adapter, Unsupported
+from .protocol import (
+    PHASE_FILE,
+    Launch,
+    Outcome,
+    Parity,
+    Status,
+    read_launch,
+    write_json,
+    write_outcome,
+)
+
+SENTINEL_SIZE = 1536
+
+
+class Phases:
+    """Tells the host what the guest is doing, between measurements only."""
+
+    def __init__(self, directory):
+        # type: (str) -> None
+        self.path = os.path.join(directory, PHASE_FILE)
+
+    def enter(self, phase, expected_seconds=None):
+        # type: (str, Optional[float]) -> None
+        """Announce a phase and, where it can be told, how long it will last."""
+        write_json(self.path, {"phase": phase, "expected_seconds": expected_seconds})
+
+
+def _finite(value):
+    # type: (float) -> Optional[float]
+    return value if math.isfinite(value) else None
+
+
+def _environment():
+    # type: () -> Dict[str, Any]
+    """Name every distribution this interpreter can import, and the interpreter itself."""
+    found = {}
+    for directory in sys.path:
+        try:
+            names = os.listdir(directory or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                project, _, version = name.rpartition(".")[0].partition("-")
+                found[project.lower().replace("_", "-")] = version.split("-py")[0]
+    return {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "distributions": found,
+        "numpy": np.__version__,
+        "libc": "-".join(platform.libc_ver()),
+    }
+
+
+def _settings_in_force(launch):
+    # type: (Launch) -> Dict[str, Any]
+    """Return the mode's settings and those environment variables that the host set for this launch."""
+    named = os.environ.get("DLBENCH_VARIABLES", "").split(",")
+    return {
+        "mode_settings": launch.settings,
+        "variables": {name: os.environ[name] for name in named if name in os.environ},
+    }
+
+
+def _parity_steps(adapter, network, before, launch, first_step_seconds):
+    # type: (Adapter, networks.Network, Dict[str, np.ndarray], Launch, List[float]) -> Parity
+    """Run the recipe's steps; return the verdict. The first step's seconds are appended to the list given."""
+    recipe = network.parity
+    watch = parity.Stopwatch()
+    adapter.set_learning_rate(recipe.learning_rate)
+    losses = []
+    for index in range(recipe.steps):
+        spent = timing.time_one(adapter.step, adapter.synchronize)
+        if index == 0:
+            first_step_seconds.append(spent * 1e-9)
+        with watch:
+            losses.append(float(adapter.last_loss()))
+    if not adapter.computes:
+        return parity.unchecked(network, adapter.parity_reason)
+    with watch:
+        observation = parity.observe(adapter, before, losses)
+        if launch.save_reference is not None:
+            parity.save(launch.save_reference, observation)
+        if launch.reference is None:
+            return parity.unchecked(network, "no reference for mini-batch %d" % launch.cell.batch_size)
+        verdict = parity.judge(observation, parity.load(launch.reference), recipe)
+    return verdict._replace(seconds=watch.seconds)
+
+
+def _measure(launch, phases, load):
+    # type: (Launch, Phases, Callable[[Launch], Adapter]) -> Outcome
+    cell, protocol = launch.cell, launch.protocol
+    network = networks.NETWORKS.get(cell.network)
+    if network is None:
+        return Outcome(Status.UNSUPPORTED, "no network is named %r" % cell.network)
+    phases.enter("import")
+    start = time.perf_counter()
+    adapter = load(launch)
+    import_seconds = time.perf_counter() - start
+    supported, reason = adapter.supports(network)
+    if not supported:
+        return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=_environment())
+
+    phases.enter("build")
+    # A framework that computes nothing is spared the making of a hundred million weights.
+    weights = batches.initial_weights(network) if adapter.computes else {}
+    batch = batches.mini_batch(network, cell.batch_size)
+    before = parity.sample_weights(weights)
+    start = time.perf_counter()
+    try:
+        adapter.prepare(network, weights, batch)
+        adapter.synchronize()
+        prepare_seconds = time.perf_counter() - start
+        del weights, batch
+
+        phases.enter("first step")
+        first_step_seconds = []  # type: List[float]
+        verdict = _parity_steps(adapter, network, before, launch, first_step_seconds)
+        adapter.set_learning_rate(networks.LEARNING_RATE)
+        evidence.reset_peak_memory()
+        phases.enter("warm-up")
+        warmup = [
+            timing.time_one(adapter.step, adapter.synchronize)
+            for _ in range(max(1, protocol.warmup_steps - network.parity.steps))
+        ]
+        phases.enter("timed", min(protocol.seconds, warmup[-1] * 1e-9 * protocol.steps))
+        opening = evidence.snapshot()
+        samples = timing.timed_loop(adapter.step, adapter.synchronize, protocol)
+        closing = evidence.snapshot()
+        final_loss = float(adapter.last_loss())
+    except Unsupported as error:
+        return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=_environment())
+    peak = evidence.peak_memory_bytes()
+    multiply = adapter.multiply(SENTINEL_SIZE)
+    gemm = None if multiply is None else timing.gemm_rate(multiply, SENTINEL_SIZE)
+    software = _environment()
+    software.update(adapter.describe())
+    software.update(_settings_in_force(launch))
+    parameter_count = (
+        sum(int(np.asarray(v).size) for _, v in adapter.parameters()) if adapter.computes else None
+    )
+    return Outcome(
+        status=Status.PARITY_FAILED if verdict.verdict == "disagrees" else Status.OK,
+        reason=verdict.reason if verdict.verdict == "disagrees" else "",
+        import_seconds=import_seconds,
+        prepare_seconds=prepare_seconds,
+        first_step_seconds=first_step_seconds[0],
+        warmup_ns=warmup,
+        samples_ns=samples,
+        final_loss=_finite(final_loss),
+        final_loss_finite=math.isfinite(final_loss),
+        peak_memory_bytes=peak,
+        parity=verdict,
+        threads=evidence.thread_evidence(cell.threads, adapter.effective_threads(), opening, closing),
+        contention=evidence.contention(opening, closing),
+        software=software,
+        parameter_count=parameter_count,
+        gemm_flops_per_second=gemm,
+    )
+
+
+def load_adapter(launch):
+    # type: (Launch) -> Adapter
+    """Import the framework's adapter and make it; the framework is imported here and nowhere earlier."""
+    module = importlib.import_module("." + launch.cell.adapter + ".adapter", __package__)
+    adapter = module.ADAPTER(launch.cell, launch.settings, launch.cache_directory)  # type: Adapter
+    return adapter
+
+
+def run(directory, load=load_adapter):
+    # type: (str, Callable[[Launch], Adapter]) -> int
+    """Carry out the launch described in this control directory; return the exit code.
+
+    Whatever goes wrong in the framework is an outcome (exit code 0). Without an outcome file the host takes the
+    launch for crashed.
+    """
+    launch = read_launch(directory)
+    made = []  # type: List[Adapter]
+
+    def load_and_keep(launch):
+        # type: (Launch) -> Adapter
+        adapter = load(launch)
+        made.append(adapter)
+        return adapter
+
+    try:
+        outcome = _measure(launch, Phases(directory), load_and_keep)
+    except Exception as error:
+        traceback.print_exc()
+        if isinstance(error, MemoryError) or (made and made[0].is_out_of_memory(error)):
+            outcome = Outcome(Status.OUT_OF_MEMORY, "%s: %s" % (type(error).__name__, _first_line(error)))
+        else:
+            outcome = Outcome(Status.CRASHED, "%s: %s" % (type(error).__name__, _first_line(error)))
+    write_outcome(directory, outcome)
+    return 0
+
+
+def _first_line(error):
+    # type: (BaseException) -> str
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else "(no message)"

@@ -1,0 +1,121 @@
+"""The limits that control groups, versions 1 and 2, put on this process.
+
+Own reading rather than ``loky.cpu_count()``: loky looks only at the file of the topmost visible group and rounds
+the quota up to whole CPUs. A systemd slice or a nested container sets the limit further down, on the process's
+own group or one of its ancestors, where the tightest counts; and a quota of 1.5 CPUs is itself a finding. The
+tests use loky as the second opinion for the cases that it covers.
+
+Only numbers leave this module: the names of groups may hold user names and container identifiers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from dlbench.hardware_probe._files import ROOT, read_int, read_text
+
+# Version 1 has no word for "no limit" on memory: it shows the largest page-aligned 64-bit number.
+_NO_MEMORY_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True)
+class _Hierarchy:
+    """One mounted hierarchy: where it is mounted, and the directory of this process's group in it."""
+
+    mount: Path
+    group: Path
+
+    def directories(self) -> Iterator[Path]:
+        """The process's group, then its visible ancestors up to the mount point."""
+        directory = self.group
+        while directory != self.mount and self.mount in directory.parents:
+            yield directory
+            directory = directory.parent
+        yield self.mount
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """CPUs' worth of time per period that the tightest quota allows this process (1.5 is possible).
+
+    None means that no quota is set or that there are no control groups.
+    """
+    quotas: list[float] = []
+    for hierarchy in _hierarchies(root, "cpu"):
+        for directory in hierarchy.directories():
+            quota = _quota_v2(directory) or _quota_v1(directory)
+            if quota is not None:
+                quotas.append(quota)
+    return min(quotas, default=None)
+
+
+def memory_limit(root: Path = ROOT) -> int | None:
+    """Bytes of memory that the tightest group allows this process; None where there is no limit."""
+    limits: list[int] = []
+    for hierarchy in _hierarchies(root, "memory"):
+        for directory in hierarchy.directories():
+            for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+                limit = read_int(directory / name)  # "max" is no integer: None
+                if limit is not None and 0 < limit < _NO_MEMORY_LIMIT:
+                    limits.append(limit)
+    return min(limits, default=None)
+
+
+def _quota_v2(directory: Path) -> float | None:
+    fields = (read_text(directory / "cpu.max") or "").split()
+    if not fields or not fields[0].isdigit():  # "max 100000" means none
+        return None
+    period = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 100_000
+    return int(fields[0]) / period if period > 0 and int(fields[0]) > 0 else None
+
+
+def _quota_v1(directory: Path) -> float | None:
+    quota = read_int(directory / "cpu.cfs_quota_us")
+    period = read_int(directory / "cpu.cfs_period_us")
+    if quota is None or period is None or quota <= 0 or period <= 0:  # -1 means none
+        return None
+    return quota / period
+
+
+def _hierarchies(root: Path, controller: str) -> Iterator[_Hierarchy]:
+    """Every mounted hierarchy that may hold limits of `controller`; both versions may be mounted at once."""
+    groups = _groups_of_this_process(root)
+    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
+        before, separator, after = line.partition(" - ")
+        left, right = before.split(), after.split()
+        if not separator or len(left) < 5 or len(right) < 1:
+            continue
+        kind, options = right[0], right[-1].split(",")
+        if kind == "cgroup2":
+            key = ""
+        elif kind == "cgroup" and controller in options:
+            key = controller
+        else:
+            continue
+        mount = root / left[4].lstrip("/")
+        yield _Hierarchy(mount, mount / _below_mount(groups.get(key, "/"), left[3]))
+
+
+def _groups_of_this_process(root: Path) -> dict[str, str]:
+    """Controller -> path of this process's group; the version 2 hierarchy has the empty string as its key."""
+    groups: dict[str, str] = {}
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        fields = line.split(":", 2)
+        if len(fields) == 3:
+            for controller in fields[1].split(","):
+                groups[controller] = fields[2]
+    return groups
+
+
+def _below_mount(group: str, mount_root: str) -> PurePosixPath:
+    """The path of `group` below a mount point that shows the hierarchy from `mount_root` on.
+
+    A container commonly sees its own group as the mount point, while /proc/self/cgroup may still tell the path
+    on the host; what lies outside the mount (or above it, "/../..") cannot be seen, so the mount point stands in.
+    """
+    path = PurePosixPath(group)
+    if ".." in path.parts:
+        return PurePosixPath()
+    try:
+        return path.relative_to(mount_root)
+    except ValueError:
+        return path.relative_to("/") if mount_root == "/" else PurePosixPath()

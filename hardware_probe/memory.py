@@ -1,0 +1,65 @@
+"""The memory of the machine, and what the system does with it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from dlbench.hardware_probe._files import ROOT, parse_fields, read_int, read_text, selected_option
+from dlbench.hardware_probe.cgroups import memory_limit
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Main memory and swap; sizes in bytes, None where the system does not tell."""
+
+    total_bytes: int
+    """What the kernel manages: the installed memory less the reservations of firmware and kernel."""
+    available_bytes: int
+    """What could be had without swapping at the moment of the probe."""
+    limit_bytes: int | None
+    """The tightest control group limit on this process; None without one."""
+    swap_total_bytes: int
+    swap_free_bytes: int
+    transparent_huge_pages: str | None
+    """"always", "madvise" or "never"."""
+    transparent_huge_pages_defrag: str | None
+    """How hard the kernel tries to make huge pages at a page fault."""
+    numa_balancing: bool | None
+    """Whether the kernel migrates pages between NUMA nodes by itself, which adds noise to timings."""
+
+
+def probe_memory(root: Path = ROOT) -> Memory:
+    """Read the memory of this machine, or of a tree recorded from another one.
+
+    Raises ValueError where a recorded tree holds no /proc/meminfo.
+    """
+    huge_pages = root / "sys/kernel/mm/transparent_hugepage"
+    balancing = read_int(root / "proc/sys/kernel/numa_balancing")
+    total, available, swap_total, swap_free = _sizes(root)
+    return Memory(
+        total_bytes=total,
+        available_bytes=available,
+        limit_bytes=memory_limit(root),
+        swap_total_bytes=swap_total,
+        swap_free_bytes=swap_free,
+        transparent_huge_pages=selected_option(read_text(huge_pages / "enabled")),
+        transparent_huge_pages_defrag=selected_option(read_text(huge_pages / "defrag")),
+        numa_balancing=None if balancing is None else balancing > 0,
+    )
+
+
+def _sizes(root: Path) -> tuple[int, int, int, int]:
+    """Total, available, swap total, swap free; all in bytes."""
+    if root == ROOT:
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        return memory.total, memory.available, swap.total, swap.free
+    text = read_text(root / "proc/meminfo")
+    if text is None:
+        raise ValueError(f"{root} holds no readable proc/meminfo: record it with the tree")
+    fields = parse_fields(text.splitlines())
+
+    def size(name: str) -> int:
+        return int(fields.get(name, "0").split()[0]) * 1024
+
+    return size("MemTotal"), size("MemAvailable"), size("SwapTotal"), size("SwapFree")
