@@ -1,0 +1,122 @@
+"""TensorFlow on the CPU: the whole training step in one compiled graph."""
+
+import os
+
+# Before the import: TensorFlow reports its CPU features, its missing GPU and oneDNN's rounding on standard error.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple  # noqa: E402
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from ..base import Adapter  # noqa: E402
+from ..batches import Batch  # noqa: E402
+from ..networks import LEARNING_RATE, Network  # noqa: E402
+from ..protocol import Cell  # noqa: E402
+from .networks import Model, build, place  # noqa: E402
+
+
+class TensorFlowAdapter(Adapter):
+    """Drives TensorFlow.
+
+    Settings: ``compile`` hands the step to XLA; ``inter_op`` is the number of inter-op threads (default 1);
+    ``recurrence`` names the form of the LSTM layers, a key of ``recurrent.RECURRENCES``.
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(TensorFlowAdapter, self).__init__(cell, settings, cache_directory)
+        inter = settings.get("inter_op", 1)
+        tf.config.threading.set_intra_op_parallelism_threads(cell.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(cell.threads if inter == "threads" else int(inter))
+        self._compile = bool(settings.get("compile", False))
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
+        model = build(network, weights, str(self.settings.get("recurrence", "unrolled")))
+        self._variables = model.variables
+        self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
+        self._batch = place(network, batch)
+        step = tf.function(training_step(model, self._rate), jit_compile=self._compile, autograph=False)
+        self._step = step.get_concrete_function(*self._batch)
+        self._loss = tf.constant(float("nan"))
+
+    def step(self):
+        # type: () -> None
+        """Run the graph once; it returns when the update is done."""
+        self._loss = self._step(*self._batch)
+
+    def synchronize(self):
+        # type: () -> None
+        """Nothing is pending: functions run synchronously on the CPU."""
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Assign the variable that the graph reads."""
+        self._rate.assign(rate)
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the loss that the last run of the graph gave back."""
+        return float(self._loss.numpy())
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield copies of the variables in canonical layout."""
+        return self._variables.canonical()
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the size TensorFlow's context gives for its intra-op pool."""
+        return int(tf.config.threading.get_intra_op_parallelism_threads())
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Name TensorFlow's version and build, and the execution settings in force."""
+        return {
+            "framework": "tensorflow",
+            "version": tf.version.VERSION,
+            "compiler": tf.version.COMPILER_VERSION,
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a float32 matrix product; eager operations on the CPU are synchronous."""
+        left = tf.random.stateless_uniform([size, size], seed=[1, 2])
+        right = tf.random.stateless_uniform([size, size], seed=[3, 4])
+        return lambda: tf.linalg.matmul(left, right)
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Tell a failed allocation of TensorFlow or NumPy."""
+        return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
+
+
+def training_step(model, rate):
+    # type: (Model, Any) -> Callable[[Any, Any], Any]
+    """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
+
+    def step(inputs, labels):
+        # type: (Any, Any) -> Any
+        variables = model.variables.all()
+        with tf.GradientTape() as tape:
+            loss = model.loss(inputs, labels)
+        for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+            update(variable, gradient, rate)
+        return loss
+
+    return step
+
+
+def update(variable, gradient, rate):
+    # type: (Any, Any, Any) -> None
+    """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens occurred."""
+    if isinstance(gradient, tf.IndexedSlices):
+        variable.scatter_sub(tf.IndexedSlices(rate * gradient.values, gradient.indices))
+    else:
+        tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
+
+
+ADAPTER = TensorFlowAdapter

@@ -1,0 +1,247 @@
+"""Builds the specifications of ``adapters/networks.py`` in TensorFlow: variables, and the loss as a plain function.
+
+Images are held as (batch, height, width, channels): TensorFlow's convolutions on the CPU know no other layout.
+Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
+"""
+
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..base import Unsupported
+from ..batches import Batch
+from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+from .layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
+from .recurrent import RECURRENCES
+
+ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "none": lambda values: values}
+
+
+class Variables:
+    """The trainable variables by canonical name, each with the layout it is held in."""
+
+    def __init__(self, weights):
+        # type: (Dict[str, np.ndarray]) -> None
+        self._weights = weights
+        self._held = {}  # type: Dict[str, Tuple[Any, Layout]]
+
+    def make(self, name, layout=None):
+        # type: (str, Any) -> Any
+        """Return a new variable that starts with the weight of this canonical name."""
+        layout = layout or Layout()
+        variable = tf.Variable(layout.held(self._weights[name]), name=name.replace(".", "_"))
+        self._held[name] = (variable, layout)
+        return variable
+
+    def forget_weights(self):
+        # type: () -> None
+        """Let go of the starting weights: they are the caller's."""
+        self._weights = {}
+
+    def all(self):
+        # type: () -> List[Any]
+        """Return every variable, in forward order."""
+        return [variable for variable, _ in self._held.values()]
+
+    def canonical(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield every variable's current value by its canonical name, in canonical layout."""
+        for name, (variable, layout) in self._held.items():
+            yield name, layout.canonical(variable.numpy())
+
+
+class Model:
+    """A network as variables and one function: ``loss(inputs, labels)``, the mean loss of a mini-batch."""
+
+    def __init__(self, variables):
+        # type: (Variables) -> None
+        self.variables = variables
+
+    def loss(self, inputs, labels):
+        # type: (Any, Any) -> Any
+        """Return the mean softmax cross-entropy; labels int32 (batch,) or (steps, batch)."""
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=tf.reshape(labels, [-1]), logits=self.logits(inputs)
+        )
+        return tf.reduce_mean(losses)
+
+    def logits(self, inputs):
+        # type: (Any) -> Any
+        """Return the logits, (examples, classes)."""
+        raise NotImplementedError
+
+
+class FeedforwardModel(Model):
+    """A chain of layers; inputs float32 (batch, features) or (batch, height, width, channels)."""
+
+    def __init__(self, family, variables):
+        # type: (Feedforward, Variables) -> None
+        super(FeedforwardModel, self).__init__(variables)
+        self._calls = []  # type: List[Any]
+        sample = tf.TensorSpec((1,) + _held_shape(family.input_shape), tf.float32)
+        flattened = None
+        for layer in family.layers:
+            call = self._call(layer, flattened)
+            flattened = tuple(sample.shape[1:]) if isinstance(layer, Flatten) else None
+            sample = tf.function(call).get_concrete_function(sample).output_shapes
+            sample = tf.TensorSpec(sample, tf.float32)
+            self._calls.append(call)
+
+    def _call(self, layer, flattened):
+        # type: (Any, Any) -> Any
+        if isinstance(layer, Dense):
+            layout = FlattenedLayout(flattened) if flattened else DenseLayout()
+            weight = self.variables.make(layer.name + ".weight", layout)
+            bias = self.variables.make(layer.name + ".bias")
+            activation = ACTIVATIONS[layer.activation]
+            return lambda values: activation(tf.nn.bias_add(tf.matmul(values, weight), bias))
+        if isinstance(layer, Convolution):
+            weight = self.variables.make(layer.name + ".weight", ConvolutionLayout())
+            bias = self.variables.make(layer.name + ".bias")
+            activation = ACTIVATIONS[layer.activation]
+            stride, padding = layer.stride, layer.padding
+            return lambda values: activation(
+                tf.nn.bias_add(convolve(values, weight, stride, padding), bias)
+            )
+        if isinstance(layer, MaxPool):
+            return lambda values: max_pool(values, layer.kernel, layer.stride, layer.padding)
+        if isinstance(layer, Flatten):
+            return lambda values: tf.reshape(values, [-1, int(np.prod(values.shape[1:]))])
+        raise Unsupported("TensorFlow: no way to build a layer of type %s" % type(layer).__name__)
+
+    def logits(self, inputs):
+        # type: (Any) -> Any
+        """Return the logits, (batch, classes)."""
+        for call in self._calls:
+            inputs = call(inputs)
+        return inputs
+
+
+class ResidualModel(Model):
+    """ResNet v1; inputs float32 (batch, height, width, channels)."""
+
+    def __init__(self, family, variables):
+        # type: (Residual, Variables) -> None
+        super(ResidualModel, self).__init__(variables)
+        self._epsilon = family.epsilon
+        self._stem = self._normalised("stem", "stem_norm")
+        self._blocks = []  # type: List[Any]
+        for block in family.blocks:
+            branches = [
+                self._normalised("%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index))
+                for index in (1, 2, 3)
+            ]
+            shortcut = None
+            if block.projection:
+                shortcut = self._normalised(block.name + ".project", block.name + ".project_norm")
+            self._blocks.append((block.stride, branches, shortcut))
+        self._weight = variables.make("fc.weight", DenseLayout())
+        self._bias = variables.make("fc.bias")
+
+    def _normalised(self, convolution, norm):
+        # type: (str, str) -> Any
+        """Make a convolution without bias followed by batch normalisation over the mini-batch's own statistics."""
+        weight = self.variables.make(convolution + ".weight", ConvolutionLayout())
+        gamma = self.variables.make(norm + ".gamma")
+        beta = self.variables.make(norm + ".beta")
+        epsilon = self._epsilon
+
+        def call(values, stride=1, padding=0):
+            # type: (Any, int, int) -> Any
+            values = convolve(values, weight, stride, padding)
+            return tf.compat.v1.nn.fused_batch_norm(values, gamma, beta, epsilon=epsilon)[0]
+
+        return call
+
+    def logits(self, inputs):
+        # type: (Any) -> Any
+        """Return the logits, (batch, classes)."""
+        values = tf.nn.relu(self._stem(inputs, 2, 3))
+        values = max_pool(values, 3, 2, 1)
+        for stride, (first, second, third), shortcut in self._blocks:
+            branch = tf.nn.relu(first(values, stride))
+            branch = tf.nn.relu(second(branch, 1, 1))
+            branch = third(branch)
+            values = tf.nn.relu(branch + (shortcut(values, stride) if shortcut else values))
+        values = tf.reduce_mean(values, axis=[1, 2])
+        return tf.nn.bias_add(tf.matmul(values, self._weight), self._bias)
+
+
+class RecurrentModel(Model):
+    """Embedding, stacked LSTM layers, dense softmax at each step; inputs int32 tokens (steps, batch)."""
+
+    def __init__(self, family, variables, recurrence):
+        # type: (Recurrent, Variables, str) -> None
+        super(RecurrentModel, self).__init__(variables)
+        self._embedding = variables.make("embedding.weight")
+        self._layers = [
+            RECURRENCES[recurrence](
+                variables.make("lstm%d.input_weight" % layer, DenseLayout()),
+                variables.make("lstm%d.hidden_weight" % layer, DenseLayout()),
+                variables.make("lstm%d.bias" % layer),
+            )
+            for layer in range(1, family.layers + 1)
+        ]
+        self._weight = variables.make("fc.weight", DenseLayout())
+        self._bias = variables.make("fc.bias")
+
+    def logits(self, inputs):
+        # type: (Any) -> Any
+        """Return the logits, (steps * batch, vocabulary)."""
+        values = tf.gather(self._embedding, inputs)
+        for layer in self._layers:
+            values = layer(values)
+        values = tf.reshape(values, [-1, values.shape[-1]])
+        return tf.nn.bias_add(tf.matmul(values, self._weight), self._bias)
+
+
+def convolve(values, weight, stride, padding):
+    # type: (Any, Any, int, int) -> Any
+    """Convolve (batch, height, width, channels) with symmetric zero padding."""
+    return tf.nn.conv2d(values, weight, stride, _explicit(padding))
+
+
+def max_pool(values, kernel, stride, padding):
+    # type: (Any, int, int, int) -> Any
+    """Pool (batch, height, width, channels); sizes round down."""
+    return tf.nn.max_pool2d(values, kernel, stride, _explicit(padding))
+
+
+def _explicit(padding):
+    # type: (int) -> Any
+    return [[0, 0], [padding, padding], [padding, padding], [0, 0]] if padding else "VALID"
+
+
+def _held_shape(input_shape):
+    # type: (Tuple[int, ...]) -> Tuple[int, ...]
+    return tuple(input_shape[1:]) + tuple(input_shape[:1]) if len(input_shape) == 3 else tuple(input_shape)
+
+
+def build(network, weights, recurrence):
+    # type: (Network, Dict[str, np.ndarray], str) -> Model
+    """Build the network of this specification, starting from these weights in canonical layout."""
+    family = network.family
+    variables = Variables(weights)
+    model = None  # type: Any
+    if isinstance(family, Feedforward):
+        model = FeedforwardModel(family, variables)
+    elif isinstance(family, Residual):
+        model = ResidualModel(family, variables)
+    elif isinstance(family, Recurrent):
+        model = RecurrentModel(family, variables, recurrence)
+    else:
+        raise Unsupported("TensorFlow: no way to build a network of type %s" % type(family).__name__)
+    variables.forget_weights()
+    return model
+
+
+def place(network, batch):
+    # type: (Network, Batch) -> Tuple[Any, Any]
+    """Return the mini-batch as resident tensors in the layouts the models read."""
+    inputs, labels = batch.inputs, batch.labels.astype(np.int32)
+    if isinstance(network.family, Recurrent):
+        inputs, labels = inputs.T.astype(np.int32), labels.T
+    elif inputs.ndim == 4:
+        inputs = inputs.transpose(0, 2, 3, 1)
+    return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
