@@ -1,0 +1,34 @@
+"""What this machine is, and what it can do.
+
+`probe` tells the first, as a `Machine` with a stable fingerprint; `measure` tells the second, as `Ceilings`.
+"""
+
+from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure
+from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, probe_cpu
+from dlbench.hardware_probe.description import describe
+from dlbench.hardware_probe.gpu import Gpu, Gpus, MigDevice, probe_gpus
+from dlbench.hardware_probe.machine import Machine, OperatingSystem, probe
+from dlbench.hardware_probe.memory import Memory, probe_memory
+from dlbench.hardware_probe.virtualisation import Virtualisation
+
+__all__ = [
+    "Cache",
+    "Ceiling",
+    "CeilingError",
+    "Ceilings",
+    "Cpu",
+    "Frequency",
+    "Gpu",
+    "Gpus",
+    "Machine",
+    "Memory",
+    "MigDevice",
+    "OperatingSystem",
+    "Virtualisation",
+    "describe",
+    "measure",
+    "probe",
+    "probe_cpu",
+    "probe_gpus",
+    "probe_memory",
+]

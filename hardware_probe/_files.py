@@ -62,7 +62,7 @@ def parse_size(text: str | None) -> int | None:
 
 
 def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:
-    """The ``key: value`` lines as a dictionary; the first of equal keys counts, lines without one are left out."""
+    """The ``key: value`` lines as a dictionary; of equal keys the first counts, other lines are left out."""
     fields: dict[str, str] = {}
     for line in lines:
         key, found, value = line.partition(separator)

@@ -1,9 +1,9 @@
 """The limits that control groups, versions 1 and 2, put on this process.
 
-Own reading rather than ``loky.cpu_count()``: loky looks only at the file of the topmost visible group and rounds
-the quota up to whole CPUs. A systemd slice or a nested container sets the limit further down, on the process's
-own group or one of its ancestors, where the tightest counts; and a quota of 1.5 CPUs is itself a finding. The
-tests use loky as the second opinion for the cases that it covers.
+Own reading rather than ``loky.cpu_count()``: loky looks only at the file of the topmost visible group and
+rounds the quota up to whole CPUs. A systemd slice or a nested container sets the limit further down, on the
+process's own group or one of its ancestors, where the tightest counts; and a quota of 1.5 CPUs is itself a
+finding. The tests use loky as the second opinion for the cases that it covers.
 
 Only numbers leave this module: the names of groups may hold user names and container identifiers.
 """
@@ -109,8 +109,9 @@ def _groups_of_this_process(root: Path) -> dict[str, str]:
 def _below_mount(group: str, mount_root: str) -> PurePosixPath:
     """The path of `group` below a mount point that shows the hierarchy from `mount_root` on.
 
-    A container commonly sees its own group as the mount point, while /proc/self/cgroup may still tell the path
-    on the host; what lies outside the mount (or above it, "/../..") cannot be seen, so the mount point stands in.
+    A container commonly sees its own group as the mount point, while /proc/self/cgroup may still tell the
+    path on the host; what lies outside the mount (or above it, "/../..") cannot be seen, so the mount point
+    stands in.
     """
     path = PurePosixPath(group)
     if ".." in path.parts:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-
 from dlbench.hardware_probe._files import ROOT, parse_cpu_list, parse_fields, parse_size, read_int, read_text
 from dlbench.hardware_probe.cgroups import cpu_quota
 from dlbench.hardware_probe.instruction_sets import arm_model, instruction_sets
@@ -94,7 +93,8 @@ class Cpu:
     def effective_cpus(self) -> int:
         """`capacity_cpus` in whole CPUs, at least 1; a fraction rounds up, as loky and joblib do.
 
-        With a quota of 1.5 this is 2: two threads can be kept running, but both will be throttled now and then.
+        With a quota of 1.5 this is 2: two threads can be kept running, but both will be throttled now and
+        then.
         """
         return max(1, math.ceil(self.capacity_cpus))
 
@@ -107,16 +107,17 @@ class Cpu:
 def probe_cpu(root: Path = ROOT) -> Cpu:
     """Read the processors of this machine, or of a tree recorded from another one."""
     cpuinfo = read_text(root / "proc/cpuinfo") or ""
-    processors = [parse_fields(block.splitlines()) for block in cpuinfo.split("\n\n") if "processor" in block]
+    blocks = [parse_fields(block.splitlines()) for block in cpuinfo.split("\n\n")]
+    processors = [block for block in blocks if "processor" in block]
     first = parse_fields(cpuinfo.splitlines())  # On Arm some facts stand after the last processor.
     flags = frozenset((first.get("flags") or first.get("Features") or "").split())
 
     online = _online(root, processors)
     cores = _core_siblings(root, online, processors)
     # The mask may name CPUs that do not exist (the kernel's default allows all that it was built for).
-    allowed = parse_cpu_list(parse_fields((read_text(root / "proc/self/status") or "").splitlines()).get(
-        "Cpus_allowed_list"
-    ))
+    allowed = parse_cpu_list(
+        parse_fields((read_text(root / "proc/self/status") or "").splitlines()).get("Cpus_allowed_list")
+    )
     return Cpu(
         architecture=_architecture(root, flags),
         vendor=first.get("vendor_id") or first.get("CPU implementer"),

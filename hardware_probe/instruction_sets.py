@@ -1,7 +1,7 @@
-"""Names: the instruction sets that numerical kernels choose by, and Arm cores, which the kernel gives as numbers."""
+"""Names: of instruction sets that numerical kernels choose by, and of Arm cores, which the kernel numbers."""
 
-# The kernel's flag -> the name shown. Only what a BLAS or a framework dispatches on: a longer list would make the
-# fingerprint move with kernels that learn to name further flags of the same CPU.
+# The kernel's flag -> the name shown. Only what a BLAS or a framework dispatches on: a longer list would make
+# the fingerprint move with kernels that learn to name further flags of the same CPU.
 KNOWN = {
     # x86
     "sse4_2": "sse4_2",
@@ -36,7 +36,8 @@ KNOWN = {
     "sme2": "sme2",
 }
 
-# (implementer, part), as in the kernel's arch/arm64/include/asm/cputype.h, for the cores of servers and boards.
+# (implementer, part), as in the kernel's arch/arm64/include/asm/cputype.h, for the cores of servers and
+# boards.
 _ARM_CORES = {
     ("0x41", "0xd03"): "Arm Cortex-A53",
     ("0x41", "0xd07"): "Arm Cortex-A57",

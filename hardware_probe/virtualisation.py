@@ -26,8 +26,8 @@ _FIRMWARE_NAMES = {
     "bochs": "Bochs",
 }
 
-# The clock that a guest shares with its host. Offered by the kernel also where the guest uses another one, and
-# the only trace in very small virtual machines, which have no firmware tables at all.
+# The clock that a guest shares with its host. Offered by the kernel also where the guest uses another one,
+# and the only trace in very small virtual machines, which have no firmware tables at all.
 _CLOCKS = {"kvm-clock": "KVM", "hyperv_clocksource": "Microsoft Hyper-V", "xen": "Xen"}
 
 
@@ -44,10 +44,10 @@ class Virtualisation:
 
 
 def probe_virtualisation(cpu_flags: frozenset[str], root: Path = ROOT) -> Virtualisation:
-    """Judge from the CPU flag that every x86 hypervisor sets, the firmware's names, the clocks and device tree."""
+    """Judge from the CPU flag that x86 hypervisors set, the firmware's names, the clocks, the device tree."""
     hypervisor = _hypervisor(root)
-    # A physical machine made by Google or Microsoft has the vendor's name too, but not the CPU flag. Arm has no
-    # such flag, so there the name alone decides.
+    # A physical machine made by Google or Microsoft has the vendor's name too, but not the CPU flag. Arm has
+    # no such flag, so there the name alone decides.
     x86 = "fpu" in cpu_flags
     virtual = "hypervisor" in cpu_flags or (not x86 and hypervisor is not None)
     return Virtualisation(
@@ -65,7 +65,7 @@ def _hypervisor(root: Path) -> str | None:
         read_text(sys / "class/dmi/id" / name) or "" for name in ("sys_vendor", "product_name", "bios_vendor")
     ).lower()
     for trace, name in _FIRMWARE_NAMES.items():
-        if trace in firmware:
+        if trace in firmware and ".metal" not in firmware:  # Amazon's "c6g.metal" is the hardware itself.
             return name
     clocks = (read_text(sys / "devices/system/clocksource/clocksource0/available_clocksource") or "").split()
     for trace, name in _CLOCKS.items():

@@ -1,0 +1,154 @@
+"""Measure what this machine can do with the threads it is given: run by path in a fresh interpreter.
+
+``python -I ceiling_worker.py REQUEST.json RESULT.json``. The thread variables are set before the start,
+because the thread pools read them at import. Needs NumPy alone, and keeps to the syntax of Python 3.6, as it
+runs in the interpreters of old frameworks too. The request holds "threads", "seconds" (of timing, in all),
+"array_bytes" (each of the two arrays of the bandwidth loop) and "largest_order" (of the matrices).
+"""
+
+import itertools
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+MINIMUM_REPETITIONS = 3
+# One repetition should last at least this long, in seconds, to stand clear of timer and barrier.
+REPETITION_SECONDS = 0.04
+# The first round finds caches and threads cold; the second says how many passes make a repetition.
+CALIBRATION_ROUNDS = 2
+
+
+def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
+    """Time C = A B in single precision: order n of the matrices, FLOP/s of each repetition, CPUs busy.
+
+    2 n^3 floating-point operations each. The first, small products start the thread pool and are not counted.
+    """
+    order = min(256, largest_order)
+    time_gemm(order, 1)  # pool and caches cold
+    # The best of many: one disturbed product here would lead to matrices that are too small.
+    elapsed = min(time_gemm(order, MINIMUM_REPETITIONS, seconds / 10)[0])
+    # The rate grows with the order, so the largest is taken that leaves several repetitions within the time.
+    target = max(REPETITION_SECONDS, seconds / 8)
+    order = int(order * (target / max(elapsed, 1e-9)) ** (1 / 3))
+    order = max(64, min(largest_order, order // 64 * 64))
+    times, cpus_busy = time_gemm(order, MINIMUM_REPETITIONS, seconds)
+    return {
+        "gemm_order": order,
+        "gemm_samples": [2 * order**3 / each for each in times],
+        "gemm_cpus_busy": cpus_busy,
+    }
+
+
+def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list[float], float]":
+    """Seconds of each product of two square matrices, and CPU seconds per second meanwhile.
+
+    At least `repetitions` products, and until `seconds` have passed.
+    """
+    block = np.random.RandomState(0).random_sample(4099).astype(np.float32)
+    a = np.resize(block, (order, order))
+    b = np.resize(block[::-1], (order, order))
+    c = np.empty((order, order), dtype=np.float32)
+    np.dot(a, b, out=c)  # touches the pages of c
+    times = []  # type: list[float]
+    cpu = time.process_time()
+    while len(times) < repetitions or sum(times) < seconds:
+        start = time.perf_counter()
+        np.dot(a, b, out=c)
+        times.append(time.perf_counter() - start)
+    return times, (time.process_time() - cpu) / sum(times)
+
+
+def bandwidth(threads: int, seconds: float, array_bytes: int) -> "list[float]":
+    """Bytes per second of a += b over two float32 arrays, split among Python threads, for each round.
+
+    Counted are three passes: a and b read, a written. Each cache line written was read before, so nothing
+    moves that is not counted; a copy, or STREAM's triad, into another array makes most CPUs read that one
+    too, unseen. It is also the shape of an SGD update. NumPy lets go of the interpreter's lock in the loop.
+    """
+    length = max(1024, array_bytes // 4 // threads)
+    barrier = threading.Barrier(threads)
+    spans = [[] for _ in range(threads)]  # type: list[list[tuple[float, float]]]
+    plan = {"passes": 1, "rounds": CALIBRATION_ROUNDS}
+    failures = []  # type: list[BaseException]
+
+    def wall(index: int) -> float:
+        return max(each[index][1] for each in spans) - min(each[index][0] for each in spans)
+
+    def work(number: int) -> None:
+        # Each thread makes its own chunk: the pages then lie on the NUMA node where it runs.
+        a = np.ones(length, dtype=np.float32)
+        b = np.ones(length, dtype=np.float32)
+        for index in itertools.count():
+            barrier.wait()
+            if index == plan["rounds"]:
+                break
+            # Each thread reads the clock itself. One reading for all would start late: the thread that takes
+            # it may be the last to wake from the barrier, with the work of the others half done, and the rate
+            # would come out too good (six times, when tried).
+            start = time.perf_counter()
+            for _ in range(plan["passes"]):
+                np.add(a, b, out=a)
+            spans[number].append((start, time.perf_counter()))
+            leader = barrier.wait() == 0  # all have written their spans; none goes on before the next barrier
+            if leader and index == CALIBRATION_ROUNDS - 1:
+                single = wall(index)
+                passes = max(1, int(REPETITION_SECONDS / single + 1))
+                rounds = max(MINIMUM_REPETITIONS, int(seconds / (single * passes)))
+                plan.update(passes=passes, rounds=CALIBRATION_ROUNDS + rounds)
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            failures.append(error)
+            barrier.abort()  # or the others would wait for ever
+
+    workers = [threading.Thread(target=guarded, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failures:
+        raise failures[0]
+    counted = 3 * 4 * length * threads * plan["passes"]
+    return [counted / wall(index) for index in range(CALIBRATION_ROUNDS, plan["rounds"])]
+
+
+def blas() -> "dict[str, object]":
+    """What NumPy multiplies with, and on how many threads; None where threadpoolctl is not installed."""
+    try:
+        from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
+    except ImportError:
+        return {"blas": None, "blas_threads": None}
+    for pool in threadpool_info():
+        if pool.get("user_api") == "blas":
+            words = [pool.get("internal_api"), pool.get("version"), pool.get("architecture")]
+            return {
+                "blas": " ".join(str(word) for word in words if word),
+                "blas_threads": pool["num_threads"],
+            }
+    return {"blas": None, "blas_threads": None}
+
+
+def main(request_path: str, result_path: str) -> None:
+    """Read the request, measure, and write the result under its name only when it is complete."""
+    with Path(request_path).open() as file:
+        request = json.load(file)
+    half = request["seconds"] / 2
+    result = {"threads": request["threads"], "numpy": np.__version__}
+    result.update(gemm(half, request["largest_order"]))
+    result.update(blas())
+    result["bandwidth_samples"] = bandwidth(request["threads"], half, request["array_bytes"])
+    result["array_bytes"] = request["array_bytes"]
+    partial = Path(result_path + ".part")
+    with partial.open("w") as file:
+        json.dump(result, file)
+    partial.replace(result_path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

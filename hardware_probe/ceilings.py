@@ -1,0 +1,223 @@
+"""What this machine can really do: measured ceilings to hold a framework's rate against.
+
+Single-precision matrix products by NumPy's BLAS give FLOP/s, a loop over arrays far larger than the caches
+gives memory bandwidth, both for each number of threads. Every number of threads gets a fresh process, since
+thread pools are sized once, at import; `ceiling_worker` is that process's program.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dlbench.hardware_probe.cpu import probe_cpu
+from dlbench.hardware_probe.memory import probe_memory
+from pydantic import TypeAdapter
+
+WORKER = Path(__file__).with_name("ceiling_worker.py")
+
+# Every variable that a BLAS or OpenMP runtime of NumPy may read.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+# Variables that hold a BLAS to older instructions than the CPU has. A user may have reasons for them, but a
+# ceiling is about the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with AVX-512 showed half
+# its rate.
+RESTRAINING_VARIABLES = (
+    "OPENBLAS_CORETYPE",
+    "OPENBLAS_L2_SIZE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+    "BLIS_ARCH_TYPE",
+)
+
+_LARGEST_ORDER = 8192
+_SMALLEST_ARRAY, _LARGEST_ARRAY = 64 * 1024**2, 1024**3
+
+
+class CeilingError(RuntimeError):
+    """A ceiling could not be measured; the message says for how many threads, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What was measured with one number of threads; the rates are the best of the samples.
+
+    The best, not the mean: noise only ever takes away from what the machine can do.
+    """
+
+    threads: int
+    gemm_flops_per_second: float
+    bandwidth_bytes_per_second: float
+    """Bytes read and written by a += b, without traffic that the caches add."""
+    gemm_samples: tuple[float, ...]
+    """FLOP/s of each repetition."""
+    bandwidth_samples: tuple[float, ...]
+    """Bytes per second of each round."""
+    gemm_order: int
+    """n of the n x n matrices."""
+    gemm_cpus_busy: float
+    """CPU seconds per second during the products: well under `threads` where some did not work."""
+    array_bytes: int
+    """Each of the two arrays of the bandwidth loop."""
+    numpy: str
+    blas: str | None
+    """Library, version and kernel family; None where threadpoolctl is not installed."""
+    blas_threads: int | None
+    """The threads that the BLAS says it has."""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The ceilings for several numbers of threads."""
+
+    measured: tuple[Ceiling, ...]
+    """In ascending order of threads."""
+
+    def gemm_flops_per_second(self, threads: int) -> float | None:
+        """The ceiling at `threads` in FLOP/s; None where nothing was measured at so few threads.
+
+        The maximum over all measured numbers of threads up to this one: a program with p threads at its
+        disposal could leave some idle, so a ceiling never falls as threads are added.
+        """
+        return self._highest(threads, lambda each: each.gemm_flops_per_second)
+
+    def bandwidth_bytes_per_second(self, threads: int) -> float | None:
+        """The same for memory bandwidth, in bytes per second."""
+        return self._highest(threads, lambda each: each.bandwidth_bytes_per_second)
+
+    def _highest(self, threads: int, rate: Callable[[Ceiling], float]) -> float | None:
+        return max((rate(each) for each in self.measured if each.threads <= threads), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ceilings in JSON's types."""
+        record: dict[str, Any] = _adapter.dump_python(self, mode="json")
+        return record
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Ceilings":
+        """Read what `to_dict` wrote. Raises ValueError, which names every missing or wrong field."""
+        return _adapter.validate_python(record)
+
+
+_adapter: TypeAdapter[Ceilings] = TypeAdapter(Ceilings)
+
+
+def measure(
+    thread_counts: Iterable[int],
+    *,
+    python: str | Path = sys.executable,
+    seconds: float = 1.0,
+    array_bytes: int | None = None,
+    largest_order: int | None = None,
+    timeout_seconds: float = 120.0,
+    progress: Callable[[Ceiling], None] | None = None,
+) -> Ceilings:
+    """Measure the ceilings of the CPUs that this process may use, one fresh process per number of threads.
+
+    `python` is the interpreter, which needs NumPy; `seconds` of timing per number of threads, to which come
+    the process's start and the making of the arrays (well under a second, more on machines with very large
+    caches). `array_bytes`, for each of two arrays, defaults to four times all last-level caches together, and
+    `largest_order`, of the matrices, to 8192; both to less where memory is short. `progress` is called with
+    each ceiling once it is measured.
+
+    Raises ValueError for numbers of threads that are not positive or are none at all, and CeilingError where
+    the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one number of
+    threads.
+    """
+    counts = sorted(set(thread_counts))
+    if not counts or counts[0] < 1:
+        raise ValueError(f"thread_counts must be one or more positive numbers, not {counts}")
+    request = {
+        "seconds": seconds,
+        "array_bytes": array_bytes or _default_array_bytes(),
+        "largest_order": largest_order or _default_largest_order(),
+    }
+    measured: list[Ceiling] = []
+    for threads in counts:
+        ceiling = _measure_one({"threads": threads, **request}, python, timeout_seconds)
+        measured.append(ceiling)
+        if progress is not None:
+            progress(ceiling)
+    return Ceilings(tuple(measured))
+
+
+def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: float) -> Ceiling:
+    threads = request["threads"]
+    environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
+    environment.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    # Else a runtime may decide for fewer threads on a machine that it finds loaded.
+    environment.update(OMP_DYNAMIC="FALSE", MKL_DYNAMIC="FALSE")
+    with tempfile.TemporaryDirectory(prefix="dlbench-ceiling-") as folder:
+        request_path, result_path = Path(folder, "request.json"), Path(folder, "result.json")
+        request_path.write_text(json.dumps(request))
+        try:
+            # Standard error goes through a pipe, so that this process sleeps in the kernel until the end;
+            # waiting with a time-out and no pipe would wake up again and again beside the measurement.
+            process = subprocess.run(
+                [str(python), "-I", str(WORKER), str(request_path), str(result_path)],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=timeout_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise CeilingError(
+                f"measuring the ceilings with {threads} threads took longer than {timeout_seconds:g} s: "
+                "allow more time, or give a smaller array_bytes or largest_order"
+            ) from error
+        except OSError as error:
+            raise CeilingError(f"the interpreter {python} cannot be started: {error}") from error
+        if not result_path.exists():
+            last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+            raise CeilingError(
+                f"measuring the ceilings with {threads} threads failed in {python} (exit status "
+                f"{process.returncode}): {last_words[0]}. The interpreter needs NumPy and memory for two "
+                f"arrays of {request['array_bytes']} bytes"
+            )
+        result = json.loads(result_path.read_text())
+    return Ceiling(
+        threads=threads,
+        gemm_flops_per_second=max(result["gemm_samples"]),
+        bandwidth_bytes_per_second=max(result["bandwidth_samples"]),
+        gemm_samples=tuple(result["gemm_samples"]),
+        bandwidth_samples=tuple(result["bandwidth_samples"]),
+        gemm_order=result["gemm_order"],
+        gemm_cpus_busy=result["gemm_cpus_busy"],
+        array_bytes=result["array_bytes"],
+        numpy=result["numpy"],
+        blas=result["blas"],
+        blas_threads=result["blas_threads"],
+    )
+
+
+def _default_array_bytes() -> int:
+    """Four times all last-level caches together, as STREAM's run rules ask; within what memory allows."""
+    caches = probe_cpu().last_level_cache_bytes or 0
+    # The upper bound keeps the time bounded on servers with over 256 MiB of cache; two arrays of 1 GiB are
+    # still more than the caches hold there.
+    wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * caches))
+    return min(wanted, _spare_bytes() // 2)
+
+
+def _default_largest_order() -> int:
+    return max(64, min(_LARGEST_ORDER, int((_spare_bytes() / (3 * 4)) ** 0.5)))  # three matrices of float32
+
+
+def _spare_bytes() -> int:
+    """Memory that may be taken for a while: a quarter of what is available under the group's limit."""
+    memory = probe_memory()
+    return min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4
