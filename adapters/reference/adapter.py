@@ -1,0 +1,87 @@
+"""The reference: the training step in NumPy, differentiated by hand, in float64.
+
+It shares no code with any framework and uses no automatic differentiation, so that an agreement with it is an
+agreement of two independent derivations. Settings: ``dtype``, "float64" (default) or "float32", the latter to
+see what rounding alone does to the parity figures.
+"""
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
+
+import numpy as np
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import Feedforward, Network, Recurrent, Residual
+from ..protocol import Cell
+from .feedforward import FeedforwardModel
+from .recurrent import RecurrentModel
+from .residual import ResidualModel
+
+Model = Union[FeedforwardModel, RecurrentModel, ResidualModel]
+
+
+class ReferenceAdapter(Adapter):
+    """Plain NumPy; slow, and right."""
+
+    #: The model of each family; a test of the parity check puts a wrong one in its place.
+    models = {Feedforward: FeedforwardModel, Recurrent: RecurrentModel, Residual: ResidualModel}
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(ReferenceAdapter, self).__init__(cell, settings, cache_directory)
+        self.dtype = np.dtype(settings.get("dtype", "float64"))
+        self.rate = 0.0
+        self.loss = float("nan")
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Copy weights and inputs in the element type of this mode; tokens and labels stay integers."""
+        self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
+        tokens = isinstance(network.family, Recurrent)
+        self.inputs = batch.inputs if tokens else batch.inputs.astype(self.dtype)
+        self.labels = batch.labels
+        self.model = self.models[type(network.family)](network.family, self.weights)  # type: Model
+
+    def step(self):
+        # type: () -> None
+        """Forward, then backward with each parameter updated as soon as its gradient is there."""
+        self.loss = self.model.forward(self.inputs, self.labels)
+        for name, gradient in self.model.backward():
+            self.update(name, gradient)
+
+    def update(self, name, gradient):
+        # type: (str, np.ndarray) -> None
+        """Move one parameter down its gradient, whose memory is used up."""
+        gradient *= self.dtype.type(self.rate)
+        self.weights[name] -= gradient
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Use this rate from the next step on."""
+        self.rate = rate
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the last step's mean loss."""
+        return self.loss
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield the parameters, which are canonical already."""
+        return iter(self.weights.items())
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return NumPy's version and the element type."""
+        return {"framework": "numpy", "version": np.__version__, "dtype": self.dtype.name}
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a product of two float32 matrices of ones."""
+        left = np.ones((size, size), np.float32)
+        right = np.ones((size, size), np.float32)
+        out = np.empty((size, size), np.float32)
+        return lambda: np.matmul(left, right, out=out)
+
+
+ADAPTER = ReferenceAdapter

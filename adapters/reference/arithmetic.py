@@ -1,0 +1,199 @@
+"""Forward and backward passes of single operations on NumPy arrays, written out by hand.
+
+Images are (batch, channels, height, width). A backward pass takes the gradient of the loss by the operation's
+output and returns the gradient by its input, and by its weights where it has any. The element type is that of
+the arguments.
+"""
+
+from typing import Iterator, Tuple
+
+import numpy as np
+
+from ..networks import output_side
+
+CHUNK_BYTES = 64 * 2**20  # of unfolded windows held at once
+
+
+def sigmoid(values):
+    # type: (np.ndarray) -> np.ndarray
+    """Return the logistic function; by tanh, which cannot overflow."""
+    return 0.5 * np.tanh(0.5 * values) + 0.5
+
+
+def activate(values, kind):
+    # type: (np.ndarray, str) -> np.ndarray
+    """Return the activation called "sigmoid", "relu" or "none"."""
+    if kind == "sigmoid":
+        return sigmoid(values)
+    if kind == "relu":
+        return np.maximum(values, 0.0)
+    if kind == "none":
+        return values
+    raise ValueError("no activation is called %r" % kind)
+
+
+def activation_backward(gradient, output, kind):
+    # type: (np.ndarray, np.ndarray, str) -> np.ndarray
+    """Return the gradient by the activation's input, from its output; the ReLU's at zero is zero."""
+    if kind == "sigmoid":
+        return gradient * output * (1.0 - output)
+    if kind == "relu":
+        return gradient * (output > 0.0)
+    return gradient
+
+
+def cross_entropy(logits, labels, count):
+    # type: (np.ndarray, np.ndarray, int) -> Tuple[float, np.ndarray]
+    """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its gradient."""
+    rows = np.arange(len(labels))
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    gradient = np.exp(shifted)
+    totals = gradient.sum(axis=1, keepdims=True)
+    loss = (np.log(totals[:, 0]) - shifted[rows, labels]).sum() / count
+    gradient /= totals
+    gradient[rows, labels] -= 1.0
+    gradient /= count
+    return float(loss), gradient
+
+
+def _padded(images, padding, value=0.0):
+    # type: (np.ndarray, int, float) -> np.ndarray
+    if padding == 0:
+        return images
+    widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    return np.pad(images, widths, mode="constant", constant_values=value)
+
+
+def _window(offset, stride, count):
+    # type: (int, int, int) -> slice
+    return slice(offset, offset + stride * (count - 1) + 1, stride)
+
+
+def _unfold(padded, kernel, stride, height, width):
+    # type: (np.ndarray, int, int, int, int) -> np.ndarray
+    """Return a copy of all windows, (channels * kernel * kernel, batch * height * width)."""
+    batch, channels = padded.shape[:2]
+    by_image, by_channel, by_row, by_column = padded.strides
+    windows = np.lib.stride_tricks.as_strided(
+        padded,
+        (channels, kernel, kernel, batch, height, width),
+        (by_channel, by_row, by_column, by_image, stride * by_row, stride * by_column),
+        writeable=False,
+    )
+    return windows.reshape(channels * kernel * kernel, batch * height * width)
+
+
+def _fold(columns, padded, kernel, stride, height, width):
+    # type: (np.ndarray, np.ndarray, int, int, int, int) -> None
+    """Add every window back to where ``_unfold`` took it from."""
+    batch, channels = padded.shape[:2]
+    windows = columns.reshape(channels, kernel, kernel, batch, height, width)
+    for row in range(kernel):
+        for column in range(kernel):
+            target = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
+            target += windows[:, row, column].transpose(1, 0, 2, 3)
+
+
+def _chunks(batch, bytes_each):
+    # type: (int, int) -> Iterator[slice]
+    size = max(1, CHUNK_BYTES // bytes_each)
+    for start in range(0, batch, size):
+        yield slice(start, min(batch, start + size))
+
+
+def convolution(images, weight, stride, padding):
+    # type: (np.ndarray, np.ndarray, int, int) -> np.ndarray
+    """Return the convolution, without bias, with (outputs, inputs, kernel, kernel) weights."""
+    outputs, _, kernel, _ = weight.shape
+    batch = len(images)
+    height = output_side(images.shape[2], kernel, stride, padding)
+    width = output_side(images.shape[3], kernel, stride, padding)
+    matrix = weight.reshape(outputs, -1)
+    result = np.empty((batch, outputs, height, width), images.dtype)
+    for some in _chunks(batch, matrix.shape[1] * height * width * images.itemsize):
+        columns = _unfold(_padded(images[some], padding), kernel, stride, height, width)
+        product = (matrix @ columns).reshape(outputs, -1, height, width)
+        result[some] = product.transpose(1, 0, 2, 3)
+    return result
+
+
+def convolution_weight_gradient(gradient, images, weight, stride, padding):
+    # type: (np.ndarray, np.ndarray, np.ndarray, int, int) -> np.ndarray
+    """Return the gradient by the weights."""
+    outputs, _, kernel, _ = weight.shape
+    batch, _, height, width = gradient.shape
+    total = np.zeros((outputs, weight[0].size), weight.dtype)
+    for some in _chunks(batch, weight[0].size * height * width * images.itemsize):
+        columns = _unfold(_padded(images[some], padding), kernel, stride, height, width)
+        total += gradient[some].transpose(1, 0, 2, 3).reshape(outputs, -1) @ columns.T
+    return total.reshape(weight.shape)
+
+
+def convolution_input_gradient(gradient, images, weight, stride, padding):
+    # type: (np.ndarray, np.ndarray, np.ndarray, int, int) -> np.ndarray
+    """Return the gradient by the images."""
+    outputs, _, kernel, _ = weight.shape
+    batch, _, height, width = gradient.shape
+    rows, columns = images.shape[2:]
+    matrix = weight.reshape(outputs, -1)
+    result = np.empty_like(images)
+    for some in _chunks(batch, matrix.shape[1] * height * width * images.itemsize):
+        windows = matrix.T @ gradient[some].transpose(1, 0, 2, 3).reshape(outputs, -1)
+        padded = np.zeros_like(_padded(images[some], padding))
+        _fold(windows, padded, kernel, stride, height, width)
+        result[some] = padded[:, :, padding : padding + rows, padding : padding + columns]
+    return result
+
+
+def max_pool(images, kernel, stride, padding):
+    # type: (np.ndarray, int, int, int) -> Tuple[np.ndarray, np.ndarray]
+    """Return the maxima, and each one's place in its window: the first in reading order where several tie."""
+    height = output_side(images.shape[2], kernel, stride, padding)
+    width = output_side(images.shape[3], kernel, stride, padding)
+    padded = _padded(images, padding, -np.inf)
+    maxima = np.full(images.shape[:2] + (height, width), -np.inf, images.dtype)
+    places = np.zeros(maxima.shape, np.int16)
+    for place in range(kernel * kernel):
+        row, column = divmod(place, kernel)
+        found = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
+        larger = found > maxima
+        maxima[larger] = found[larger]
+        places[larger] = place
+    return maxima, places
+
+
+def max_pool_backward(gradient, places, shape, kernel, stride, padding):
+    # type: (np.ndarray, np.ndarray, Tuple[int, ...], int, int, int) -> np.ndarray
+    """Return the gradient by the images of this shape: all of it goes to the maximum's place."""
+    height, width = gradient.shape[2:]
+    padded = np.zeros((shape[0], shape[1], shape[2] + 2 * padding, shape[3] + 2 * padding), gradient.dtype)
+    for place in range(kernel * kernel):
+        row, column = divmod(place, kernel)
+        target = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
+        target += gradient * (places == place)
+    return padded[:, :, padding : padding + shape[2], padding : padding + shape[3]]
+
+
+def batch_normalise(values, gamma, beta, epsilon):
+    # type: (np.ndarray, np.ndarray, np.ndarray, float) -> Tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own statistics.
+
+    The variance is the biased one, over batch, height and width.
+    """
+    axes = (0, 2, 3)
+    centred = values - values.mean(axis=axes, keepdims=True)
+    inverse = 1.0 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + values.dtype.type(epsilon))
+    centred *= inverse
+    return centred * gamma[:, None, None] + beta[:, None, None], centred, inverse
+
+
+def batch_normalise_backward(gradient, normalised, inverse, gamma):
+    # type: (np.ndarray, np.ndarray, np.ndarray, np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Return the gradients by the values, by gamma and by beta."""
+    count = gradient.size // gradient.shape[1]
+    by_gamma = (gradient * normalised).sum(axis=(0, 2, 3))
+    by_beta = gradient.sum(axis=(0, 2, 3))
+    by_values = gradient - (by_beta / count)[:, None, None]
+    by_values -= normalised * (by_gamma / count)[:, None, None]
+    by_values *= gamma[:, None, None] * inverse
+    return by_values, by_gamma, by_beta
