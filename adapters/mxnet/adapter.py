@@ -1,0 +1,113 @@
+"""MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine."""
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import mxnet as mx
+import numpy as np
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import Network
+from ..protocol import Cell
+from . import libraries
+from .networks import build
+
+
+class MxnetAdapter(Adapter):
+    """Drives MXNet. ``step`` only queues the work; the engine's worker thread does it.
+
+    Settings: ``aggregate`` parameters updated per optimiser call (1: one by one); ``fused_norm`` join batch
+    normalisation and ReLU.
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(MxnetAdapter, self).__init__(cell, settings, cache_directory)
+        self.context = mx.cpu()
+        self.aggregate = int(settings.get("aggregate", 1))
+        self.fused_norm = bool(settings.get("fused_norm", True))
+        self.static = bool(settings.get("static", True))
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the block with these weights; the mini-batch becomes NDArrays."""
+        built = build(network.family, weights, batch, self.context, self.fused_norm)
+        self.block, self.inputs, self.labels = built.block, built.inputs, built.labels
+        self.trainable = built.trainable
+        self.block.hybridize(static_alloc=self.static, static_shape=self.static)
+        optimizer = mx.optimizer.SGD(learning_rate=0.01, momentum=0.0, wd=0.0)
+        optimizer.aggregate_num = self.aggregate
+        self.trainer = mx.gluon.Trainer(
+            list(built.trainable.values()), optimizer, kvstore=None, update_on_kvstore=False
+        )
+
+    def step(self):
+        # type: () -> None
+        """Queue forward, loss, backward and update of one mini-batch."""
+        with mx.autograd.record():
+            self.loss = self.block(self.inputs, self.labels)
+        self.loss.backward()
+        self.trainer.step(1)
+
+    def synchronize(self):
+        # type: () -> None
+        """Wait until the engine has nothing left to do."""
+        mx.nd.waitall()
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Set the trainer's rate: an argument of its update operators, no part of the graph."""
+        self.trainer.set_learning_rate(rate)
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the mean loss of the last step."""
+        return float(self.loss.asscalar())
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield every trainable parameter."""
+        for name, parameter in self.trainable.items():
+            yield name, parameter.data().asnumpy()
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the OpenMP threads that an operator gets, as asked on the engine's own worker thread."""
+        return libraries.worker_threads()
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions, libraries and execution settings."""
+        return {
+            "framework": "mxnet",
+            "version": mx.__version__,
+            "features": sorted(f.name for f in mx.runtime.feature_list() if f.enabled),
+            "blas": libraries.blas(),
+            "execution": "hybridize(static_alloc, static_shape), loss in the graph",
+            "optimizer_aggregate": self.aggregate,
+            "fused_norm": self.fused_norm,
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a product by oneDNN's dense layer: what the networks use, and faster than ``dot`` (OpenBLAS)."""
+        left = mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context)
+        right = mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context)
+        out = mx.nd.zeros((size, size), ctx=self.context)
+
+        def product():
+            # type: () -> None
+            mx.nd.FullyConnected(left, right, no_bias=True, num_hidden=size, flatten=False, out=out)
+            out.wait_to_read()
+
+        return product
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Recognise MXNet's failed allocations, which are plain MXNetError with words."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, mx.base.MXNetError) and libraries.tells_of_memory(str(error))
+
+
+ADAPTER = MxnetAdapter

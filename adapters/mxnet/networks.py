@@ -1,0 +1,210 @@
+"""Builds the networks' specifications as Gluon blocks that end in the mean loss.
+
+Every block is hybridised with its loss inside, so that forward, loss and backward are one static graph. MXNet's own
+layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM gates input, forget, cell, output), so
+parameters pass unchanged; only recurrent data are turned to time-major, which the fused LSTM wants.
+"""
+
+from typing import Any, Dict, NamedTuple, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import nn, rnn
+
+from ..batches import Batch
+from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, Layer, MaxPool, Recurrent, Residual
+
+
+class Built(NamedTuple):
+    """A network in MXNet: what computes the loss, its parameters by canonical name, and its resident mini-batch."""
+
+    block: Any  # HybridBlock: (inputs, labels) -> mean loss, shape (1,)
+    trainable: Dict[str, Any]  # gluon Parameter by canonical name
+    inputs: Any  # NDArray
+    labels: Any  # NDArray, float32: MXNet's pick takes its indices as it finds them
+
+
+class LossBlock(mx.gluon.HybridBlock):
+    """A body that ends in logits (rows, classes), and their softmax cross-entropy, mean over the rows."""
+
+    def __init__(self, body):
+        # type: (Any) -> None
+        super(LossBlock, self).__init__()
+        self.body = body
+
+    def hybrid_forward(self, F, inputs, labels):  # noqa: N803 - Gluon's own name
+        """Return the mean loss."""
+        scores = F.log_softmax(self.body(inputs), axis=-1)
+        return F.mean(F.negative(F.pick(scores, labels, axis=-1)))
+
+
+class BottleneckBlock(mx.gluon.HybridBlock):
+    """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
+
+    def __init__(self, spec, epsilon, fused):
+        # type: (Bottleneck, float, bool) -> None
+        super(BottleneckBlock, self).__init__()
+        self.body = nn.HybridSequential()
+        self.body.add(
+            nn.Conv2D(spec.width, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels),
+            *_norm_relu(spec.width, epsilon, fused)
+        )
+        self.body.add(
+            nn.Conv2D(spec.width, 3, 1, 1, use_bias=False, in_channels=spec.width),
+            *_norm_relu(spec.width, epsilon, fused)
+        )
+        self.body.add(
+            nn.Conv2D(spec.out_channels, 1, 1, 0, use_bias=False, in_channels=spec.width),
+            nn.BatchNorm(epsilon=epsilon, in_channels=spec.out_channels),
+        )
+        self.project = None
+        if spec.projection:
+            self.project = nn.HybridSequential()
+            self.project.add(
+                nn.Conv2D(
+                    spec.out_channels, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels
+                ),
+                nn.BatchNorm(epsilon=epsilon, in_channels=spec.out_channels),
+            )
+
+    def hybrid_forward(self, F, inputs):  # noqa: N803
+        """Return relu(body + shortcut), (batch, channels, height, width)."""
+        shortcut = inputs if self.project is None else self.project(inputs)
+        return F.Activation(self.body(inputs) + shortcut, act_type="relu")
+
+
+class RecurrentBlock(mx.gluon.HybridBlock):
+    """Embedding, stacked LSTM from a zero state, dense; tokens (steps, batch) to logits (steps * batch, classes)."""
+
+    def __init__(self, spec):
+        # type: (Recurrent) -> None
+        super(RecurrentBlock, self).__init__()
+        self.hidden = spec.hidden
+        self.embedding = nn.Embedding(spec.vocabulary, spec.embedding)
+        self.lstm = rnn.LSTM(spec.hidden, spec.layers, layout="TNC", input_size=spec.embedding)
+        self.dense = nn.Dense(spec.vocabulary, flatten=False, in_units=spec.hidden)
+
+    def hybrid_forward(self, F, tokens):  # noqa: N803
+        """Return the logits of every step, time-major."""
+        outputs = self.lstm(self.embedding(tokens))
+        return self.dense(F.reshape(outputs, shape=(-1, self.hidden)))
+
+
+def _norm_relu(channels, epsilon, fused):
+    # type: (int, float, bool) -> Any
+    if fused:
+        return (nn.BatchNormReLU(epsilon=epsilon, in_channels=channels),)
+    return nn.BatchNorm(epsilon=epsilon, in_channels=channels), nn.Activation("relu")
+
+
+def _layer(spec):
+    # type: (Layer) -> Any
+    if isinstance(spec, Dense):
+        activation = None if spec.activation == "none" else spec.activation
+        return nn.Dense(spec.outputs, activation, flatten=False, in_units=spec.inputs)
+    if isinstance(spec, Convolution):
+        return nn.Conv2D(
+            spec.out_channels,
+            spec.kernel,
+            spec.stride,
+            spec.padding,
+            activation=None if spec.activation == "none" else spec.activation,
+            in_channels=spec.in_channels,
+        )
+    if isinstance(spec, MaxPool):
+        return nn.MaxPool2D(spec.kernel, spec.stride, spec.padding)
+    assert isinstance(spec, Flatten)
+    return nn.Flatten()
+
+
+def _feedforward(spec, found):
+    # type: (Feedforward, Dict[str, Any]) -> Any
+    body = nn.HybridSequential()
+    for layer in spec.layers:
+        made = _layer(layer)
+        body.add(made)
+        if isinstance(layer, (Dense, Convolution)):
+            found[layer.name + ".weight"] = made.weight
+            found[layer.name + ".bias"] = made.bias
+    return body
+
+
+def _name_convolutions(sequence, names, norm_names, found):
+    # type: (Any, Any, Any, Dict[str, Any]) -> None
+    """Enter the weights of a sequence's convolutions and normalisations, in order, under these names."""
+    names, norm_names = iter(names), iter(norm_names)
+    for layer in sequence:
+        if isinstance(layer, nn.Conv2D):
+            found[next(names) + ".weight"] = layer.weight
+        elif hasattr(layer, "gamma"):
+            name = next(norm_names)
+            found[name + ".gamma"] = layer.gamma
+            found[name + ".beta"] = layer.beta
+
+
+def _residual(spec, fused, found):
+    # type: (Residual, bool, Dict[str, Any]) -> Any
+    body = nn.HybridSequential()
+    body.add(
+        nn.Conv2D(spec.stem_channels, 7, 2, 3, use_bias=False, in_channels=spec.input_shape[0]),
+        *_norm_relu(spec.stem_channels, spec.epsilon, fused)
+    )
+    _name_convolutions(body, ["stem"], ["stem_norm"], found)
+    body.add(nn.MaxPool2D(3, 2, 1))
+    for block in spec.blocks:
+        made = BottleneckBlock(block, spec.epsilon, fused)
+        body.add(made)
+        convolutions = ["%s.conv%d" % (block.name, index) for index in (1, 2, 3)]
+        norms = ["%s.norm%d" % (block.name, index) for index in (1, 2, 3)]
+        _name_convolutions(made.body, convolutions, norms, found)
+        if made.project is not None:
+            _name_convolutions(
+                made.project, [block.name + ".project"], [block.name + ".project_norm"], found
+            )
+    dense = nn.Dense(spec.classes, in_units=spec.blocks[-1].out_channels)
+    body.add(nn.GlobalAvgPool2D(), dense)
+    found["fc.weight"], found["fc.bias"] = dense.weight, dense.bias
+    return body
+
+
+def _recurrent(spec, found):
+    # type: (Recurrent, Dict[str, Any]) -> Any
+    body = RecurrentBlock(spec)
+    found["embedding.weight"] = body.embedding.weight
+    for layer in range(spec.layers):
+        name = "lstm%d." % (layer + 1)
+        found[name + "input_weight"] = getattr(body.lstm, "l%d_i2h_weight" % layer)
+        found[name + "hidden_weight"] = getattr(body.lstm, "l%d_h2h_weight" % layer)
+        found[name + "bias"] = getattr(body.lstm, "l%d_i2h_bias" % layer)
+        # MXNet has two biases per gate; training both would double the bias's learning rate.
+        getattr(body.lstm, "l%d_h2h_bias" % layer).grad_req = "null"
+    found["fc.weight"], found["fc.bias"] = body.dense.weight, body.dense.bias
+    return body
+
+
+def build(spec, weights, batch, context, fused_norm=True):
+    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch, Any, bool) -> Built
+    """Return the network with copies of these weights, and the mini-batch, on this context.
+
+    ``fused_norm`` joins a batch normalisation and the ReLU behind it in one operator.
+    """
+    found = {}  # type: Dict[str, Any]
+    inputs, labels = batch.inputs, batch.labels
+    if isinstance(spec, Feedforward):
+        body = _feedforward(spec, found)
+    elif isinstance(spec, Residual):
+        body = _residual(spec, fused_norm, found)
+    else:
+        body = _recurrent(spec, found)
+        inputs, labels = np.ascontiguousarray(inputs.T), labels.T.reshape(-1)
+    block = LossBlock(body)
+    # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
+    block.initialize(mx.init.Zero(), ctx=context)
+    for name, parameter in found.items():
+        parameter.set_data(weights[name])
+    return Built(
+        block,
+        found,
+        mx.nd.array(inputs, ctx=context, dtype=np.float32),
+        mx.nd.array(labels, ctx=context, dtype=np.float32),
+    )
