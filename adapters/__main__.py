@@ -4,16 +4,29 @@ Run by path, this folder would stand first on ``sys.path``, where ``adapters/ten
 is taken off, and the guest's modules are imported under a private package name instead.
 """
 
+import ctypes
 import os
+import signal
 import sys
 import types
 
 PACKAGE = "_dlbench_guest"
 
 
+def _die_with_parent():
+    # type: () -> None
+    """Ask the kernel to kill this process when the host dies, lest an orphan disturb the next measurement."""
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG, Linux
+    try:
+        ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGKILL))
+    except (OSError, AttributeError):
+        pass  # not Linux: the host's own clean-up must do
+
+
 def main():
     # type: () -> int
     """Carry out the launch in the control directory that the one argument names."""
+    _die_with_parent()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     package = types.ModuleType(PACKAGE)

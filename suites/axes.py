@@ -1,0 +1,126 @@
+"""The words of the command line and of suite files for axis values: "1,2,4-8", "2*cores", "10m", "torch=/path"."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import UsageError, unknown_name
+from .framework import Framework, catalogue, find, modes_meant, offered
+
+_COUNT = re.compile(r"(?:(\d+)\*)?(cores|cpus)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_DEVICE = re.compile(r"cpu|cuda:(\d+|all)")
+_ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+MOST_THREADS = 4096
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What this machine offers: physical cores and logical CPUs this process may use."""
+
+    cores: int
+    cpus: int
+
+
+@dataclass(frozen=True)
+class Build:
+    """A row's source: a framework and, where the user brought one, an interpreter that holds a build of it."""
+
+    name: str
+    framework: Framework
+    interpreter: Path | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the matrix: a build in one execution mode."""
+
+    build: Build
+    mode: str
+
+
+def words(text: str) -> list[str]:
+    """Split a comma-separated list, dropping blanks around the words; raises UsageError when nothing is left."""
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    if not found:
+        raise UsageError(f"{text!r} names nothing. Give one value or several with commas between.")
+    return found
+
+
+def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
+    """Return the number meant by "8", "cores", "cpus" or "2*cores"."""
+    named = _COUNT.fullmatch(word)
+    if named:
+        unit = capacity.cores if named[2] == "cores" else capacity.cpus
+        return int(named[1] or 1) * unit
+    if not word.isascii() or not word.isdigit() or int(word) < 1:
+        raise UsageError(
+            f"{word!r} is no {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus."
+        )
+    return int(word)
+
+
+def counts(
+    text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS
+) -> tuple[int, ...]:
+    """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores"."""
+    found: set[int] = set()
+    for word in words(text):
+        first, dash, last = word.partition("-")
+        low = count(first.strip(), capacity, what)
+        high = count(last.strip(), capacity, what) if dash else low
+        if high < low:
+            raise UsageError(f"The range {word!r} runs backwards. Write {last}-{first}.")
+        if high > most:
+            raise UsageError(f"{high} is beyond the largest {what} taken here, {most}.")
+        found.update(range(low, high + 1))
+    return tuple(sorted(found))
+
+
+def duration(text: str) -> float:
+    """Return the seconds meant by "90", "90s", "10m" or "1.5h"."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match or float(match[1]) <= 0:
+        raise UsageError(f"{text!r} is no duration. Write for example 90s, 10m or 1.5h.")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def device(word: str) -> str:
+    """Return the device's name, "cpu" or "cuda:N"; raises UsageError for anything else."""
+    if not _DEVICE.fullmatch(word):
+        raise UsageError(f"{word!r} is no device. There are: cpu, cuda:0, cuda:1, ...")
+    return word
+
+
+def build(text: str) -> Build:
+    """Return the build meant by "torch=/path/to/python" or "torch-nightly:torch=/path/to/python"."""
+    name, equals, path = text.partition("=")
+    row, colon, framework = name.partition(":")
+    framework = framework if colon else row
+    if not equals or not path or not _ROW_NAME.fullmatch(row):
+        raise UsageError(
+            f"--python {text!r} cannot be read. Write FRAMEWORK=PATH or NAME:FRAMEWORK=PATH, "
+            "for example torch-nightly:torch=/opt/nightly/bin/python."
+        )
+    if colon and row in catalogue() and row != framework:
+        raise UsageError(
+            f"--python {text!r}: {row} is the name of another framework. Choose another row name."
+        )
+    if framework not in offered():
+        raise unknown_name("framework", framework, offered())
+    return Build(row, find(framework), Path(path).expanduser())
+
+
+def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
+    """Return the rows that names such as "torch", "torch:compile", "torch:*" or a build's own name mean."""
+    own = {build.name: build for build in builds}
+    found: dict[tuple[str, str], Row] = {}
+    for word in wanted:
+        name, _, mode = word.partition(":")
+        if name not in own and name not in offered():
+            raise unknown_name("framework", name, [*offered(), *own])
+        source = own.get(name) or Build(name, find(name))
+        for meant in modes_meant(source.framework, mode):
+            found[source.name, meant] = Row(source, meant)
+    return tuple(found.values())

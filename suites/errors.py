@@ -1,0 +1,72 @@
+"""The errors of the host side, each one full sentence or two: what is wrong, where, and what to do.
+
+    DlbenchError                        reports/errors.py
+    |-- StoreError          exit 4      the result store cannot be used
+    |-- ReportError         exit 2      a report was asked for that these records cannot give
+    `-- SuitesError                     this room
+        |-- UsageError      exit 2      an axis, a name or an option that cannot be meant
+        |   `-- SuiteError  exit 2      a suite file that cannot be read as one
+        |-- FrameworkEnvironmentError exit 3  an interpreter or environment that is missing or broken
+        `-- Interrupted     exit 130    Ctrl-C: finished records are stored
+            `-- Terminated  exit 143    the same by SIGTERM
+
+Exit code 1 is left to "the run ended and not one cell of it gave a number".
+"""
+
+import difflib
+from collections.abc import Iterable
+
+from dlbench.reports.errors import DlbenchError
+
+__all__ = [
+    "DlbenchError",
+    "FrameworkEnvironmentError",
+    "Interrupted",
+    "SuiteError",
+    "SuitesError",
+    "Terminated",
+    "UsageError",
+    "unknown_name",
+]
+
+
+class SuitesError(DlbenchError):
+    """Base of this room's errors."""
+
+    exit_code = 2
+
+
+class UsageError(SuitesError):
+    """An axis value, a name or an option that cannot be meant."""
+
+    exit_code = 2
+
+
+class SuiteError(UsageError):
+    """A suite file that cannot be read as one; names the file and the key."""
+
+
+class FrameworkEnvironmentError(SuitesError):
+    """An interpreter or an environment that is missing, broken or cannot be built."""
+
+    exit_code = 3
+
+
+class Interrupted(SuitesError):
+    """Ctrl-C ended the run; every finished record is stored."""
+
+    exit_code = 130
+
+
+class Terminated(Interrupted):
+    """SIGTERM ended the run; every finished record is stored."""
+
+    exit_code = 143
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that does not exist, with the nearest one that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+    return UsageError(f"There is no {kind} named {name!r}. {hint}")

@@ -1,0 +1,112 @@
+"""The catalogue of frameworks: what each adapter folder's ``framework.toml`` says of it.
+
+The host knows a framework by this data alone. A new framework is a folder in adapters/ with such a file.
+"""
+
+import functools
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import dlbench.adapters
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .errors import SuiteError, UsageError, unknown_name
+
+GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mode(_Data):
+    """One execution mode of a framework: settings for its adapter, variables for its process."""
+
+    summary: str
+    default: bool = False
+    settings: dict[str, Any] = {}
+    variables: dict[str, str] = {}
+
+
+class Framework(_Data):
+    """One framework as its adapter folder describes it."""
+
+    name: str
+    title: str
+    summary: str
+    folder: str
+    environment: Literal["own", "host"] = "own"
+    hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
+    computes: bool = True  # False for null: there is nothing to compare or to hold against a ceiling
+    python: tuple[str, ...] = ()
+    requirements: str = "requirements.lock"
+    imports: str = "numpy"
+    download_megabytes: int = 0
+    disk_megabytes: int = 0
+    variables: dict[str, str] = {}
+    modes: dict[str, Mode]
+
+    @property
+    def default_mode(self) -> str:
+        """The mode meant when none is named."""
+        return next((name for name, mode in self.modes.items() if mode.default), next(iter(self.modes)))
+
+    @property
+    def lock_file(self) -> Path:
+        """The file of exact requirements."""
+        return GUEST_DIRECTORY / self.folder / self.requirements
+
+    def launch_variables(self, mode: str, threads: int) -> dict[str, str]:
+        """Return the environment variables of one launch, with the thread count filled in."""
+        merged = {**self.variables, **self.modes[mode].variables}
+        return {name: value.replace("{threads}", str(threads)) for name, value in merged.items()}
+
+
+def explain(error: ValidationError) -> str:
+    """Return the first complaint of a validation as 'key: what is wrong'."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    return f"{key}: {first['msg']}"
+
+
+def _read(path: Path) -> Framework:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Framework.model_validate({**content, "folder": path.parent.name})
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{path} is not valid TOML: {error}.") from error
+    except ValidationError as error:
+        raise SuiteError(f"{path} does not describe a framework: {explain(error)}.") from error
+
+
+@functools.cache
+def catalogue() -> dict[str, Framework]:
+    """Return every framework by name, hidden ones too, in the order of their folders."""
+    found = (_read(path) for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")))
+    return {framework.name: framework for framework in found}
+
+
+def offered() -> dict[str, Framework]:
+    """Return the frameworks a user can choose."""
+    return {name: framework for name, framework in catalogue().items() if not framework.hidden}
+
+
+def find(name: str) -> Framework:
+    """Return the framework of this name; raises UsageError naming the nearest one."""
+    known = catalogue()
+    if name not in known:
+        raise unknown_name("framework", name, offered())
+    return known[name]
+
+
+def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
+    """Return the modes that ``wanted`` names: "" the default one, "*" all, else one by its name."""
+    if wanted == "":
+        return (framework.default_mode,)
+    if wanted == "*":
+        return tuple(framework.modes)
+    if wanted not in framework.modes:
+        known = ", ".join(framework.modes)
+        raise UsageError(f"{framework.name} has no mode {wanted!r}. It has: {known} (or * for all).")
+    return (wanted,)

@@ -1,0 +1,225 @@
+"""Launchers: carry out one launch, data in and data out.
+
+``ProcessLauncher`` starts the framework's interpreter on this machine. Another (a batch system's, a fleet's) need only
+implement ``Launcher``.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol as TypingProtocol
+
+from dlbench.adapters.protocol import (
+    PHASE_FILE,
+    Launch,
+    Outcome,
+    ProtocolError,
+    Status,
+    read_outcome,
+    write_launch,
+)
+
+from .framework import GUEST_DIRECTORY
+
+# What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
+# make a number depend on the shell it was started from.
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "TZ")
+_TICK_SECONDS = 0.5
+_GRACE_SECONDS = 3.0
+_STDERR_LINES = 4
+
+Tick = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """A launch with all that is needed to carry it out."""
+
+    launch: Launch
+    interpreter: Path
+    variables: dict[str, str]
+    timeout: float  # seconds from start to end
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launch gave and how long all of it took, in seconds."""
+
+    outcome: Outcome
+    wall_seconds: float
+
+
+class Launcher(TypingProtocol):
+    """Whatever can carry out launches."""
+
+    def launch(self, order: Order, tick: Tick = ...) -> Launched:
+        """Carry out one launch; ``tick`` is called now and then with the control directory."""
+        ...
+
+
+def _no_tick(directory: Path) -> None:
+    """Show nothing."""
+
+
+def guest_environment(variables: dict[str, str]) -> dict[str, str]:
+    """Return the whole environment of a guest: a few inherited variables, and the launch's own."""
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return {**kept, **variables, "DLBENCH_VARIABLES": ",".join(sorted(variables))}
+
+
+def without_home(text: str) -> str:
+    """Replace the user's home folder by ~, so that no record carries a user's name."""
+    home = str(Path.home())
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+class ProcessLauncher:
+    """Starts each launch as a process group of its own on this machine."""
+
+    def launch(self, order: Order, tick: Tick = _no_tick) -> Launched:
+        """Carry out one launch; the processes it started are gone when this returns or raises."""
+        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-"))
+        try:
+            write_launch(str(directory), order.launch)
+            start = time.monotonic()
+            ended_by_us, returncode, oom_kills = self._run(order, directory, tick)
+            wall_seconds = time.monotonic() - start
+            return Launched(_outcome(order, directory, ended_by_us, returncode, oom_kills), wall_seconds)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _run(self, order: Order, directory: Path, tick: Tick) -> tuple[bool, int, int]:
+        command = [str(order.interpreter), "-I", str(GUEST_DIRECTORY), str(directory)]
+        oom_kills = _oom_kills()
+        with (directory / "stdout").open("wb") as stdout, (directory / "stderr").open("wb") as stderr:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=guest_environment(order.variables),
+                cwd=directory,
+                start_new_session=True,
+            )
+        try:
+            ended = _wait(child, order.timeout, lambda: tick(directory))
+            if not ended:
+                _signal_group(child, signal.SIGTERM)
+                _wait(child, _GRACE_SECONDS, lambda: None)
+            return not ended, _reap(child), _oom_kills() - oom_kills
+        finally:
+            _reap(child)
+
+
+def _reap(child: "subprocess.Popen[bytes]") -> int:
+    """Kill whatever is left of the child's process group, forked helpers too; return the child's exit code."""
+    _signal_group(child, signal.SIGKILL)
+    return child.wait()
+
+
+def _signal_group(child: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
+def _wait(child: "subprocess.Popen[bytes]", seconds: float, tick: Callable[[], None]) -> bool:
+    """Wait for the child without spinning; False when it is still there after this many seconds."""
+    deadline = time.monotonic() + seconds
+    with _ended(child) as wait:
+        while child.poll() is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            wait(min(left, _TICK_SECONDS))
+            tick()
+    return True
+
+
+@contextlib.contextmanager
+def _ended(child: "subprocess.Popen[bytes]") -> Iterator[Callable[[float], object]]:
+    """Give a call that sleeps until the child ends or so many seconds are over.
+
+    On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be measuring.
+    """
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):
+        descriptor = -1
+    if descriptor < 0:
+
+        def poll(seconds: float) -> None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(seconds)
+
+        yield poll
+        return
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        try:
+            yield selector.select
+        finally:
+            os.close(descriptor)
+
+
+def _oom_kills() -> int:
+    """Return how many processes the kernel's out-of-memory killer has ended on this machine so far."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value)
+    return 0
+
+
+def _last_lines(path: Path) -> str:
+    text = path.read_bytes()[-4000:].decode("utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return without_home(" | ".join(lines[-_STDERR_LINES:]))[-600:]
+
+
+def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, oom_kills: int) -> Outcome:
+    if ended_by_us:
+        phase = read_phase(directory)[0]
+        during = f" during {phase}" if phase else ""
+        return Outcome(Status.TIMED_OUT, f"ended after {order.timeout:g} s{during}")
+    try:
+        outcome = read_outcome(str(directory))
+        return outcome._replace(reason=without_home(outcome.reason))
+    except OSError:
+        pass
+    except ProtocolError as error:
+        return Outcome(Status.CRASHED, f"its answer cannot be read: {error}")
+    said = _last_lines(directory / "stderr")
+    tail = f"; last words: {said}" if said else ""
+    if returncode == -signal.SIGKILL and oom_kills > 0:
+        return Outcome(
+            Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory"
+        )
+    if returncode < 0:
+        return Outcome(Status.CRASHED, f"ended by signal {-returncode} ({_signal_name(-returncode)}){tail}")
+    return Outcome(Status.CRASHED, f"exit code {returncode}, no answer{tail}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def read_phase(directory: Path) -> tuple[str, float | None]:
+    """Return the phase the guest says it is in and that phase's expected seconds, where it has said so."""
+    try:
+        content = json.loads((directory / PHASE_FILE).read_text(encoding="utf-8"))
+        return str(content["phase"]), content["expected_seconds"]
+    except (OSError, ValueError, KeyError):
+        return "", None

@@ -1,0 +1,161 @@
+"""A plan: the cells of a suite on this machine, and the order in which they are launched."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Cell, Protocol
+
+from . import axes
+from .axes import Build, Capacity, Row
+from .errors import UsageError
+from .suite import LARGEST_BATCH, Suite, check_networks
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the command line narrows or overrides; empty means as the suite says."""
+
+    networks: str = ""
+    frameworks: str = ""
+    threads: str = ""
+    threads_limit: str = ""
+    batch_sizes: str = ""
+    devices: str = ""
+    launches: int | None = None
+    steps: int | None = None
+    builds: tuple[Build, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """One launch to come: a cell and the block it belongs to."""
+
+    cell: Cell
+    block: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells in the suite's order, how each is measured, and the seed of the launching order."""
+
+    suite: str
+    cells: tuple[Cell, ...]
+    rows: tuple[Row, ...]
+    protocol: Protocol
+    launches: int
+    cell_seconds: float
+    seed: int
+    settings: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    def row_of(self, cell: Cell) -> Row:
+        """Return the row a cell stands in."""
+        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+
+    def order(self) -> Iterator[PlannedLaunch]:
+        """Yield every launch: one of each cell per block, shuffled by the seed.
+
+        Within the first block the cell with the fewest threads comes first in its group (same row, network, device
+        and mini-batch): its time tells whether the rest of the group fits the cell's budget. Other than that the
+        order is random, so that a drift of the machine falls on all cells alike.
+        """
+        for block in range(self.launches):
+            shuffled = list(self.cells)
+            random.Random(f"{self.seed}:{block}").shuffle(shuffled)
+            for cell in _fewest_threads_first(shuffled) if block == 0 else shuffled:
+                yield PlannedLaunch(cell, block)
+
+
+def group_of(cell: Cell) -> Cell:
+    """Return what cells share that differ in their thread count only."""
+    return cell._replace(threads=0)
+
+
+def _fewest_threads_first(cells: list[Cell]) -> list[Cell]:
+    """Swap each group's cell of fewest threads to the first place its group holds."""
+    places: dict[Cell, list[int]] = {}
+    for index, cell in enumerate(cells):
+        places.setdefault(group_of(cell), []).append(index)
+    ordered = list(cells)
+    for indices in places.values():
+        fewest = min(indices, key=lambda index: cells[index].threads)
+        ordered[indices[0]], ordered[fewest] = ordered[fewest], ordered[indices[0]]
+    return ordered
+
+
+def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Plan:
+    """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
+    networks = check_networks(axes.words(choices.networks)) if choices.networks else suite.networks
+    rows = _rows(suite, choices)
+    devices = axes.words(choices.devices) if choices.devices else list(suite.devices)
+    section = suite.protocol
+    if choices.launches is not None:
+        section = section.model_copy(update={"launches": _at_least_one(choices.launches, "--launches")})
+    if choices.steps is not None:
+        section = section.model_copy(update={"steps": _at_least_one(choices.steps, "--steps")})
+    cells = tuple(
+        Cell(
+            row.build.name, row.build.framework.folder, row.mode, network, axes.device(device), threads, batch
+        )
+        for network in networks
+        for row in rows
+        for device in devices
+        for batch in _batch_sizes(suite, choices, network, capacity)
+        for threads in _threads(suite, choices, capacity)
+    )
+    return Plan(
+        suite.name,
+        cells,
+        rows,
+        section.protocol(),
+        section.launches,
+        section.cell_seconds,
+        seed,
+        suite.settings,
+    )
+
+
+def _at_least_one(value: int, option: str) -> int:
+    if value < 1:
+        raise UsageError(f"{option} {value} measures nothing. Give a whole number from 1.")
+    return value
+
+
+def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
+    builds = list(choices.builds)
+    names = [build.name for build in builds]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            "Two --python options give the same row name. Name them apart, as in torch-a:torch=/path."
+        )
+    wanted = axes.words(choices.frameworks) if choices.frameworks else list(suite.frameworks)
+    if not choices.frameworks:
+        # A build under a name of its own joins the suite's rows; under a framework's name it takes that row's place.
+        wanted += [name for name in names if name not in {word.partition(":")[0] for word in wanted}]
+    return axes.rows(wanted, builds)
+
+
+def _threads(suite: Suite, choices: Choices, capacity: Capacity) -> tuple[int, ...]:
+    found = axes.counts(choices.threads or suite.threads, capacity)
+    if choices.threads and not choices.threads_limit:
+        return found  # what the user typed is what is measured
+    limit = axes.count(choices.threads_limit or suite.threads_limit, capacity, "thread limit")
+    kept = tuple(threads for threads in found if threads <= limit)
+    if not kept:
+        raise UsageError(
+            f"No thread count of {list(found)} is within the limit of {limit}. Raise --threads-limit."
+        )
+    return kept
+
+
+def _batch_sizes(suite: Suite, choices: Choices, network: str, capacity: Capacity) -> tuple[int, ...]:
+    if choices.batch_sizes:
+        return axes.counts(choices.batch_sizes, capacity, "mini-batch size", LARGEST_BATCH)
+    return suite.batch_sizes.get(network, (NETWORKS[network].batch_size,))
+
+
+def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
+    """Return the plan with these cells only, in the plan's order."""
+    wanted = set(cells)
+    return replace(plan, cells=tuple(cell for cell in plan.cells if cell in wanted))
