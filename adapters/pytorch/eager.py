@@ -1,0 +1,42 @@
+"""The training step run operation by operation."""
+
+from typing import Any, Dict, List
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class EagerStep:
+    """Forward, softmax cross-entropy, backward and SGD of one resident mini-batch, as ordinary PyTorch."""
+
+    def __init__(self, module, trainable, inputs, labels, settings):
+        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
+        kind = settings.get("optimizer", "fused")
+        if kind not in ("fused", "foreach", "single"):
+            raise ValueError("optimizer %r is none of fused, foreach, single" % kind)
+        self.module = module
+        self.inputs = inputs
+        self.labels = labels
+        self.kind = kind
+        self.optimizer = torch.optim.SGD(trainable, lr=0.0, foreach=kind == "foreach", fused=kind == "fused")
+
+    def __call__(self):
+        # type: () -> torch.Tensor
+        """Carry out one step; return its loss, a scalar still on the device."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = functional.cross_entropy(self.module(self.inputs), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Use this rate from the next step on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Name what was chosen."""
+        return {"optimizer": "SGD (%s)" % self.kind}

@@ -1,0 +1,206 @@
+"""The specifications of ``adapters/networks.py`` as PyTorch modules.
+
+PyTorch's own layouts are the canonical ones (dense weight (outputs, inputs), convolution weight (outputs, inputs,
+height, width), LSTM gates input, forget, cell, output), so converting is naming: ``build`` returns, beside the module,
+its trainable tensors by canonical name.
+"""
+
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..networks import (
+    Bottleneck,
+    Convolution,
+    Dense,
+    Feedforward,
+    Flatten,
+    MaxPool,
+    Network,
+    Recurrent,
+    Residual,
+)
+
+MakeDense = Callable[[int, int], nn.Linear]
+
+
+class Built(NamedTuple):
+    """A module from inputs to logits, and where each canonical parameter lies in it."""
+
+    module: nn.Module
+    parameters: Dict[str, nn.Parameter]
+
+
+def plain_dense(inputs, outputs):
+    # type: (int, int) -> nn.Linear
+    """Return PyTorch's own fully connected layer, its weights not yet set."""
+    return nn.utils.skip_init(nn.Linear, inputs, outputs)
+
+
+def _activation(name):
+    # type: (str) -> List[nn.Module]
+    if name == "none":
+        return []
+    if name == "relu":
+        # In place: the convolution's backward pass does not need its own output.
+        return [nn.ReLU(inplace=True)]
+    if name == "sigmoid":
+        return [nn.Sigmoid()]
+    raise ValueError("no activation is named %r" % name)
+
+
+def _feedforward(family, dense):
+    # type: (Feedforward, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
+    modules = []  # type: List[nn.Module]
+    found = {}
+    for layer in family.layers:
+        if isinstance(layer, Dense):
+            made = dense(layer.inputs, layer.outputs)
+        elif isinstance(layer, Convolution):
+            made = nn.utils.skip_init(
+                nn.Conv2d,
+                layer.in_channels,
+                layer.out_channels,
+                layer.kernel,
+                stride=layer.stride,
+                padding=layer.padding,
+            )
+        elif isinstance(layer, MaxPool):
+            modules.append(nn.MaxPool2d(layer.kernel, layer.stride, layer.padding))
+            continue
+        elif isinstance(layer, Flatten):
+            modules.append(nn.Flatten())
+            continue
+        else:
+            raise TypeError("no PyTorch layer for %r" % (layer,))
+        found[layer.name + ".weight"] = made.weight
+        found[layer.name + ".bias"] = made.bias
+        modules.append(made)
+        modules += _activation(layer.activation)
+    return nn.Sequential(*modules), found
+
+
+class _ConvolutionNorm(nn.Sequential):
+    """A convolution without bias and its batch normalisation, which keeps running statistics as any training does."""
+
+    def __init__(self, inputs, outputs, kernel, stride, epsilon):
+        # type: (int, int, int, int, float) -> None
+        super(_ConvolutionNorm, self).__init__(
+            nn.utils.skip_init(
+                nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False
+            ),
+            nn.BatchNorm2d(outputs, eps=epsilon),
+        )
+
+    def named(self, convolution, norm):
+        # type: (str, str) -> Dict[str, nn.Parameter]
+        return {
+            convolution + ".weight": self[0].weight,
+            norm + ".gamma": self[1].weight,
+            norm + ".beta": self[1].bias,
+        }
+
+
+class _Block(nn.Module):
+    """One bottleneck: ``relu(norm(1x1(relu(norm(3x3(relu(norm(1x1(x)))))))) + shortcut(x))``."""
+
+    def __init__(self, block, epsilon):
+        # type: (Bottleneck, float) -> None
+        super(_Block, self).__init__()
+        self.reduce = _ConvolutionNorm(block.in_channels, block.width, 1, block.stride, epsilon)
+        self.middle = _ConvolutionNorm(block.width, block.width, 3, 1, epsilon)
+        self.expand = _ConvolutionNorm(block.width, block.out_channels, 1, 1, epsilon)
+        self.project = None
+        if block.projection:
+            self.project = _ConvolutionNorm(block.in_channels, block.out_channels, 1, block.stride, epsilon)
+        self.relu = nn.ReLU(inplace=True)
+
+    def named(self, name):
+        # type: (str) -> Dict[str, nn.Parameter]
+        found = {}
+        for index, part in enumerate((self.reduce, self.middle, self.expand), start=1):
+            found.update(part.named("%s.conv%d" % (name, index), "%s.norm%d" % (name, index)))
+        if self.project is not None:
+            found.update(self.project.named(name + ".project", name + ".project_norm"))
+        return found
+
+    def forward(self, inputs):
+        # type: (torch.Tensor) -> torch.Tensor
+        shortcut = inputs if self.project is None else self.project(inputs)
+        hidden = self.relu(self.reduce(inputs))
+        hidden = self.relu(self.middle(hidden))
+        hidden = self.expand(hidden)
+        hidden += shortcut
+        return self.relu(hidden)
+
+
+def _residual(family, dense):
+    # type: (Residual, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
+    stem = _ConvolutionNorm(family.input_shape[0], family.stem_channels, 7, 2, family.epsilon)
+    found = stem.named("stem", "stem_norm")
+    modules = [stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]  # type: List[nn.Module]
+    for block in family.blocks:
+        made = _Block(block, family.epsilon)
+        found.update(made.named(block.name))
+        modules.append(made)
+    last = dense(family.blocks[-1].out_channels, family.classes)
+    found["fc.weight"] = last.weight
+    found["fc.bias"] = last.bias
+    modules += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), last]
+    return nn.Sequential(*modules), found
+
+
+class _LanguageModel(nn.Module):
+    """Embedding, stacked LSTM, dense. Time-major: tokens (steps, batch) to logits (steps * batch, vocabulary)."""
+
+    def __init__(self, family, dense):
+        # type: (Recurrent, MakeDense) -> None
+        super(_LanguageModel, self).__init__()
+        self.embedding = nn.utils.skip_init(nn.Embedding, family.vocabulary, family.embedding)
+        self.lstm = nn.LSTM(family.embedding, family.hidden, family.layers)
+        self.dense = dense(family.hidden, family.vocabulary)
+
+    def forward(self, tokens):
+        # type: (torch.Tensor) -> torch.Tensor
+        hidden, _ = self.lstm(self.embedding(tokens))
+        return self.dense(hidden.flatten(0, 1))
+
+
+def _recurrent(family, dense):
+    # type: (Recurrent, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
+    model = _LanguageModel(family, dense)
+    found = {"embedding.weight": model.embedding.weight}
+    for layer in range(family.layers):
+        name = "lstm%d" % (layer + 1)
+        found[name + ".input_weight"] = getattr(model.lstm, "weight_ih_l%d" % layer)
+        found[name + ".hidden_weight"] = getattr(model.lstm, "weight_hh_l%d" % layer)
+        found[name + ".bias"] = getattr(model.lstm, "bias_ih_l%d" % layer)
+        # PyTorch has two biases per gate; training both would double the bias's learning rate.
+        second = getattr(model.lstm, "bias_hh_l%d" % layer)
+        second.requires_grad_(False).zero_()
+    found["fc.weight"] = model.dense.weight
+    found["fc.bias"] = model.dense.bias
+    return model, found
+
+
+def build(network, weights, dense=plain_dense):
+    # type: (Network, Dict[str, np.ndarray], MakeDense) -> Built
+    """Build the network in training mode with a copy of these weights (canonical layouts)."""
+    family = network.family
+    if isinstance(family, Feedforward):
+        module, found = _feedforward(family, dense)
+    elif isinstance(family, Residual):
+        module, found = _residual(family, dense)
+    elif isinstance(family, Recurrent):
+        module, found = _recurrent(family, dense)
+    else:
+        raise TypeError("no PyTorch network for the family %s" % type(family).__name__)
+    if set(found) != set(weights):
+        raise ValueError("the network's parameters and the weights given differ in name")
+    with torch.no_grad():
+        for name, parameter in found.items():
+            parameter.copy_(torch.from_numpy(weights[name]))
+    module.train()
+    return Built(module, found)
