@@ -1,0 +1,152 @@
+"""ONNX Runtime's on-device training: a training graph and an SGD graph over one set of parameters."""
+
+import sys
+import types
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import numpy as np
+
+# onnxruntime.training imports its mixed-precision optimisers for torch models, and they import torch: 700 MB that
+# on-device training never calls. An empty module in their place is all that it takes to do without.
+sys.modules.setdefault("onnxruntime.training.optim", types.ModuleType("onnxruntime.training.optim"))
+
+import onnx  # noqa: E402
+import onnxruntime  # noqa: E402
+from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
+
+from ..base import Adapter  # noqa: E402
+from ..batches import Batch  # noqa: E402
+from ..networks import Network  # noqa: E402
+from ..protocol import Cell  # noqa: E402
+from . import artifacts, networks  # noqa: E402
+
+
+class OnnxRuntimeAdapter(Adapter):
+    """Drives a training session and an optimizer session that share their parameters.
+
+    Settings: ``options``, entries of the session configuration by key, as strings.
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(OnnxRuntimeAdapter, self).__init__(cell, settings, cache_directory)
+        onnxruntime.set_default_logger_severity(3)
+        self.options = self._session_options()
+
+    def _session_options(self):
+        # type: () -> Any
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.cell.threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        options.log_severity_level = 3
+        for key, value in self.settings.get("options", {}).items():
+            options.add_session_config_entry(key, str(value))
+        return options
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the graphs, load them, and hand over weights and mini-batch."""
+        self.network = network
+        model = networks.forward_model(network, len(batch.inputs))
+        with artifacts.temporary_directory(self.cache_directory) as directory:
+            files = artifacts.generate(model, directory)
+            self.state = CheckpointState.load_checkpoint(files.checkpoint)
+            self.module = Module(files.training_model, self.state, None, "cpu", self.options)
+            self._load(weights)
+            # Only now: an optimizer that met a checkpoint without values would fault.
+            self.optimizer = Optimizer(files.optimizer_model, self.module)
+        # Each OrtValue lies on its NumPy array: no copy, here or in the step.
+        self.inputs = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in networks.feed(network, batch)]
+        self.loss = None  # type: Any
+
+    def _load(self, weights):
+        # type: (Dict[str, np.ndarray]) -> None
+        """Copy the weights into the parameters through one flat buffer, the way a nominal checkpoint takes them."""
+        flat = np.concatenate(
+            [
+                networks.from_canonical(self.network, name, weights[name]).reshape(-1)
+                for name in networks.parameter_names(self.network)
+            ]
+        )
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(flat)
+        self.module.copy_buffer_to_parameters(value._ortvalue, trainable_only=False)
+
+    def step(self):
+        # type: () -> None
+        """Run the training graph, which leaves the gradients in their buffers, and the SGD graph."""
+        self.loss = self.module(*self.inputs)
+        self.optimizer.step()
+        self.module.lazy_reset_grad()
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Set the rate, an input of the SGD graph."""
+        self.optimizer.set_learning_rate(rate)
+
+    def last_loss(self):
+        # type: () -> float
+        """Read the loss that the last step left."""
+        return float(self.loss.numpy())
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield a copy of each parameter."""
+        for name in networks.parameter_names(self.network):
+            yield name, networks.to_canonical(self.network, name, self.state.parameters[name].data)
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the size of a session's pool, the calling thread included, as the session options hold it."""
+        threads = self.options.intra_op_num_threads
+        return int(threads)
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions and session options; the matrix products are ONNX Runtime's own (MLAS)."""
+        options = self.options
+        return {
+            "framework": "onnxruntime-training-cpu",
+            "version": onnxruntime.__version__,
+            "onnx": onnx.__version__,
+            "build": onnxruntime.get_build_info(),
+            "blas": "MLAS",
+            "operator_set": networks.OPERATOR_SET,
+            "intra_op_num_threads": options.intra_op_num_threads,
+            "inter_op_num_threads": options.inter_op_num_threads,
+            "execution_mode": options.execution_mode.name,
+            "graph_optimization_level": options.graph_optimization_level.name,
+            "memory_pattern": options.enable_mem_pattern,
+            "memory_arena": options.enable_cpu_mem_arena,
+            "session_options": dict(self.settings.get("options", {})),
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a product of two inputs, so that neither is packed beforehand."""
+        session = onnxruntime.InferenceSession(
+            networks.product(size).SerializeToString(), self._session_options(), ["CPUExecutionProvider"]
+        )
+        binding = session.io_binding()
+        for name in ("a", "b"):
+            array = np.random.RandomState(0).rand(size, size).astype(np.float32)
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        output = onnxruntime.OrtValue.ortvalue_from_shape_and_type([size, size], np.float32)
+        binding.bind_ortvalue_output("c", output)
+
+        def product():
+            # type: () -> object
+            return session.run_with_iobinding(binding)
+
+        return product
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Recognise ONNX Runtime's arena (its message alone tells) and the C++ library."""
+        if isinstance(error, MemoryError):
+            return True
+        text = str(error)
+        return "Failed to allocate memory" in text or "std::bad_alloc" in text or "bad allocation" in text
+
+
+ADAPTER = OnnxRuntimeAdapter

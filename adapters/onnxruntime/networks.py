@@ -1,0 +1,269 @@
+"""Builds the networks of ``adapters/networks.py`` as forward ONNX graphs that end in the loss.
+
+The weights are not in the graph: a parameter is an initializer of known shape without data, which the artifact
+builder turns into an input of the training graph. Every parameter keeps its canonical name.
+
+Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed weight as it is).
+LSTM gates are in the order input, output, forget, cell, and tokens, labels and hidden states are time-major
+(steps, batch), because ONNX's LSTM takes its input so: no transposition is left in the step.
+"""
+
+from typing import Any, List, Sequence, Tuple
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from ..batches import Batch
+from ..networks import (
+    Bottleneck,
+    Convolution,
+    Dense,
+    Feedforward,
+    Flatten,
+    MaxPool,
+    Network,
+    Recurrent,
+    Residual,
+    parameters,
+)
+
+# The newest versions of the operator set and of the file format that ONNX Runtime 1.19 accepts and that its
+# gradient builder knows every operator of these networks in.
+OPERATOR_SET = 17
+IR_VERSION = 8
+
+LOSS = "loss"
+_GATES_TO_ONNX = (0, 3, 1, 2)  # input, forget, cell, output -> input, output, forget, cell
+_GATES_FROM_ONNX = (0, 2, 3, 1)
+
+
+class Graph:
+    """An ONNX graph in the making; each method adds a node and returns the name of its output."""
+
+    def __init__(self, network):
+        # type: (Network) -> None
+        self.nodes = []  # type: List[Any]
+        self.constants = []  # type: List[Any]
+        self.inputs = []  # type: List[Any]
+        self.parameters = []  # type: List[Any]
+        for parameter in parameters(network):
+            self.parameters.append(TensorProto(name=parameter.name, data_type=TensorProto.FLOAT, dims=parameter.shape))
+
+    def input(self, name, element_type, shape):
+        # type: (str, int, Sequence[int]) -> str
+        """Declare an input of the model."""
+        self.inputs.append(helper.make_tensor_value_info(name, element_type, list(shape)))
+        return name
+
+    def constant(self, name, value):
+        # type: (str, np.ndarray) -> str
+        """Put an array into the graph, once under each name."""
+        if all(constant.name != name for constant in self.constants):
+            self.constants.append(numpy_helper.from_array(value, name))
+        return name
+
+    def node(self, operator, inputs, output, **attributes):
+        # type: (str, Sequence[str], str, **Any) -> str
+        """Add a node with one output (or whose first output alone is wanted)."""
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], name=output, **attributes))
+        return output
+
+    def reshape(self, value, shape, output):
+        # type: (str, Sequence[int], str) -> str
+        """Add a reshape to a shape known beforehand."""
+        name = "shape:" + ",".join(str(side) for side in shape)
+        return self.node("Reshape", [value, self.constant(name, np.array(shape, dtype=np.int64))], output)
+
+    def dense(self, name, value):
+        # type: (str, str) -> str
+        """Add ``value @ weight.T + bias`` with the parameters NAME.weight and NAME.bias."""
+        return self.node("Gemm", [value, name + ".weight", name + ".bias"], name, transB=1)
+
+    def convolution(self, name, value, weights, kernel, stride, padding):
+        # type: (str, str, Sequence[str], int, int, int) -> str
+        """Add a square convolution; ``weights`` are the names of its weight and, where it has one, its bias."""
+        return self.node(
+            "Conv",
+            [value] + list(weights),
+            name,
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[padding] * 4,
+        )
+
+    def max_pool(self, name, value, kernel, stride, padding):
+        # type: (str, str, int, int, int) -> str
+        """Add max pooling over square windows."""
+        return self.node(
+            "MaxPool",
+            [value],
+            name,
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[padding] * 4,
+        )
+
+    def normalise(self, name, value, channels, epsilon):
+        # type: (str, str, int, float) -> str
+        """Add batch normalisation in training mode; its running statistics start at 0 and 1 and go nowhere."""
+        mean = self.constant("running_mean:%d" % channels, np.zeros(channels, dtype=np.float32))
+        variance = self.constant("running_variance:%d" % channels, np.ones(channels, dtype=np.float32))
+        outputs = [name, name + ":mean", name + ":variance"]
+        inputs = [value, name + ".gamma", name + ".beta", mean, variance]
+        self.nodes.append(
+            helper.make_node("BatchNormalization", inputs, outputs, name=name, epsilon=epsilon, training_mode=1)
+        )
+        return name
+
+    def finish(self, logits, labels):
+        # type: (str, str) -> ModelProto
+        """Add the mean softmax cross-entropy and return the model."""
+        self.nodes.append(
+            helper.make_node("SoftmaxCrossEntropyLoss", [logits, labels], [LOSS, "log_probabilities"], reduction="mean")
+        )
+        graph = helper.make_graph(
+            self.nodes,
+            "training",
+            self.inputs,
+            [helper.make_tensor_value_info(LOSS, TensorProto.FLOAT, [])],
+            self.constants + self.parameters,
+        )
+        operators = [helper.make_opsetid("", OPERATOR_SET), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=operators)
+
+
+def _feedforward(graph, family, batch_size):
+    # type: (Graph, Feedforward, int) -> ModelProto
+    value = graph.input("inputs", TensorProto.FLOAT, (batch_size,) + tuple(family.input_shape))
+    labels = graph.input("labels", TensorProto.INT64, (batch_size,))
+    for index, layer in enumerate(family.layers):
+        if isinstance(layer, Dense):
+            value = graph.dense(layer.name, value)
+        elif isinstance(layer, Convolution):
+            weights = [layer.name + ".weight", layer.name + ".bias"]
+            value = graph.convolution(layer.name, value, weights, layer.kernel, layer.stride, layer.padding)
+        elif isinstance(layer, MaxPool):
+            value = graph.max_pool("pool%d" % index, value, layer.kernel, layer.stride, layer.padding)
+        else:
+            assert isinstance(layer, Flatten)
+            value = graph.node("Flatten", [value], "flat%d" % index)
+        activation = getattr(layer, "activation", "none")
+        if activation != "none":
+            operator = {"relu": "Relu", "sigmoid": "Sigmoid"}[activation]
+            value = graph.node(operator, [value], "%s:%s" % (value, activation))
+    return graph.finish(value, labels)
+
+
+def _bottleneck(graph, block, value, epsilon):
+    # type: (Graph, Bottleneck, str, float) -> str
+    def normalised(suffix, value, channels, kernel, stride):
+        # type: (Tuple[str, str], str, int, int, int) -> str
+        name = "%s.%s" % (block.name, suffix[0])
+        value = graph.convolution(name, value, [name + ".weight"], kernel, stride, kernel // 2)
+        return graph.normalise("%s.%s" % (block.name, suffix[1]), value, channels, epsilon)
+
+    shortcut = value
+    value = normalised(("conv1", "norm1"), value, block.width, 1, block.stride)
+    value = graph.node("Relu", [value], value + ":relu")
+    value = normalised(("conv2", "norm2"), value, block.width, 3, 1)
+    value = graph.node("Relu", [value], value + ":relu")
+    value = normalised(("conv3", "norm3"), value, block.out_channels, 1, 1)
+    if block.projection:
+        shortcut = normalised(("project", "project_norm"), shortcut, block.out_channels, 1, block.stride)
+    value = graph.node("Add", [value, shortcut], block.name + ":sum")
+    return graph.node("Relu", [value], block.name + ":relu")
+
+
+def _residual(graph, family, batch_size):
+    # type: (Graph, Residual, int) -> ModelProto
+    value = graph.input("inputs", TensorProto.FLOAT, (batch_size,) + tuple(family.input_shape))
+    labels = graph.input("labels", TensorProto.INT64, (batch_size,))
+    value = graph.convolution("stem", value, ["stem.weight"], 7, 2, 3)
+    value = graph.normalise("stem_norm", value, family.stem_channels, family.epsilon)
+    value = graph.node("Relu", [value], "stem:relu")
+    value = graph.max_pool("stem:pool", value, 3, 2, 1)
+    for block in family.blocks:
+        value = _bottleneck(graph, block, value, family.epsilon)
+    value = graph.node("GlobalAveragePool", [value], "average")
+    value = graph.node("Flatten", [value], "features")
+    return graph.finish(graph.dense("fc", value), labels)
+
+
+def _recurrent(graph, family, batch_size):
+    # type: (Graph, Recurrent, int) -> ModelProto
+    tokens = graph.input("inputs", TensorProto.INT64, (family.steps, batch_size))
+    labels = graph.input("labels", TensorProto.INT64, (family.steps * batch_size,))
+    value = graph.node("Gather", ["embedding.weight", tokens], "embedding")
+    for layer in range(1, family.layers + 1):
+        name = "lstm%d" % layer
+        axis = graph.constant("axis:0", np.array([0], dtype=np.int64))
+        weights = []
+        for part in ("input_weight", "hidden_weight"):
+            weights.append(graph.node("Unsqueeze", [name + "." + part, axis], "%s:%s" % (name, part)))
+        # ONNX has two biases per gate; training both would double the rate of their sum.
+        zeros = graph.constant(name + ":frozen", np.zeros(4 * family.hidden, dtype=np.float32))
+        both = graph.node("Concat", [name + ".bias", zeros], name + ":biases", axis=0)
+        bias = graph.node("Unsqueeze", [both, axis], name + ":bias")
+        # The gradient builder wants the zero state spelt out.
+        state = graph.constant(name + ":zero_state", np.zeros((1, batch_size, family.hidden), np.float32))
+        inputs = [value] + weights + [bias, "", state, state]
+        # Steps, directions (one), batch, hidden -> steps, batch, hidden.
+        output = graph.node("LSTM", inputs, name, hidden_size=family.hidden)
+        value = graph.reshape(output, (family.steps, batch_size, family.hidden), name + ":hidden")
+    value = graph.reshape(value, (family.steps * batch_size, family.hidden), "rows")
+    return graph.finish(graph.dense("fc", value), labels)
+
+
+def forward_model(network, batch_size):
+    # type: (Network, int) -> ModelProto
+    """Return the graph from ``inputs`` and ``labels`` to ``loss`` for mini-batches of this size."""
+    graph = Graph(network)
+    family = network.family
+    if isinstance(family, Feedforward):
+        return _feedforward(graph, family, batch_size)
+    if isinstance(family, Residual):
+        return _residual(graph, family, batch_size)
+    return _recurrent(graph, family, batch_size)
+
+
+def product(size):
+    # type: (int) -> ModelProto
+    """Return the graph of one (size, size) matrix product ``c = a @ b``."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, size]) for name in "abc"]
+    graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"])], "product", values[:2], values[2:])
+    operators = [helper.make_opsetid("", OPERATOR_SET)]
+    return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=operators)
+
+
+def parameter_names(network):
+    # type: (Network) -> List[str]
+    """Return the parameters' names in the order of the graph's parameters."""
+    return [parameter.name for parameter in parameters(network)]
+
+
+def feed(network, batch):
+    # type: (Network, Batch) -> Tuple[np.ndarray, np.ndarray]
+    """Return the mini-batch as the graph's ``inputs`` and ``labels``."""
+    if isinstance(network.family, Recurrent):
+        return np.ascontiguousarray(batch.inputs.T), np.ascontiguousarray(batch.labels.T).reshape(-1)
+    return batch.inputs, batch.labels
+
+
+def _permute_gates(network, name, value, order):
+    # type: (Network, str, np.ndarray, Sequence[int]) -> np.ndarray
+    if isinstance(network.family, Recurrent) and name.startswith("lstm"):
+        gates = value.reshape((4, network.family.hidden) + value.shape[1:])
+        return gates[list(order)].reshape(value.shape)
+    return value
+
+
+def from_canonical(network, name, value):
+    # type: (Network, str, np.ndarray) -> np.ndarray
+    """Turn a parameter from the canonical layout into the graph's."""
+    return _permute_gates(network, name, value, _GATES_TO_ONNX)
+
+
+def to_canonical(network, name, value):
+    # type: (Network, str, np.ndarray) -> np.ndarray
+    """Turn a parameter from the graph's layout into the canonical one."""
+    return _permute_gates(network, name, value, _GATES_FROM_ONNX)
