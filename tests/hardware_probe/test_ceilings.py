@@ -1,0 +1,147 @@
+"""Measured ceilings: really measured at a small size, and looked up."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dlbench.hardware_probe import Ceiling, CeilingError, Ceilings, measure
+from dlbench.hardware_probe.ceilings import WORKER
+from hypothesis import given
+from hypothesis import strategies as st
+
+MIB = 1024**2
+
+
+def ceiling(threads: int, gemm: float = 1e9, bandwidth: float = 1e9) -> Ceiling:
+    return Ceiling(
+        threads=threads,
+        gemm_flops_per_second=gemm,
+        bandwidth_bytes_per_second=bandwidth,
+        gemm_samples=(gemm, gemm / 2),
+        bandwidth_samples=(bandwidth,),
+        gemm_order=512,
+        gemm_cpus_busy=0.99,
+        array_bytes=64 * MIB,
+        numpy="2.0.0",
+        blas=None,
+        blas_threads=None,
+    )
+
+
+def test_measured_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # must not reach the worker
+    seen: list[Ceiling] = []
+    ceilings = measure([2, 1, 1], seconds=0.05, array_bytes=4 * MIB, largest_order=256, progress=seen.append)
+    assert tuple(seen) == ceilings.measured
+    assert [each.threads for each in ceilings.measured] == [1, 2]
+    for each in ceilings.measured:
+        # Even a slow, loaded machine is within these.
+        assert 1e6 < each.gemm_flops_per_second < 1e15
+        assert 1e6 < each.bandwidth_bytes_per_second < 1e14
+        assert each.gemm_flops_per_second == max(each.gemm_samples)
+        assert each.bandwidth_bytes_per_second == max(each.bandwidth_samples)
+        assert min(len(each.gemm_samples), len(each.bandwidth_samples)) >= 3
+        assert (each.gemm_order, each.array_bytes) == (256, 4 * MIB)
+        assert each.gemm_cpus_busy <= each.threads * 1.5
+        # threadpoolctl is among the project's requirements, and knows NumPy's own BLAS.
+        assert each.blas_threads is None or each.blas_threads <= each.threads
+    assert Ceilings.from_dict(json.loads(json.dumps(ceilings.to_dict(), allow_nan=False))) == ceilings
+
+
+def test_no_paths_in_the_record() -> None:
+    ceilings = measure([1], seconds=0.01, array_bytes=MIB, largest_order=64)
+    assert os.sep not in json.dumps(ceilings.to_dict())
+
+
+def test_lookup() -> None:
+    ceilings = Ceilings((ceiling(1, 10, 5), ceiling(4, 35, 9), ceiling(8, 30, 12)))
+    assert ceilings.gemm_flops_per_second(1) == 10
+    assert ceilings.gemm_flops_per_second(3) == 10
+    assert ceilings.gemm_flops_per_second(4) == 35
+    assert ceilings.gemm_flops_per_second(8) == 35  # four threads did better than eight
+    assert ceilings.bandwidth_bytes_per_second(8) == 12
+    assert ceilings.bandwidth_bytes_per_second(64) == 12
+    assert ceilings.gemm_flops_per_second(0) is None
+    assert Ceilings(()).bandwidth_bytes_per_second(1) is None
+
+
+@given(
+    rates=st.dictionaries(st.integers(1, 64), st.tuples(st.floats(1, 1e15), st.floats(1, 1e13)), min_size=1, max_size=8)
+)
+def test_a_ceiling_never_falls(rates: dict[int, tuple[float, float]]) -> None:
+    ceilings = Ceilings(tuple(ceiling(threads, *rates[threads]) for threads in sorted(rates)))
+    for look_up in (ceilings.gemm_flops_per_second, ceilings.bandwidth_bytes_per_second):
+        heights = [height for threads in range(66) if (height := look_up(threads)) is not None]
+        assert heights == sorted(heights)
+        assert len(heights) == 66 - min(rates)
+    for threads, (gemm, bandwidth) in rates.items():
+        assert (ceilings.gemm_flops_per_second(threads) or 0) >= gemm
+        assert (ceilings.bandwidth_bytes_per_second(threads) or 0) >= bandwidth
+    assert Ceilings.from_dict(json.loads(json.dumps(ceilings.to_dict()))) == ceilings
+
+
+@pytest.mark.parametrize("counts", [[], [0], [-1, 2]])
+def test_nonsensical_thread_counts(counts: list[int]) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        measure(counts)
+
+
+def interpreter(path: Path, script: str) -> Path:
+    """A program that plays an interpreter."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="plays an interpreter by a shell script")
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'No module named numpy' >&2; exit 1", r"exit status 1\): No module named numpy.*needs NumPy"),
+        ("kill -SEGV $$", r"exit status -11\): no message"),
+        ("exec sleep 60", "longer than 0.5 s: allow more time"),
+    ],
+)
+def test_interpreters_that_fail(tmp_path: Path, script: str, message: str) -> None:
+    with pytest.raises(CeilingError, match=message):
+        measure([1], python=interpreter(tmp_path / "python", script), timeout_seconds=0.5)
+
+
+def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CeilingError, match="cannot be started"):
+        measure([1], python=tmp_path / "python")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="plays an interpreter by a shell script")
+def test_the_worker_s_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    program = interpreter(tmp_path / "python", f'env > {tmp_path}/env; echo "$@" > {tmp_path}/arguments; exit 1')
+    with pytest.raises(CeilingError):
+        measure([3], python=program)
+    environment = (tmp_path / "env").read_text().splitlines()
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        assert f"{variable}=3" in environment
+    assert not any(line.startswith("OPENBLAS_CORETYPE=") for line in environment)
+    assert (tmp_path / "arguments").read_text().startswith(f"-I {WORKER} ")
+
+
+def test_a_failing_thread_does_not_hang_the_worker(tmp_path: Path) -> None:
+    """One of the threads finds no memory while the others wait for it at the barrier."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(WORKER.parent)!r})\n"
+        "import ceiling_worker, itertools\n"
+        "calls, ones = itertools.count(), ceiling_worker.np.ones\n"
+        "def failing(*arguments, **keywords):\n"
+        "    if next(calls) == 1: raise MemoryError('one too many')\n"
+        "    return ones(*arguments, **keywords)\n"
+        "ceiling_worker.np.ones = failing\n"
+        "ceiling_worker.bandwidth(2, 0.01, 1 << 20)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert answer.returncode == 1
+    assert b"one too many" in answer.stderr

@@ -1,0 +1,225 @@
+"""The machine as a record: fingerprint, JSON, description, and what must not be in it."""
+
+import dataclasses
+import getpass
+import json
+import os
+import platform
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import recorded_trees
+from dlbench.hardware_probe import Gpus, Machine, Virtualisation, describe, probe
+from dlbench.hardware_probe.machine import rounded_memory_gib
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded_trees import HOST_NAME, SERIAL, USER_NAME, write_tree
+from test_gpu import FakeNvml, board
+
+GIB = 1024**3
+
+
+def machine_of(name: str, *boards: dict[str, Any]) -> Machine:
+    with tempfile.TemporaryDirectory() as folder:
+        return probe(write_tree(Path(folder), recorded_trees.ALL[name]()), FakeNvml(*boards))
+
+
+XEON = machine_of("xeon", board(), board("NVIDIA H200", 141 * GIB))
+MACHINES = {name: machine_of(name) for name in recorded_trees.ALL} | {"with_gpus": XEON, "here": probe()}
+clock = st.none() | st.floats(1, 6000)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_json_round_trip(machine: Machine) -> None:
+    again = Machine.from_dict(json.loads(json.dumps(machine.to_dict(), allow_nan=False)))
+    assert again == machine
+    assert again.fingerprint == machine.fingerprint == machine.to_dict()["fingerprint"]
+
+
+def test_fingerprints_tell_machines_apart() -> None:
+    machines = [machine for name, machine in MACHINES.items() if name not in ("here", "container_v1")]
+    assert len({machine.fingerprint for machine in machines}) == len(machines)
+    # The same hardware seen from containers with different quotas.
+    assert MACHINES["container_v1"].fingerprint == MACHINES["container_v2"].fingerprint
+
+
+def test_fingerprint_is_the_one_of_earlier_versions() -> None:
+    """Stored records hold it: a change here must come with a new _FINGERPRINT_VERSION."""
+    assert XEON.fingerprint == "ce7b1529334f"
+    assert all(character in "0123456789abcdef" for character in XEON.fingerprint)
+
+
+@given(data=st.data())
+def test_fluctuating_values_do_not_move_the_fingerprint(data: st.DataObject) -> None:
+    draw = data.draw
+    text = st.none() | st.text(max_size=9)
+    devices = tuple(
+        dataclasses.replace(
+            gpu,
+            uuid=draw(text),
+            memory_free_bytes=draw(st.integers(0, 80 * GIB)),
+            sm_clock_mhz=draw(st.integers(0, 2000)),
+            power_limit_watts=draw(st.floats(1, 700)),
+            pcie_generation=draw(st.integers(1, 5)),
+            persistence_mode=draw(st.booleans()),
+        )
+        for gpu in draw(st.permutations(XEON.gpus.devices))
+    )
+    cpu = dataclasses.replace(
+        XEON.cpu,
+        frequency=dataclasses.replace(
+            XEON.cpu.frequency,
+            minimum_mhz=draw(clock),
+            maximum_mhz=draw(clock),
+            current_mhz=draw(clock),
+            governor=draw(st.sampled_from([None, "powersave"])),
+            boost=draw(st.booleans()),
+        ),
+        affinity=tuple(sorted(draw(st.sets(st.integers(0, 31), min_size=1)))),
+        quota_cpus=draw(st.none() | st.floats(0.1, 64)),
+        microcode=draw(text),
+        virtualisation=Virtualisation("none", None, draw(st.sampled_from([None, "docker"]))),
+    )
+    total = XEON.memory.total_bytes
+    memory = dataclasses.replace(
+        XEON.memory,
+        # Kernels reserve more or less of what is installed.
+        total_bytes=draw(st.integers(int(total * 0.98), int(total * 1.01))),
+        available_bytes=draw(st.integers(0, total)),
+        swap_total_bytes=draw(st.integers(0, total)),
+        transparent_huge_pages=draw(st.sampled_from(["never", None])),
+    )
+    changed = Machine(
+        cpu=cpu,
+        memory=memory,
+        gpus=Gpus(devices, draw(text), draw(text), draw(text)),
+        operating_system=dataclasses.replace(XEON.operating_system, kernel=draw(st.text()), libc=draw(text)),
+    )
+    assert changed.fingerprint == XEON.fingerprint
+
+
+@given(
+    change=st.one_of(
+        st.fixed_dictionaries({"model": st.text().filter(lambda name: name != XEON.cpu.model)}),
+        st.fixed_dictionaries({"sockets": st.integers(3, 9)}),
+        st.fixed_dictionaries({"physical_cores": st.integers(17, 99)}),
+        st.fixed_dictionaries({"logical_cpus": st.integers(33, 99)}),
+        st.fixed_dictionaries({"threads_per_core": st.sampled_from([1, 4, 8])}),
+        st.fixed_dictionaries({"numa_nodes": st.integers(3, 16)}),
+        st.fixed_dictionaries({"caches": st.integers(0, 3).map(lambda keep: XEON.cpu.caches[:keep])}),
+        st.fixed_dictionaries({"instruction_sets": st.just((*XEON.cpu.instruction_sets, "avx512f"))}),
+        st.fixed_dictionaries({"virtualisation": st.just(Virtualisation("vm", "KVM", None))}),
+    )
+)
+def test_a_real_change_of_the_cpu_moves_the_fingerprint(change: dict[str, Any]) -> None:
+    changed = dataclasses.replace(XEON, cpu=dataclasses.replace(XEON.cpu, **change))
+    assert changed.fingerprint != XEON.fingerprint
+
+
+@given(factor=st.sampled_from([0.25, 0.5, 0.75, 1.5, 2, 4]))
+def test_other_memory_moves_the_fingerprint(factor: float) -> None:
+    memory = dataclasses.replace(XEON.memory, total_bytes=int(XEON.memory.total_bytes * factor))
+    assert dataclasses.replace(XEON, memory=memory).fingerprint != XEON.fingerprint
+
+
+def test_another_gpu_moves_the_fingerprint() -> None:
+    for devices in (XEON.gpus.devices[:1], (), XEON.gpus.devices * 2):
+        gpus = dataclasses.replace(XEON.gpus, devices=devices)
+        assert dataclasses.replace(XEON, gpus=gpus).fingerprint != XEON.fingerprint
+
+
+@settings(max_examples=300)
+@given(
+    installed=st.sampled_from([1, 2, 4, 8, 12, 15, 16, 24, 30, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]),
+    reserved=st.floats(0, 0.05),
+)
+def test_memory_rounds_to_what_is_installed(installed: int, reserved: float) -> None:
+    assert rounded_memory_gib(int(installed * GIB * (1 - reserved))) == installed
+
+
+@pytest.mark.parametrize(("mib", "gib"), [(81559, 80), (24564, 24), (143771, 144), (0, 0), (128, 0)])
+def test_memory_of_gpus_rounds_alike(mib: int, gib: int) -> None:
+    assert rounded_memory_gib(mib * 1024**2) == gib
+
+
+@pytest.mark.parametrize("name", recorded_trees.ALL)
+def test_no_record_tells_on_its_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, function in ((socket, "gethostname"), (platform, "node"), (getpass, "getuser")):
+        monkeypatch.setattr(module, function, lambda: HOST_NAME)
+    monkeypatch.setenv("USER", USER_NAME)
+    monkeypatch.setenv("HOME", f"/home/{USER_NAME}")
+    machine = machine_of(name, board())
+    text = json.dumps(machine.to_dict()) + str(describe(machine)) + repr(machine)
+    for secret in (HOST_NAME, USER_NAME, SERIAL):
+        assert secret not in text
+
+
+def test_this_machine_s_record_tells_no_names() -> None:
+    values: list[str] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            value = [*value.values()]
+        if isinstance(value, list):
+            for each in value:
+                collect(each)
+        elif isinstance(value, str):
+            values.append(value)
+
+    collect(probe().to_dict())
+    # Whole words, for a host may well be called "vm", which is also a kind of machine.
+    kind = probe().cpu.virtualisation.kind
+    words = {word for value in values for word in value.split()} - {kind}
+    assert words.isdisjoint({socket.gethostname(), getpass.getuser()})
+    assert not any(os.path.expanduser("~") in value for value in values)  # noqa: PTH111
+
+
+def test_from_dict_names_what_is_wrong() -> None:
+    record = XEON.to_dict()
+    record["cpu"]["sockets"] = "two"
+    del record["memory"]["total_bytes"]
+    with pytest.raises(ValueError, match=r"(?s)cpu\.sockets.*memory\.total_bytes"):
+        Machine.from_dict(record)
+
+
+def test_from_dict_passes_over_later_fields() -> None:
+    record = XEON.to_dict()
+    record["cpu"]["colour"] = "blue"
+    record["temperature"] = 40
+    assert Machine.from_dict(record) == XEON
+
+
+def test_description() -> None:
+    rows = dict(describe(XEON))
+    assert rows["CPU"] == "Intel(R) Xeon(R) CPU E5-2630 v3 @ 2.40GHz"
+    assert rows["Cores"] == "2 sockets, 16 physical cores, 32 logical CPUs (2 threads per core)"
+    assert rows["CPUs usable here"] == "32 (affinity mask of 32 on 16 physical cores, no quota)"
+    assert rows["Caches"] == "L1d 16 x 32 KiB, L1i 16 x 32 KiB, L2 16 x 256 KiB, L3 2 x 20 MiB"
+    assert rows["Frequency"] == "min 1200 MHz, max 3200 MHz, now 2416 MHz, governor performance, boost on"
+    assert rows["Virtualisation"] == "none"
+    assert rows["Memory"] == "125.9 GiB (62.94 GiB available)"
+    assert rows["GPU 0"].startswith("NVIDIA A100-SXM4-80GB, 80 GiB, compute capability 8.0, SM clock up to 1410")
+    assert rows["GPU driver"] == "550.54.15 (CUDA up to 12.4)"
+    assert rows["Operating system"] == "Ubuntu 22.04.4 LTS"
+    assert rows["Kernel"] == "Linux 5.15.0-105-generic"
+    assert "GPUs" not in rows
+
+
+def test_description_of_less() -> None:
+    rows = dict(describe(machine_of("container_v2")))
+    assert rows["CPUs usable here"] == "2 (affinity mask of 8 on 4 physical cores, quota of 1.5)"
+    assert rows["Virtualisation"] == "virtual machine (Google (KVM)), podman container"
+    assert rows["Memory"].endswith("limited to 8 GiB")
+    assert rows["GPUs"] == "none"
+    assert "Caches" not in rows
+    assert "Frequency" not in rows
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_every_row_has_a_label_and_a_value(machine: Machine) -> None:
+    rows = describe(machine)
+    assert all(label and value and "None" not in value for label, value in rows)
+    assert len({label for label, _ in rows}) == len(rows)
