@@ -178,4 +178,5 @@ def _read(what: str, data: Mapping[str, Any], build: Callable[[Mapping[str, Any]
     except KeyError as error:
         raise RecordError(f"A stored {what} lacks {error}; the store is damaged.") from error
     except (ProtocolError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise RecordError(f"A stored {what} cannot be read ({error}); the store is damaged.") from error
+        said = " ".join(str(error).split())
+        raise RecordError(f"A stored {what} cannot be read ({said}); the store is damaged.") from error

@@ -132,9 +132,9 @@ class Store:
         return [self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows]
 
     def latest_unfinished(self, suite: str, machine: str) -> Run | None:
-        """Return the newest run of this suite on this machine (fingerprint), unless it finished."""
+        """Return the newest run of this suite on this machine (fingerprint) that did not finish."""
         runs = [run for run in self.runs() if run.suite == suite and run.machine == machine]
-        return runs[-1] if runs and runs[-1].finished is None else None
+        return next((run for run in reversed(runs) if run.finished is None), None)
 
     def append(self, record: Record) -> None:
         """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
@@ -307,6 +307,7 @@ def _check_file(path: Path, create: bool) -> None:
                 f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}."
             )
         if path.exists():
+            _check_header(path)
             return
         if not create:
             raise StoreError(f"There is no store {path}; fill one with `dlbench run SUITE --store {path}`.")
@@ -318,6 +319,17 @@ def _check_file(path: Path, create: bool) -> None:
         raise StoreError(
             f"The store {path} cannot be created ({reason}); choose a writable place with --store FILE."
         ) from error
+
+
+def _check_header(path: Path) -> None:
+    # SQLite takes any file shorter than its header for an empty database, and would overwrite it.
+    try:
+        with path.open("rb") as file:
+            header = file.read(16)
+    except PermissionError as error:
+        raise StoreError(f"The store {path} may not be read; check its permissions.") from error
+    if header not in (b"", b"SQLite format 3\0"):
+        raise _not_a_database(str(path))
 
 
 def _file_engine(path: Path, create: bool) -> sa.Engine:
@@ -356,6 +368,10 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise _explain(error, name) from error
+
+
+def _not_a_database(name: str) -> StoreError:
+    return StoreError(f"{name} is not a database; choose another file with --store. It was left as it is.")
 
 
 def _damaged(name: str) -> StoreError:
