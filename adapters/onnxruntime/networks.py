@@ -33,8 +33,7 @@ OPERATOR_SET = 17
 IR_VERSION = 8
 
 LOSS = "loss"
-_GATES_TO_ONNX = (0, 3, 1, 2)  # input, forget, cell, output -> input, output, forget, cell
-_GATES_FROM_ONNX = (0, 2, 3, 1)
+_GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
 
 
 class Graph:
@@ -67,6 +66,13 @@ class Graph:
         """Add a node with one output (or whose first output alone is wanted)."""
         self.nodes.append(helper.make_node(operator, list(inputs), [output], name=output, **attributes))
         return output
+
+    def split(self, value, outputs, axis, sizes):
+        # type: (str, Sequence[str], int, Sequence[int]) -> None
+        """Cut a value into consecutive pieces along an axis."""
+        name = "sizes:" + ",".join(str(size) for size in sizes)
+        inputs = [value, self.constant(name, np.array(sizes, dtype=np.int64))]
+        self.nodes.append(helper.make_node("Split", inputs, list(outputs), name=value + ":split", axis=axis))
 
     def reshape(self, value, shape, output):
         # type: (str, Sequence[int], str) -> str
@@ -189,28 +195,42 @@ def _residual(graph, family, batch_size):
     return graph.finish(graph.dense("fc", value), labels)
 
 
+def _lstm(graph, name, value, hidden, steps, batch_size):
+    # type: (Graph, str, str, int, int, int) -> str
+    """Add one layer over (steps * batch, features) rows, unrolled; return its (steps * batch, hidden) outputs."""
+    projected = graph.node("Gemm", [value, name + ".input_weight", name + ".bias"], name + ":projected", transB=1)
+    rows = ["%s:projected:%d" % (name, step) for step in range(steps)]
+    graph.split(projected, rows, 0, [batch_size] * steps)
+    state = memory = graph.constant("zero_state", np.zeros((batch_size, hidden), dtype=np.float32))
+    outputs = []
+    for step in range(steps):
+
+        def called(what, step=step):
+            # type: (str, int) -> str
+            return "%s:%s:%d" % (name, what, step)
+
+        gates = graph.node("Gemm", [state, name + ".hidden_weight", rows[step]], called("gates"), transB=1)
+        graph.split(gates, [called("sigmoids"), called("cell")], 1, [3 * hidden, hidden])
+        opened = graph.node("Sigmoid", [called("sigmoids")], called("opened"))
+        cell = graph.node("Tanh", [called("cell")], called("cell:tanh"))
+        parts = [called("input"), called("forget"), called("output")]
+        graph.split(opened, parts, 1, [hidden] * 3)
+        written = graph.node("Mul", [parts[0], cell], called("written"))
+        kept = graph.node("Mul", [parts[1], memory], called("kept"))
+        memory = graph.node("Add", [kept, written], called("memory"))
+        shown = graph.node("Tanh", [memory], called("shown"))
+        state = graph.node("Mul", [parts[2], shown], called("state"))
+        outputs.append(state)
+    return graph.node("Concat", outputs, name + ":outputs", axis=0)
+
+
 def _recurrent(graph, family, batch_size):
     # type: (Graph, Recurrent, int) -> ModelProto
-    tokens = graph.input("inputs", TensorProto.INT64, (family.steps, batch_size))
+    tokens = graph.input("inputs", TensorProto.INT64, (family.steps * batch_size,))
     labels = graph.input("labels", TensorProto.INT64, (family.steps * batch_size,))
     value = graph.node("Gather", ["embedding.weight", tokens], "embedding")
     for layer in range(1, family.layers + 1):
-        name = "lstm%d" % layer
-        axis = graph.constant("axis:0", np.array([0], dtype=np.int64))
-        weights = []
-        for part in ("input_weight", "hidden_weight"):
-            weights.append(graph.node("Unsqueeze", [name + "." + part, axis], "%s:%s" % (name, part)))
-        # ONNX has two biases per gate; training both would double the rate of their sum.
-        zeros = graph.constant(name + ":frozen", np.zeros(4 * family.hidden, dtype=np.float32))
-        both = graph.node("Concat", [name + ".bias", zeros], name + ":biases", axis=0)
-        bias = graph.node("Unsqueeze", [both, axis], name + ":bias")
-        # The gradient builder wants the zero state spelt out.
-        state = graph.constant(name + ":zero_state", np.zeros((1, batch_size, family.hidden), np.float32))
-        inputs = [value] + weights + [bias, "", state, state]
-        # Steps, directions (one), batch, hidden -> steps, batch, hidden.
-        output = graph.node("LSTM", inputs, name, hidden_size=family.hidden)
-        value = graph.reshape(output, (family.steps, batch_size, family.hidden), name + ":hidden")
-    value = graph.reshape(value, (family.steps * batch_size, family.hidden), "rows")
+        value = _lstm(graph, "lstm%d" % layer, value, family.hidden, family.steps, batch_size)
     return graph.finish(graph.dense("fc", value), labels)
 
 
@@ -245,7 +265,7 @@ def feed(network, batch):
     # type: (Network, Batch) -> Tuple[np.ndarray, np.ndarray]
     """Return the mini-batch as the graph's ``inputs`` and ``labels``."""
     if isinstance(network.family, Recurrent):
-        return np.ascontiguousarray(batch.inputs.T), np.ascontiguousarray(batch.labels.T).reshape(-1)
+        return np.ascontiguousarray(batch.inputs.T).reshape(-1), np.ascontiguousarray(batch.labels.T).reshape(-1)
     return batch.inputs, batch.labels
 
 
@@ -260,10 +280,10 @@ def _permute_gates(network, name, value, order):
 def from_canonical(network, name, value):
     # type: (Network, str, np.ndarray) -> np.ndarray
     """Turn a parameter from the canonical layout into the graph's."""
-    return _permute_gates(network, name, value, _GATES_TO_ONNX)
+    return _permute_gates(network, name, value, _GATES_TO_GRAPH)
 
 
 def to_canonical(network, name, value):
     # type: (Network, str, np.ndarray) -> np.ndarray
     """Turn a parameter from the graph's layout into the canonical one."""
-    return _permute_gates(network, name, value, _GATES_FROM_ONNX)
+    return _permute_gates(network, name, value, _GATES_TO_GRAPH)
