@@ -55,15 +55,11 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
         unit = capacity.cores if named[2] == "cores" else capacity.cpus
         return int(named[1] or 1) * unit
     if not word.isascii() or not word.isdigit() or int(word) < 1:
-        raise UsageError(
-            f"{word!r} is no {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus."
-        )
+        raise UsageError(f"{word!r} is no {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
     return int(word)
 
 
-def counts(
-    text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS
-) -> tuple[int, ...]:
+def counts(text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS) -> tuple[int, ...]:
     """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores"."""
     found: set[int] = set()
     for word in words(text):
@@ -104,9 +100,7 @@ def build(text: str) -> Build:
             "for example torch-nightly:torch=/opt/nightly/bin/python."
         )
     if colon and row in catalogue() and row != framework:
-        raise UsageError(
-            f"--python {text!r}: {row} is the name of another framework. Choose another row name."
-        )
+        raise UsageError(f"--python {text!r}: {row} is the name of another framework. Choose another row name.")
     if framework not in offered():
         raise unknown_name("framework", framework, offered())
     return Build(row, find(framework), Path(path).expanduser())

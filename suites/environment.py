@@ -222,9 +222,7 @@ def _why_pip_failed(framework: Framework, log: Path) -> str:
 def remove(framework: Framework) -> bool:
     """Remove the framework's environment and adapter cache; False where there was none."""
     if framework.environment == "host":
-        raise FrameworkEnvironmentError(
-            f"{framework.name} lives in dlbench's own environment; nothing to remove."
-        )
+        raise FrameworkEnvironmentError(f"{framework.name} lives in dlbench's own environment; nothing to remove.")
     folders = [folder for folder in (_directory(framework), cache_directory(framework)) if folder.exists()]
     for folder in folders:
         shutil.rmtree(folder)

@@ -201,9 +201,7 @@ def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, 
     said = _last_lines(directory / "stderr")
     tail = f"; last words: {said}" if said else ""
     if returncode == -signal.SIGKILL and oom_kills > 0:
-        return Outcome(
-            Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory"
-        )
+        return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
     if returncode < 0:
         return Outcome(Status.CRASHED, f"ended by signal {-returncode} ({_signal_name(-returncode)}){tail}")
     return Outcome(Status.CRASHED, f"exit code {returncode}, no answer{tail}")

@@ -95,9 +95,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     if choices.steps is not None:
         section = section.model_copy(update={"steps": _at_least_one(choices.steps, "--steps")})
     cells = tuple(
-        Cell(
-            row.build.name, row.build.framework.folder, row.mode, network, axes.device(device), threads, batch
-        )
+        Cell(row.build.name, row.build.framework.folder, row.mode, network, axes.device(device), threads, batch)
         for network in networks
         for row in rows
         for device in devices
@@ -126,9 +124,7 @@ def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
     builds = list(choices.builds)
     names = [build.name for build in builds]
     if len(set(names)) < len(names):
-        raise UsageError(
-            "Two --python options give the same row name. Name them apart, as in torch-a:torch=/path."
-        )
+        raise UsageError("Two --python options give the same row name. Name them apart, as in torch-a:torch=/path.")
     wanted = axes.words(choices.frameworks) if choices.frameworks else list(suite.frameworks)
     if not choices.frameworks:
         # A build under a name of its own joins the suite's rows; under a framework's name it takes that row's place.
@@ -143,9 +139,7 @@ def _threads(suite: Suite, choices: Choices, capacity: Capacity) -> tuple[int, .
     limit = axes.count(choices.threads_limit or suite.threads_limit, capacity, "thread limit")
     kept = tuple(threads for threads in found if threads <= limit)
     if not kept:
-        raise UsageError(
-            f"No thread count of {list(found)} is within the limit of {limit}. Raise --threads-limit."
-        )
+        raise UsageError(f"No thread count of {list(found)} is within the limit of {limit}. Raise --threads-limit.")
     return kept
 
 

@@ -35,9 +35,7 @@ def _own(network: str, batch_size: int) -> Path:
     return environment.home() / "references" / f"{network}-b{batch_size}-{digest}.npz"
 
 
-def ensure(
-    network: str, batch_size: int, launcher: Launcher, report: Report, threads: int = 1
-) -> Path | None:
+def ensure(network: str, batch_size: int, launcher: Launcher, report: Report, threads: int = 1) -> Path | None:
     """Return the reference, computing it by a launch of the reference adapter where there is none yet.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
@@ -55,9 +53,7 @@ def ensure(
     order = Order(launch, Path(sys.executable), {"OPENBLAS_NUM_THREADS": str(threads)}, timeout=1800.0)
     outcome = launcher.launch(order).outcome
     if outcome.status is not Status.OK or not partial.exists():
-        report(
-            f"no reference for {network} at mini-batch {batch_size}: {outcome.reason or outcome.status.value}"
-        )
+        report(f"no reference for {network} at mini-batch {batch_size}: {outcome.reason or outcome.status.value}")
         return None
     partial.replace(path)
     return path

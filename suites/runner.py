@@ -169,9 +169,7 @@ class Runner:
         reference = self._reference(cell)
         cache = environment.cache_directory(framework)
         cache.mkdir(parents=True, exist_ok=True)
-        launch = Launch(
-            cell, self._plan.protocol, settings, None if reference is None else str(reference), str(cache)
-        )
+        launch = Launch(cell, self._plan.protocol, settings, None if reference is None else str(reference), str(cache))
         variables = framework.launch_variables(row.mode, cell.threads)
         return Order(launch, interpreter, variables, self._plan.cell_seconds)
 
@@ -196,9 +194,7 @@ class Runner:
     def _beyond_budget(self, cell: Cell) -> str:
         """Return why this cell is not worth starting, by what its group's cell of fewest threads showed."""
         limit = self._plan.cell_seconds
-        peers = [
-            r for r in self._records if group_of(r.cell) == group_of(cell) and r.cell.threads < cell.threads
-        ]
+        peers = [r for r in self._records if group_of(r.cell) == group_of(cell) and r.cell.threads < cell.threads]
         if not peers:
             return ""
         first = min(peers, key=lambda record: record.cell.threads)

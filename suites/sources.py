@@ -63,9 +63,7 @@ def prepare(builds: Iterable[Build], report: Report, build_missing: bool = True)
 
 def _own(build: Build, to_build: bool, report: Report) -> Source:
     try:
-        located = (
-            environment.build(build.framework, report) if to_build else environment.locate(build.framework)
-        )
+        located = environment.build(build.framework, report) if to_build else environment.locate(build.framework)
         if located.interpreter is None:
             report(f"{build.framework.title} is left out. {located.reason}")
             return Source(build, None, "", "", located.reason)

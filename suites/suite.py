@@ -49,9 +49,7 @@ class Suite(_Data):
     frameworks: tuple[str, ...] = Field(min_length=1)
     threads: str
     threads_limit: str = "4096"
-    batch_sizes: dict[
-        str, tuple[Positive, ...]
-    ] = {}  # by network; the paper's mini-batch where none is given
+    batch_sizes: dict[str, tuple[Positive, ...]] = {}  # by network; the paper's mini-batch where none is given
     devices: tuple[str, ...] = ("cpu",)
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode

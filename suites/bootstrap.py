@@ -1,0 +1,127 @@
+"""Sets up dlbench in a virtual environment beside the checkout, then runs it or its tests.
+
+    python3 suites/bootstrap.py run quick        any arguments of the dlbench command
+    python3 suites/bootstrap.py test             the tests (further arguments go to pytest)
+    python3 suites/bootstrap.py check            formatting, lint, types, and the guest's syntax
+
+Needs Python 3.11 or newer with its venv module, and nothing else: no root, no installed package. The requirements are
+locked; what is set up already is not set up again. The virtual environment is .venv (DLBENCH_VENV overrides it).
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = Path(os.environ.get("DLBENCH_VENV") or ROOT / ".venv")
+PYTHON = VENV / "bin" / "python"
+RUN_LOCK = ROOT / "suites" / "requirements.lock"
+TEST_LOCK = ROOT / "tests" / "requirements.lock"
+NEEDED = (3, 11)
+
+
+def fail(message: str) -> "int":
+    """Print one clear line; return the exit code of a missing or broken environment."""
+    print(f"dlbench: {message}", file=sys.stderr)
+    return 3
+
+
+def quietly(command: list[str], what: str) -> bool:
+    """Run a set-up command; its output is shown only when it fails."""
+    print(f"dlbench: {what} ...", file=sys.stderr)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        print(done.stdout[-3000:], file=sys.stderr)
+    return done.returncode == 0
+
+
+def stamp(lock: Path) -> str:
+    """Return what a set-up is good for: this lock, this project file, this interpreter, this place."""
+    digest = hashlib.sha256()
+    for part in (lock.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), f"{sys.version}{ROOT}".encode()):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def set_up(lock: Path) -> str:
+    """Make the virtual environment hold exactly this lock and the project; return "" or what went wrong."""
+    noted = VENV / f"dlbench-{lock.parent.name}.stamp"
+    if PYTHON.exists() and noted.exists() and noted.read_text() == stamp(lock):
+        return ""
+    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check"]
+    if not PYTHON.exists() or subprocess.run([*pip, "--version"], capture_output=True).returncode != 0:
+        made = quietly([sys.executable, "-m", "venv", "--clear", str(VENV)], f"making {VENV}")
+        if not made:
+            return (
+                f"{sys.executable} cannot make a virtual environment in {VENV}. Install its venv package (Debian: "
+                "python3-venv), use another Python >= 3.11, or set DLBENCH_VENV to a folder you may write to."
+            )
+    if not quietly([*pip, "install", "--no-input", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"):
+        return "The locked requirements could not be installed; pip's words stand above. Check network and disk space."
+    project = ["install", "--no-input", "--no-deps", "--no-build-isolation", "-e", str(ROOT)]
+    if not quietly([*pip, *project], "installing dlbench"):
+        return "dlbench itself could not be installed; pip's words stand above."
+    noted.write_text(stamp(lock))
+    return ""
+
+
+def run_tests(arguments: list[str]) -> int:
+    """Build the frameworks' environments, then run the tests.
+
+    Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead.
+    """
+    built = subprocess.run([str(PYTHON), "-m", "dlbench.suites", "env", "build"]).returncode
+    if built != 0 and os.environ.get("CI"):
+        return built
+    return subprocess.run([str(PYTHON), "-m", "pytest", *arguments], cwd=ROOT).returncode
+
+
+def check() -> int:
+    """Run every static check; return 1 when one fails."""
+    commands = [
+        [str(PYTHON), "-m", "ruff", "format", "--check", str(ROOT)],
+        [str(PYTHON), "-m", "ruff", "check", str(ROOT)],
+    ]
+    codes = [subprocess.run(command, cwd=ROOT).returncode for command in commands]
+    # Mypy does not follow an editable install's import hook: show it the folders under their installed names.
+    with tempfile.TemporaryDirectory() as shown:
+        package = Path(shown) / "dlbench"
+        package.mkdir()
+        rooms = ("suites", "adapters", "hardware_probe", "reports")
+        for room in rooms:
+            (package / room).symlink_to(ROOT / room)
+        host = [word for room in ("suites", "hardware_probe", "reports") for word in ("-p", f"dlbench.{room}")]
+        command = [str(PYTHON), "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *host]
+        codes.append(subprocess.run(command, cwd=shown, env={**os.environ, "MYPYPATH": shown}).returncode)
+    return int(any(codes))
+
+
+def main(arguments: list[str]) -> int:
+    """Set up what the first word needs and hand over to it."""
+    if sys.version_info < NEEDED:
+        return fail("dlbench needs Python 3.11 or newer; this is %d.%d. Run it with another." % sys.version_info[:2])
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if arguments else 2
+    testing = arguments[0] in ("test", "check")
+    try:
+        problem = set_up(TEST_LOCK if testing else RUN_LOCK)
+    except OSError as error:
+        problem = f"{VENV} cannot be written: {error.strerror}. Set DLBENCH_VENV to a folder you may write to."
+    if problem:
+        return fail(problem)
+    if arguments[0] == "test":
+        return run_tests(arguments[1:])
+    if arguments[0] == "check":
+        return check()
+    os.execv(PYTHON, [str(PYTHON), "-m", "dlbench.suites", *arguments])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,71 @@
+"""The options that several commands of the command line share, with their help."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from . import axes
+from .plan import Choices
+
+Networks = Annotated[str, typer.Option("--networks", help="Networks, comma-separated: fcn5,resnet50.")]
+Frameworks = Annotated[
+    str,
+    typer.Option(
+        "--frameworks", help="Rows, comma-separated: torch (default mode), torch:compile, or torch:* for all."
+    ),
+]
+Threads = Annotated[
+    str, typer.Option("--threads", help="Thread counts: 1,2,4-8, or words such as cores, 2*cores, 4*cpus.")
+]
+ThreadsLimit = Annotated[
+    str, typer.Option("--threads-limit", help="Largest thread count taken from the suite (table4: 4*cpus).")
+]
+BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes: 64 or 16,32,64.")]
+Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu, cuda:0.")]
+Launches = Annotated[int | None, typer.Option("--launches", help="Launches (fresh processes) per cell.")]
+Steps = Annotated[int | None, typer.Option("--steps", help="Timed steps per launch, at most.")]
+Python = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--python",
+        metavar="NAME=PATH",
+        help="Your own interpreter: torch=/path/to/python, or torch-nightly:torch=/path for a row of its own.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the launching order.")]
+StoreFile = Annotated[
+    str,
+    typer.Option("--store", envvar="DLBENCH_STORE", metavar="FILE", help="Result store: a file, or a database URL."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+DEFAULT_STORE = "dlbench.sqlite"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A total budget in seconds; None: without end."""
+
+    seconds: float | None
+
+    @classmethod
+    def parse(cls, text: str) -> "Budget":
+        """Read "10m"; the empty text means no budget."""
+        return cls(axes.duration(text) if text else None)
+
+
+def choices(
+    networks: str = "",
+    frameworks: str = "",
+    threads: str = "",
+    threads_limit: str = "",
+    batch_sizes: str = "",
+    devices: str = "",
+    launches: int | None = None,
+    steps: int | None = None,
+    python: list[str] | None = None,
+) -> Choices:
+    """Return what the options say; raises UsageError for a --python that cannot be read."""
+    builds = tuple(axes.build(text) for text in python or [])
+    return Choices(networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, builds)

@@ -1,0 +1,100 @@
+"""What a person sees of a run: a line per launch, two bars with the time left, the matrix as it fills."""
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.record import Record
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from .plan import PlannedLaunch
+
+# The bars are redrawn at this interval at most: a redraw costs about 2 ms of a core that may be measuring.
+_REDRAW_SECONDS = 1.0
+# The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
+_MATRIX_SECONDS = 60.0
+
+
+def clock(seconds: float) -> str:
+    """Return seconds as "42 s", "3:07" or "1:02:03"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def describe_cell(planned: PlannedLaunch) -> str:
+    """Return the launch in words: "fcn5 torch eager 2 threads"."""
+    cell = planned.cell
+    threads = "1 thread" if cell.threads == 1 else f"{cell.threads} threads"
+    where = "" if cell.device == "cpu" else f" on {cell.device}"
+    return f"{cell.network} b{cell.batch_size} {cell.framework} {cell.mode} {threads}{where}"
+
+
+def result_line(record: Record) -> str:
+    """Return what one launch gave, in a few words."""
+    outcome = record.outcome
+    if outcome.samples_ns:
+        seconds = median(outcome.samples_ns) * 1e-9
+        verdict = outcome.parity.verdict if outcome.parity else "unchecked"
+        text = f"{seconds:.4g} s a mini-batch ({len(outcome.samples_ns)} steps), parity {verdict}"
+        return text if outcome.status is Status.OK else f"{text}: {outcome.reason}"
+    return f"{outcome.status.value.replace('_', ' ')}: {outcome.reason}"
+
+
+class ProgressDisplay:
+    """Observer of a run for a terminal, or, where the output is no terminal, for a log."""
+
+    def __init__(self, console: Console, matrix_so_far: Callable[[], str] | None = None) -> None:
+        self._console = console
+        self._matrix_so_far = matrix_so_far
+        self._matrix_at = time.monotonic()
+        self._matrix_every = _MATRIX_SECONDS
+        self._drawn_at = 0.0
+        self._what = ""
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> "ProgressDisplay":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
+        """Name the launch that begins."""
+        self._what = f"[{index}/{total}] {describe_cell(planned)}"
+        self._drawn_at = 0.0
+        self._draw("starting", expected_seconds, None)
+
+    def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
+        """Redraw the bars, at most once a second."""
+        self._draw(phase, seconds_left, seconds_left_overall)
+
+    def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
+        """Print the launch's line and, now and then, the matrix so far."""
+        left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
+        self._console.print(Text(f"{self._what}: {result_line(record)}{left}"), soft_wrap=True)
+        now = time.monotonic()
+        self._matrix_every = max(_MATRIX_SECONDS, seconds_left_overall / 6)
+        if self._matrix_so_far and index < total and now - self._matrix_at > self._matrix_every:
+            self._console.print(Text(self._matrix_so_far()), soft_wrap=True)
+            self._matrix_at = time.monotonic()
+
+    def _draw(self, phase: str, seconds_left: float, overall: float | None) -> None:
+        now = time.monotonic()
+        if self._live is None or now - self._drawn_at < _REDRAW_SECONDS:
+            return
+        self._drawn_at = now
+        whole = "" if overall is None else f", {clock(overall)} overall"
+        text = Text(
+            f"{self._what}: {phase}, about {clock(seconds_left)} left{whole}", overflow="ellipsis", no_wrap=True
+        )
+        self._live.update(text, refresh=True)

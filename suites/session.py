@@ -1,0 +1,117 @@
+"""From a plan to a runner that is ready: machine, ceilings, environments, references, and the run's own record."""
+
+import importlib.metadata
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
+from dlbench.reports.record import Run
+from dlbench.reports.store import Store
+
+from . import references, sources
+from .axes import Build, Capacity, rows
+from .environment import Report
+from .errors import UsageError
+from .launcher import Launcher
+from .plan import Plan
+from .sources import Source
+
+
+def version() -> str:
+    """Return dlbench's own version."""
+    return importlib.metadata.version("dlbench")
+
+
+def capacity(machine: Machine) -> Capacity:
+    """Return the physical cores and effective CPUs that thread counts are given in."""
+    effective = machine.cpu.effective_cpus
+    return Capacity(cores=max(1, min(machine.cpu.usable_physical_cores, effective)), cpus=effective)
+
+
+def new_seed() -> int:
+    """Return a seed for the launching order; it is kept with the run."""
+    return secrets.randbelow(2**31)
+
+
+def begin(plan: Plan, store: Store, machine: Machine) -> Run:
+    """Store and return a new run of this plan."""
+    now = datetime.now(UTC)
+    run = Run(
+        id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+        suite=plan.suite,
+        protocol=plan.protocol,
+        launches=plan.launches,
+        plan=plan.cells,
+        machine=machine.fingerprint,
+        started=now,
+        version=version(),
+        finished=None,
+        seed=plan.seed,
+    )
+    store.begin_run(run)
+    return run
+
+
+def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]) -> tuple[Plan, Run]:
+    """Return the newest unfinished run of the plan's suite on this machine, and its own plan.
+
+    Cells, protocol, launches and order are the unfinished run's; of the plan given only budget and settings count.
+    Raises UsageError when there is nothing to resume, or when a build it used was not given again.
+    """
+    run = store.latest_unfinished(plan.suite, machine.fingerprint)
+    if run is None:
+        raise UsageError(
+            f"There is no unfinished run of {plan.suite} on this machine in this store. Leave --resume out to start one."
+        )
+    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in run.plan))
+    try:
+        planned_rows = rows(wanted, list(builds))
+    except UsageError as error:
+        raise UsageError(
+            f"The unfinished run needs a build that is not here: {error} Give its --python again."
+        ) from error
+    resumed = replace(
+        plan, cells=run.plan, rows=planned_rows, protocol=run.protocol, launches=run.launches, seed=run.seed
+    )
+    return resumed, run
+
+
+def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
+    """Measure this machine's ceilings at those of the plan's thread counts that the store has none for yet."""
+    if not any(row.build.framework.computes for row in plan.rows):
+        return
+    kept = store.ceilings(machine.fingerprint)
+    known = Ceilings.from_dict(kept).measured if kept else ()
+    effective = machine.cpu.effective_cpus
+    # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p' <= p.
+    wanted = {min(cell.threads, effective) for cell in plan.cells} | {1}
+    missing = wanted - {each.threads for each in known}
+    if not missing:
+        return
+    report(f"measuring this machine's ceilings at {', '.join(map(str, sorted(missing)))} threads")
+    try:
+        new = measure(missing)
+    except CeilingError as error:
+        report(f"no ceilings: {error}")
+        return
+    merged = sorted((*known, *new.measured), key=lambda each: each.threads)
+    store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
+
+
+def prepare_sources(plan: Plan, report: Report, build_missing: bool) -> dict[str, Source]:
+    """Return every row's interpreter, building environments that are not there yet."""
+    return sources.prepare((row.build for row in plan.rows), report, build_missing)
+
+
+def prepare_references(plan: Plan, launcher: Launcher, cores: int, report: Report) -> Callable[[Cell], Path | None]:
+    """Return a look-up of each cell's parity reference, computing what is not there yet."""
+    computing = {row.build.name for row in plan.rows if row.build.framework.computes}
+    found = {
+        key: references.ensure(*key, launcher, report, cores)
+        for key in dict.fromkeys((c.network, c.batch_size) for c in plan.cells if c.framework in computing)
+    }
+    return lambda cell: found.get((cell.network, cell.batch_size))
