@@ -6,6 +6,7 @@ runs in the interpreters of old frameworks too. The request holds "threads", "se
 "array_bytes" (each of the two arrays of the bandwidth loop) and "largest_order" (of the matrices).
 """
 
+import importlib
 import itertools
 import json
 import sys
@@ -121,10 +122,10 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "list[float]":
 def blas() -> "dict[str, object]":
     """What NumPy multiplies with, and on how many threads; None where threadpoolctl is not installed."""
     try:
-        from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
+        threadpoolctl = importlib.import_module("threadpoolctl")
     except ImportError:
         return {"blas": None, "blas_threads": None}
-    for pool in threadpool_info():
+    for pool in threadpoolctl.threadpool_info():
         if pool.get("user_api") == "blas":
             words = [pool.get("internal_api"), pool.get("version"), pool.get("architecture")]
             return {

@@ -62,9 +62,9 @@ def memory_limit(root: Path = ROOT) -> int | None:
 
 def _quota_v2(directory: Path) -> float | None:
     fields = (read_text(directory / "cpu.max") or "").split()
-    if not fields or not fields[0].isdigit():  # "max 100000" means none
+    if not fields or not fields[0].isdecimal():  # "max 100000" means none
         return None
-    period = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 100_000
+    period = int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else 100_000
     return int(fields[0]) / period if period > 0 and int(fields[0]) > 0 else None
 
 

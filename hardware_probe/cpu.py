@@ -114,10 +114,9 @@ def probe_cpu(root: Path = ROOT) -> Cpu:
 
     online = _online(root, processors)
     cores = _core_siblings(root, online, processors)
+    status = parse_fields((read_text(root / "proc/self/status") or "").splitlines())
     # The mask may name CPUs that do not exist (the kernel's default allows all that it was built for).
-    allowed = parse_cpu_list(
-        parse_fields((read_text(root / "proc/self/status") or "").splitlines()).get("Cpus_allowed_list")
-    )
+    allowed = set(parse_cpu_list(status.get("Cpus_allowed_list"))).intersection(online)
     return Cpu(
         architecture=_architecture(root, flags),
         vendor=first.get("vendor_id") or first.get("CPU implementer"),
@@ -136,7 +135,7 @@ def probe_cpu(root: Path = ROOT) -> Cpu:
         instruction_sets=instruction_sets(flags),
         frequency=_frequency(root, online, processors),
         virtualisation=probe_virtualisation(flags, root),
-        affinity=tuple(cpu for cpu in allowed if cpu in set(online)) or online,
+        affinity=tuple(sorted(allowed)) or online,
         quota_cpus=cpu_quota(root),
     )
 
@@ -144,7 +143,7 @@ def probe_cpu(root: Path = ROOT) -> Cpu:
 def _online(root: Path, processors: list[dict[str, str]]) -> tuple[int, ...]:
     numbers = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online"))
     if not numbers:
-        numbers = tuple(int(each["processor"]) for each in processors if each["processor"].isdigit())
+        numbers = tuple(int(each["processor"]) for each in processors if each["processor"].isdecimal())
     return numbers or tuple(range(os.cpu_count() or 1))
 
 
@@ -197,6 +196,7 @@ def _architecture(root: Path, flags: frozenset[str]) -> str:
 
 def _model(root: Path, first: dict[str, str]) -> str:
     name = first.get("model name") or arm_model(first.get("CPU implementer"), first.get("CPU part"))
+    name = name or first.get("cpu") or first.get("uarch")  # POWER's and RISC-V's words for it
     if not name and root == ROOT:
         name = platform.processor()
     return " ".join(name.split()) if name else "unknown"
@@ -231,7 +231,8 @@ def _frequency(root: Path, online: tuple[int, ...], processors: list[dict[str, s
     current = mhz("scaling_cur_freq")
     if not current:
         # On a virtual machine this is the nominal rate that the host reports, not what the core does now.
-        current = [float(each["cpu MHz"]) for each in processors if "cpu MHz" in each]
+        rates = [each.get("cpu MHz", "") for each in processors]
+        current = [float(rate) for rate in rates if rate.replace(".", "", 1).isdecimal()]
     if not current and root == ROOT and not processors and (reported := psutil.cpu_freq()) is not None:
         current = [reported.current]
     no_turbo, boost = read_int(system / "intel_pstate/no_turbo"), read_int(system / "cpufreq/boost")

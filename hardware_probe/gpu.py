@@ -105,11 +105,7 @@ class _Queries:
             # the binding's own, UnicodeDecodeError from a broken board's name. No answer of a driver is worth
             # losing the rest of the probe.
             unsupported = getattr(error, "value", None) in (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND)
-            if (
-                not unsupported
-                and not isinstance(error, AttributeError)
-                and _words(error) not in self.problems
-            ):
+            if not unsupported and not isinstance(error, AttributeError) and _words(error) not in self.problems:
                 self.problems.append(_words(error))
             return None
 

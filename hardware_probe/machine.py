@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import platform
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,5 +139,5 @@ def _distribution(root: Path) -> str | None:
         for line in (read_text(root / name) or "").splitlines():
             key, _, value = line.partition("=")
             if key == "PRETTY_NAME":
-                return " ".join(shlex.split(value)) or None
+                return value.strip().strip("\"'") or None
     return None

@@ -82,5 +82,7 @@ def _container(root: Path) -> str | None:
         return "podman"
     if (root / ".dockerenv").exists():
         return "docker"
+    if (root / "var/run/secrets/kubernetes.io").exists():  # containerd leaves no other trace
+        return "kubernetes"
     # systemd writes here what PID 1's environment says, readable to everyone.
     return read_text(root / "run/systemd/container")

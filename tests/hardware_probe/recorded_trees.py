@@ -23,7 +23,7 @@ def write_tree(root: Path, tree: Tree) -> Path:
     for name, text in tree.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8", errors="replace")
     return root
 
 

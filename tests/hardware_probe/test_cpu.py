@@ -134,6 +134,22 @@ def test_counts_follow_the_topology(sockets: int, cores: int, smt: int) -> None:
     assert cpu.caches[-1].instances == sockets
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    broken=st.dictionaries(
+        st.sampled_from(sorted(recorded_trees.small_vm())),
+        st.text(max_size=20) | st.sampled_from(["-1", "\n\n", "processor: x", "max", "0 0", "a: b - c d"]),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_content_of_the_files_breaks_the_probe(broken: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        cpu = probe_cpu(write_tree(Path(folder), recorded_trees.small_vm() | broken))
+    assert cpu.logical_cpus >= cpu.physical_cores >= 1
+    assert 1 <= cpu.effective_cpus <= cpu.logical_cpus
+
+
 @linux
 def test_this_machine_agrees_with_other_libraries() -> None:
     cpu = probe_cpu()

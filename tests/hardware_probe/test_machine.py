@@ -192,6 +192,21 @@ def test_from_dict_passes_over_later_fields() -> None:
     assert Machine.from_dict(record) == XEON
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('PRETTY_NAME="Debian 12"', "Debian 12"),
+        ("PRETTY_NAME=Arch", "Arch"),
+        ("PRETTY_NAME=Anna's Linux", "Anna's Linux"),
+        ('PRETTY_NAME=""', None),
+        ("ID=x", None),
+    ],
+)
+def test_distribution(tmp_path: Path, line: str, name: str | None) -> None:
+    tree = recorded_trees.arm() | {"etc/os-release": f"ID=x\n{line}\n"}
+    assert probe(write_tree(tmp_path, tree), FakeNvml()).operating_system.distribution == name
+
+
 def test_description() -> None:
     rows = dict(describe(XEON))
     assert rows["CPU"] == "Intel(R) Xeon(R) CPU E5-2630 v3 @ 2.40GHz"
