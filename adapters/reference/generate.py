@@ -1,0 +1,48 @@
+"""Make the reference files anew: ``python adapters/reference/generate.py [--networks ...] [--batch-sizes ...]``.
+
+Run by path on the host, where ``dlbench`` is installed. Without options it makes the files that come with the
+project, into the folder they lie in. It computes one at a time, on all CPUs that it may use.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.reference_files import SHIPPED, file_name, generate
+
+#: The paper's mini-batches first, then those of the mini-batch sweep.
+BATCH_SIZES = {
+    "fcn5": (64, 16, 32, 128, 256),
+    "fcn8": (64, 16, 32, 128, 256),
+    "alexnet": (16, 4, 8, 32),
+    "resnet50": (16, 8, 32),
+    "lstm32": (128, 32, 64, 256),
+    "lstm64": (128, 32, 64, 256),
+}
+
+
+def main():
+    # type: () -> int
+    """Make every file asked for; say what each cost."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=sorted(NETWORKS), choices=sorted(NETWORKS))
+    parser.add_argument("--batch-sizes", nargs="+", type=int, help="examples per mini-batch (default: shipped)")
+    parser.add_argument("--output", default=SHIPPED, help="folder of the files (default: %(default)s)")
+    parser.add_argument("--interpreter", default=sys.executable, help="a Python with NumPy")
+    parser.add_argument("--missing", action="store_true", help="leave the files that are there already")
+    options = parser.parse_args()
+    for network in options.networks:
+        for batch_size in options.batch_sizes or BATCH_SIZES[network]:
+            path = os.path.join(options.output, file_name(network, batch_size))
+            if options.missing and os.path.exists(path):
+                continue
+            start = time.perf_counter()
+            generate(network, batch_size, path, options.interpreter)
+            print("%s: %.1f s" % (os.path.basename(path), time.perf_counter() - start), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
