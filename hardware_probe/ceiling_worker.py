@@ -21,6 +21,9 @@ MINIMUM_REPETITIONS = 3
 REPETITION_SECONDS = 0.04
 # The first round finds caches and threads cold; the second says how many passes make a repetition.
 CALIBRATION_ROUNDS = 2
+# Of the matrices, unless the request says less. On a loaded machine every product looks slow, and the order
+# that suits the time would be so small that threads spend it waiting for one another.
+SMALLEST_ORDER = 1024
 
 
 def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
@@ -35,7 +38,7 @@ def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
     # The rate grows with the order, so the largest is taken that leaves several repetitions within the time.
     target = max(REPETITION_SECONDS, seconds / 8)
     order = int(order * (target / max(elapsed, 1e-9)) ** (1 / 3))
-    order = max(64, min(largest_order, order // 64 * 64))
+    order = min(largest_order, max(SMALLEST_ORDER, order // 64 * 64))
     times, cpus_busy = time_gemm(order, MINIMUM_REPETITIONS, seconds)
     return {
         "gemm_order": order,
@@ -63,8 +66,8 @@ def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list
     return times, (time.process_time() - cpu) / sum(times)
 
 
-def bandwidth(threads: int, seconds: float, array_bytes: int) -> "list[float]":
-    """Bytes per second of a += b over two float32 arrays, split among Python threads, for each round.
+def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, object]":
+    """Time a += b over two float32 arrays, split among Python threads: bytes per second of each round, CPUs busy.
 
     Counted are three passes: a and b read, a written. Each cache line written was read before, so nothing
     moves that is not counted; a copy, or STREAM's triad, into another array makes most CPUs read that one
@@ -74,6 +77,7 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "list[float]":
     barrier = threading.Barrier(threads)
     spans = [[] for _ in range(threads)]  # type: list[list[tuple[float, float]]]
     plan = {"passes": 1, "rounds": CALIBRATION_ROUNDS}
+    clocks = {"cpu": 0.0, "wall": 0.0}  # where the timed rounds begin
     failures = []  # type: list[BaseException]
 
     def wall(index: int) -> float:
@@ -100,6 +104,7 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "list[float]":
                 passes = max(1, int(REPETITION_SECONDS / single + 1))
                 rounds = max(MINIMUM_REPETITIONS, int(seconds / (single * passes)))
                 plan.update(passes=passes, rounds=CALIBRATION_ROUNDS + rounds)
+                clocks.update(cpu=time.process_time(), wall=time.perf_counter())
 
     def guarded(number: int) -> None:
         try:
@@ -115,8 +120,13 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "list[float]":
         worker.join()
     if failures:
         raise failures[0]
+    cpus_busy = (time.process_time() - clocks["cpu"]) / (time.perf_counter() - clocks["wall"])
     counted = 3 * 4 * length * threads * plan["passes"]
-    return [counted / wall(index) for index in range(CALIBRATION_ROUNDS, plan["rounds"])]
+    return {
+        "bandwidth_samples": [counted / wall(index) for index in range(CALIBRATION_ROUNDS, plan["rounds"])],
+        "bandwidth_cpus_busy": cpus_busy,
+        "array_bytes": array_bytes,
+    }
 
 
 def blas() -> "dict[str, object]":
@@ -143,8 +153,7 @@ def main(request_path: str, result_path: str) -> None:
     result = {"threads": request["threads"], "numpy": np.__version__}
     result.update(gemm(half, request["largest_order"]))
     result.update(blas())
-    result["bandwidth_samples"] = bandwidth(request["threads"], half, request["array_bytes"])
-    result["array_bytes"] = request["array_bytes"]
+    result.update(bandwidth(request["threads"], half, request["array_bytes"]))
     partial = Path(result_path + ".part")
     with partial.open("w") as file:
         json.dump(result, file)

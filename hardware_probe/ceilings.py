@@ -41,6 +41,10 @@ RESTRAINING_VARIABLES = (
     "BLIS_ARCH_TYPE",
 )
 
+# The share of the CPUs asked for that must have been at work: 0.99 on a quiet machine, when tried; a neighbour
+# that is always busy leaves two threads on two CPUs at most two thirds by fair sharing.
+_BUSY_ENOUGH = 0.85
+
 _LARGEST_ORDER = 8192
 _SMALLEST_ARRAY, _LARGEST_ARRAY = 64 * 1024**2, 1024**3
 
@@ -67,14 +71,34 @@ class Ceiling:
     gemm_order: int
     """n of the n x n matrices."""
     gemm_cpus_busy: float
-    """CPU seconds per second during the products: well under `threads` where some did not work."""
+    """CPU seconds per second during the products."""
+    bandwidth_cpus_busy: float
+    """The same during the bandwidth loop."""
+    cpus_available: float
+    """What affinity mask and quota left to this process; see `Cpu.capacity_cpus`."""
     array_bytes: int
     """Each of the two arrays of the bandwidth loop."""
     numpy: str
     blas: str | None
     """Library, version and kernel family; None where threadpoolctl is not installed."""
     blas_threads: int | None
-    """The threads that the BLAS says it has."""
+    """The threads that the BLAS says it has; some never take more than there are CPUs."""
+
+    @property
+    def doubt(self) -> str | None:
+        """Why this may be less than the machine can do; None where all CPUs that were asked for were at work.
+
+        Even the best repetition is too slow where other programs run all the time, and a framework measured
+        in a quieter hour would then seem to exceed the ceiling.
+        """
+        wanted = min(float(self.threads), self.cpus_available)
+        for what, busy in (("products", self.gemm_cpus_busy), ("bandwidth loop", self.bandwidth_cpus_busy)):
+            if busy < _BUSY_ENOUGH * wanted:
+                return (
+                    f"only {busy:.2g} of {wanted:g} CPUs were at work during the {what}: other programs were "
+                    "running, or not all threads were used; measure again when the machine is quiet"
+                )
+        return None
 
 
 @dataclass(frozen=True)
@@ -138,21 +162,22 @@ def measure(
     counts = sorted(set(thread_counts))
     if not counts or counts[0] < 1:
         raise ValueError(f"thread_counts must be one or more positive numbers, not {counts}")
+    cpu = probe_cpu()
     request = {
         "seconds": seconds,
-        "array_bytes": array_bytes or _default_array_bytes(),
+        "array_bytes": array_bytes or _default_array_bytes(cpu.last_level_cache_bytes or 0),
         "largest_order": largest_order or _default_largest_order(),
     }
     measured: list[Ceiling] = []
     for threads in counts:
-        ceiling = _measure_one({"threads": threads, **request}, python, timeout_seconds)
+        ceiling = _measure_one({"threads": threads, **request}, python, timeout_seconds, cpu.capacity_cpus)
         measured.append(ceiling)
         if progress is not None:
             progress(ceiling)
     return Ceilings(tuple(measured))
 
 
-def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: float) -> Ceiling:
+def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: float, cpus_available: float) -> Ceiling:
     threads = request["threads"]
     environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
     environment.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
@@ -197,6 +222,8 @@ def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: f
         bandwidth_samples=tuple(result["bandwidth_samples"]),
         gemm_order=result["gemm_order"],
         gemm_cpus_busy=result["gemm_cpus_busy"],
+        bandwidth_cpus_busy=result["bandwidth_cpus_busy"],
+        cpus_available=cpus_available,
         array_bytes=result["array_bytes"],
         numpy=result["numpy"],
         blas=result["blas"],
@@ -204,12 +231,11 @@ def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: f
     )
 
 
-def _default_array_bytes() -> int:
+def _default_array_bytes(cache_bytes: int) -> int:
     """Four times all last-level caches together, as STREAM's run rules ask; within what memory allows."""
-    caches = probe_cpu().last_level_cache_bytes or 0
     # The upper bound keeps the time bounded on servers with over 256 MiB of cache; two arrays of 1 GiB are
     # still more than the caches hold there.
-    wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * caches))
+    wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * cache_bytes))
     return min(wanted, _spare_bytes() // 2)
 
 

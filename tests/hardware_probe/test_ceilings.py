@@ -1,5 +1,6 @@
 """Measured ceilings: really measured at a small size, and looked up."""
 
+import dataclasses
 import json
 import os
 import stat
@@ -24,7 +25,9 @@ def ceiling(threads: int, gemm: float = 1e9, bandwidth: float = 1e9) -> Ceiling:
         gemm_samples=(gemm, gemm / 2),
         bandwidth_samples=(bandwidth,),
         gemm_order=512,
-        gemm_cpus_busy=0.99,
+        gemm_cpus_busy=0.99 * threads,
+        bandwidth_cpus_busy=0.97 * threads,
+        cpus_available=64.0,
         array_bytes=64 * MIB,
         numpy="2.0.0",
         blas=None,
@@ -46,7 +49,9 @@ def test_measured_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
         assert each.bandwidth_bytes_per_second == max(each.bandwidth_samples)
         assert min(len(each.gemm_samples), len(each.bandwidth_samples)) >= 3
         assert (each.gemm_order, each.array_bytes) == (256, 4 * MIB)
-        assert each.gemm_cpus_busy <= each.threads * 1.5
+        assert 0 < each.gemm_cpus_busy <= each.threads * 1.5
+        assert 0 < each.bandwidth_cpus_busy <= each.threads * 1.5
+        assert each.cpus_available > 0
         # threadpoolctl is among the project's requirements, and knows NumPy's own BLAS.
         assert each.blas_threads is None or each.blas_threads <= each.threads
     assert Ceilings.from_dict(json.loads(json.dumps(ceilings.to_dict(), allow_nan=False))) == ceilings
@@ -55,6 +60,17 @@ def test_measured_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_paths_in_the_record() -> None:
     ceilings = measure([1], seconds=0.01, array_bytes=MIB, largest_order=64)
     assert os.sep not in json.dumps(ceilings.to_dict())
+
+
+def test_doubt() -> None:
+    quiet = ceiling(4)
+    assert quiet.doubt is None
+    loaded = dataclasses.replace(quiet, bandwidth_cpus_busy=2.0)
+    assert loaded.doubt is not None
+    assert loaded.doubt.startswith("only 2 of 4 CPUs were at work during the bandwidth loop")
+    assert "products" in (dataclasses.replace(quiet, gemm_cpus_busy=1.0).doubt or "")
+    # More threads than CPUs: no more than the CPUs can be at work.
+    assert dataclasses.replace(loaded, gemm_cpus_busy=2.0, cpus_available=2.0).doubt is None
 
 
 def test_lookup() -> None:
