@@ -1,0 +1,129 @@
+"""The parity steps by PyTorch's automatic differentiation in float64: a second derivation of the reference.
+
+``<python with torch> autodiff.py ADAPTERS_FOLDER OUTPUT_FOLDER NETWORK[:BATCH] ...`` writes one reference file per network.
+Shares specifications, weights and mini-batches with the guest, and no arithmetic.
+"""
+
+import os
+import sys
+import types
+
+import torch
+from torch.nn import functional
+
+
+def forward_feedforward(n, family, w, values):
+    for layer in family.layers:
+        if isinstance(layer, n.Flatten):
+            values = values.flatten(1)
+        elif isinstance(layer, n.MaxPool):
+            values = functional.max_pool2d(values, layer.kernel, layer.stride, layer.padding)
+        else:
+            weight, bias = w[layer.name + ".weight"], w[layer.name + ".bias"]
+            if isinstance(layer, n.Convolution):
+                values = functional.conv2d(values, weight, bias, layer.stride, layer.padding)
+            else:
+                values = functional.linear(values, weight, bias)
+            values = {"relu": torch.relu, "sigmoid": torch.sigmoid, "none": lambda x: x}[layer.activation](values)
+    return values
+
+
+def forward_residual(n, family, w, values):
+    def unit(name, norm, values, stride, padding):
+        values = functional.conv2d(values, w[name + ".weight"], None, stride, padding)
+        gamma, beta = w[norm + ".gamma"], w[norm + ".beta"]
+        return functional.batch_norm(values, None, None, gamma, beta, training=True, eps=family.epsilon)
+
+    values = torch.relu(unit("stem", "stem_norm", values, 2, 3))
+    values = functional.max_pool2d(values, 3, 2, 1)
+    for block in family.blocks:
+        name = block.name
+        inner = torch.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
+        inner = torch.relu(unit(name + ".conv2", name + ".norm2", inner, 1, 1))
+        inner = unit(name + ".conv3", name + ".norm3", inner, 1, 0)
+        if block.projection:
+            values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
+        values = torch.relu(inner + values)
+    return functional.linear(values.mean((2, 3)), w["fc.weight"], w["fc.bias"])
+
+
+def forward_recurrent(n, family, w, tokens):
+    values = functional.embedding(tokens, w["embedding.weight"])
+    for layer in range(1, family.layers + 1):
+        hidden = torch.zeros(len(tokens), family.hidden, dtype=torch.float64)
+        cell = torch.zeros_like(hidden)
+        outputs = []
+        bias = w["lstm%d.bias" % layer]
+        for step in range(family.steps):
+            # torch's own cell, whose gate order is documented as input, forget, cell, output
+            hidden, cell = torch.lstm_cell(
+                values[:, step],
+                (hidden, cell),
+                w["lstm%d.input_weight" % layer],
+                w["lstm%d.hidden_weight" % layer],
+                bias,
+                torch.zeros_like(bias),
+            )
+            outputs.append(hidden)
+        values = torch.stack(outputs, 1)
+    return functional.linear(values, w["fc.weight"], w["fc.bias"])
+
+
+def observe(guest, network, batch_size):
+    n = guest.networks
+    initial = guest.batches.initial_weights(network)
+    before = guest.parity.sample_weights(initial)
+    w = {name: torch.from_numpy(value).double().requires_grad_() for name, value in initial.items()}
+    batch = guest.batches.mini_batch(network, batch_size)
+    inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
+    if isinstance(network.family, n.Recurrent):
+        forward = forward_recurrent
+    else:
+        inputs = inputs.double()
+        forward = forward_residual if isinstance(network.family, n.Residual) else forward_feedforward
+    losses = []
+    for _ in range(network.parity.steps):
+        logits = forward(n, network.family, w, inputs)
+        loss = functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+        losses.append(loss.item())
+        loss.backward()
+        with torch.no_grad():
+            for value in w.values():
+                value.sub_(network.parity.learning_rate * value.grad)
+                value.grad = None
+
+    class Result:
+        def parameters(self):
+            return ((name, value.detach().numpy()) for name, value in w.items())
+
+    return guest.parity.observe(Result(), before, losses)
+
+
+def load_guest(folder):
+    """Import the guest's modules as its __main__ does, under a private package name."""
+    package = types.ModuleType("_dlbench_guest")
+    package.__path__ = [folder]
+    sys.modules["_dlbench_guest"] = package
+    for name in ("networks", "batches", "parity"):
+        setattr(package, name, __import__("_dlbench_guest." + name, fromlist=[name]))
+    return package
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    guest = load_guest(sys.argv[1])
+    namespace = {}
+    with open(os.path.join(here, "small_networks.py")) as file:
+        exec(compile(file.read(), "small_networks.py", "exec"), namespace)
+    known = dict(guest.networks.NETWORKS)
+    known.update(namespace["small_networks"](guest.networks))
+    for wanted in sys.argv[3:]:
+        name, _, size = wanted.partition(":")
+        network = known[name]
+        size = int(size or network.batch_size)
+        path = os.path.join(sys.argv[2], "%s-b%d.npz" % (name, size))
+        guest.parity.save(path, observe(guest, network, size))
+
+
+main()

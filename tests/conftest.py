@@ -1,0 +1,87 @@
+"""What every test shares: the frameworks' interpreters, and one launch carried out as the product does it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
+from dlbench.suites import environment, references
+from dlbench.suites.errors import DlbenchError
+from dlbench.suites.framework import Framework, catalogue
+from dlbench.suites.launcher import Order, ProcessLauncher
+
+#: Enough to see what a step does, not how long it takes.
+SHORT = Protocol(warmup_steps=1, steps=3, minimum_steps=3, seconds=0.5)
+
+
+def find_framework_python(name: str) -> Path:
+    """Return the interpreter of a framework, or skip the test with the reason.
+
+    ``DLBENCH_PYTHON_<NAME>`` first, then the environment that dlbench built on this machine.
+    """
+    variable = f"DLBENCH_PYTHON_{name.upper().replace('-', '_')}"
+    given = os.environ.get(variable)
+    if given:
+        if not Path(given).exists():
+            pytest.fail(f"{variable} names {given}, which is not there")
+        return Path(given)
+    try:
+        found = environment.find_interpreter(name)
+    except DlbenchError as error:
+        pytest.skip(str(error))
+    if found is None:
+        pytest.skip(f"the environment of {name} is not built here (set {variable}, or `dlbench env build {name}`)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def framework_python() -> Callable[[str], Path]:
+    """Give the function that finds a framework's interpreter or skips."""
+    return find_framework_python
+
+
+def launch_once(
+    framework: Framework,
+    mode: str,
+    network: str,
+    *,
+    cache: Path,
+    threads: int = 1,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
+    protocol: Protocol = SHORT,
+    reference: Path | None = None,
+    settings: dict[str, Any] | None = None,
+    timeout: float = 540.0,
+) -> Outcome:
+    """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
+
+    The reference is the one shipped for this mini-batch unless another is given.
+    """
+    size = batch_size or NETWORKS[network].batch_size
+    interpreter = find_framework_python(framework.name)
+    chosen = reference or references.find(network, size)
+    launch = Launch(
+        cell=Cell(framework.name, framework.folder, mode, network, device, threads, size, precision),
+        protocol=protocol,
+        settings={**framework.modes[mode].settings, **(settings or {})},
+        reference=str(chosen) if chosen else None,
+        cache_directory=str(cache),
+    )
+    variables = framework.launch_variables(mode, threads)
+    return ProcessLauncher().launch(Order(launch, interpreter, variables, timeout)).outcome
+
+
+@pytest.fixture(scope="session")
+def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
+    """Give ``launch_once`` by the framework's name, with one adapter cache for the whole session."""
+    cache = Path(os.environ.get("DLBENCH_TEST_CACHE") or tmp_path_factory.mktemp("adapter-cache"))
+
+    def carry_out(name: str, mode: str, network: str, **options: Any) -> Outcome:
+        return launch_once(catalogue()[name], mode, network, cache=cache / name, **options)
+
+    return carry_out
