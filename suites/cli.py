@@ -9,11 +9,12 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.console import Console
+from rich.table import Table
+
 from dlbench.hardware_probe import Machine, describe, measure, probe
 from dlbench.reports.record import Run
 from dlbench.reports.store import Store
-from rich.console import Console
-from rich.table import Table
 
 from . import environment, listing, options, session, suite
 from .cli_report import matrix_so_far, report_app

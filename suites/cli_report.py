@@ -1,6 +1,7 @@
 """`dlbench report`: from stored records to tables, in every format."""
 
 import typer
+
 from dlbench.reports.store import Store
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")

@@ -8,8 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-import dlbench.adapters
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+import dlbench.adapters
 
 from .errors import SuiteError, UsageError, unknown_name
 

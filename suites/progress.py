@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from dlbench.adapters.protocol import Status
-from dlbench.reports.record import Record
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.record import Record
 
 from .plan import PlannedLaunch
 

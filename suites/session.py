@@ -98,7 +98,13 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
     except CeilingError as error:
         report(f"no ceilings: {error}")
         return
-    merged = sorted((*known, *new.measured), key=lambda each: each.threads)
+    for each in new.measured:
+        if each.doubt:
+            report(f"the ceiling at {each.threads} threads is not kept: {each.doubt}")
+    sound = [each for each in new.measured if not each.doubt]
+    merged = sorted((*known, *sound), key=lambda each: each.threads)
+    if not merged:
+        return
     store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
 
 

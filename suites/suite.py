@@ -5,9 +5,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Protocol
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from . import axes
 from .errors import SuiteError, UsageError, unknown_name
