@@ -1,5 +1,6 @@
 """ONNX Runtime's on-device training: a training graph and an SGD graph over one set of parameters."""
 
+import os
 import sys
 import types
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
@@ -24,7 +25,11 @@ from . import artifacts, networks  # noqa: E402
 class OnnxRuntimeAdapter(Adapter):
     """Drives a training session and an optimizer session that share their parameters.
 
-    Settings: ``options``, entries of the session configuration by key, as strings.
+    Settings:
+
+    ``fused_loss``  one operator for softmax and cross-entropy (default), or LogSoftmax and a gather
+    ``spin``  whether a pool's waiting threads spin: "always", "never", or "within_cores" (default), which is as long
+        as this process may use as many CPUs as it asks for threads
     """
 
     def __init__(self, cell, settings, cache_directory):
@@ -40,15 +45,22 @@ class OnnxRuntimeAdapter(Adapter):
         options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = 3
-        for key, value in self.settings.get("options", {}).items():
-            options.add_session_config_entry(key, str(value))
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spins() else "0")
         return options
+
+    def _spins(self):
+        # type: () -> bool
+        spin = self.settings.get("spin", "within_cores")
+        if spin == "within_cores":
+            return self.cell.threads <= len(os.sched_getaffinity(0))
+        return bool(spin == "always")
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the graphs, load them, and hand over weights and mini-batch."""
         self.network = network
-        model = networks.forward_model(network, len(batch.inputs))
+        fused_loss = bool(self.settings.get("fused_loss", True))
+        model = networks.forward_model(network, len(batch.inputs), fused_loss)
         with artifacts.temporary_directory(self.cache_directory) as directory:
             files = artifacts.generate(model, directory)
             self.state = CheckpointState.load_checkpoint(files.checkpoint)
@@ -118,7 +130,7 @@ class OnnxRuntimeAdapter(Adapter):
             "graph_optimization_level": options.graph_optimization_level.name,
             "memory_pattern": options.enable_mem_pattern,
             "memory_arena": options.enable_cpu_mem_arena,
-            "session_options": dict(self.settings.get("options", {})),
+            "allow_spinning": self._spins(),
         }
 
     def multiply(self, size):

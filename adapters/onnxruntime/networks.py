@@ -3,9 +3,9 @@
 The weights are not in the graph: a parameter is an initializer of known shape without data, which the artifact
 builder turns into an input of the training graph. Every parameter keeps its canonical name.
 
-Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed weight as it is).
-LSTM gates are in the order input, output, forget, cell, and tokens, labels and hidden states are time-major
-(steps, batch), because ONNX's LSTM takes its input so: no transposition is left in the step.
+Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed weight as it is; the
+other way round was no faster). LSTM gates are in the order input, forget, output, cell, so that one sigmoid covers
+three of them, and recurrent tokens and labels are rows in the order of the steps, so that a step's rows are adjacent.
 """
 
 from typing import Any, List, Sequence, Tuple
@@ -27,8 +27,7 @@ from ..networks import (
     parameters,
 )
 
-# The newest versions of the operator set and of the file format that ONNX Runtime 1.19 accepts and that its
-# gradient builder knows every operator of these networks in.
+# Old enough for ONNX Runtime 1.19, whose gradient builder has to know every operator of these networks.
 OPERATOR_SET = 17
 IR_VERSION = 8
 
@@ -39,8 +38,9 @@ _GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, 
 class Graph:
     """An ONNX graph in the making; each method adds a node and returns the name of its output."""
 
-    def __init__(self, network):
-        # type: (Network) -> None
+    def __init__(self, network, fused_loss):
+        # type: (Network, bool) -> None
+        self.fused_loss = fused_loss
         self.nodes = []  # type: List[Any]
         self.constants = []  # type: List[Any]
         self.inputs = []  # type: List[Any]
@@ -73,12 +73,6 @@ class Graph:
         name = "sizes:" + ",".join(str(size) for size in sizes)
         inputs = [value, self.constant(name, np.array(sizes, dtype=np.int64))]
         self.nodes.append(helper.make_node("Split", inputs, list(outputs), name=value + ":split", axis=axis))
-
-    def reshape(self, value, shape, output):
-        # type: (str, Sequence[int], str) -> str
-        """Add a reshape to a shape known beforehand."""
-        name = "shape:" + ",".join(str(side) for side in shape)
-        return self.node("Reshape", [value, self.constant(name, np.array(shape, dtype=np.int64))], output)
 
     def dense(self, name, value):
         # type: (str, str) -> str
@@ -121,12 +115,24 @@ class Graph:
         )
         return name
 
+    def _loss(self, logits, labels):
+        # type: (str, str) -> None
+        if self.fused_loss:
+            outputs = [LOSS, "log_probabilities"]
+            self.nodes.append(
+                helper.make_node("SoftmaxCrossEntropyLoss", [logits, labels], outputs, name=LOSS, reduction="mean")
+            )
+            return
+        axis = self.constant("axis:1", np.array([1], dtype=np.int64))
+        every = self.node("LogSoftmax", [logits], "log_probabilities", axis=1)
+        rows = self.node("Unsqueeze", [labels, axis], "label_column")
+        picked = self.node("GatherElements", [every, rows], "label_log_probabilities", axis=1)
+        self.node("Neg", [self.node("ReduceMean", [picked], "mean_log_probability", keepdims=0)], LOSS)
+
     def finish(self, logits, labels):
         # type: (str, str) -> ModelProto
         """Add the mean softmax cross-entropy and return the model."""
-        self.nodes.append(
-            helper.make_node("SoftmaxCrossEntropyLoss", [logits, labels], [LOSS, "log_probabilities"], reduction="mean")
-        )
+        self._loss(logits, labels)
         graph = helper.make_graph(
             self.nodes,
             "training",
@@ -234,10 +240,13 @@ def _recurrent(graph, family, batch_size):
     return graph.finish(graph.dense("fc", value), labels)
 
 
-def forward_model(network, batch_size):
-    # type: (Network, int) -> ModelProto
-    """Return the graph from ``inputs`` and ``labels`` to ``loss`` for mini-batches of this size."""
-    graph = Graph(network)
+def forward_model(network, batch_size, fused_loss=True):
+    # type: (Network, int, bool) -> ModelProto
+    """Return the graph from ``inputs`` and ``labels`` to ``loss`` for mini-batches of this size.
+
+    ``fused_loss`` chooses the one operator for softmax and cross-entropy, otherwise it is LogSoftmax and a gather.
+    """
+    graph = Graph(network, fused_loss)
     family = network.family
     if isinstance(family, Feedforward):
         return _feedforward(graph, family, batch_size)
