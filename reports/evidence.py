@@ -1,0 +1,195 @@
+"""Flags: what a launch's own evidence says against taking its number at face value.
+
+Thresholds are generous to the noise of a shared virtual machine: a flag should mean something.
+
+Threads. The number of threads that *wanted* to run, on average, is (CPU seconds + run-queue delay) / wall seconds: a
+thread is running, waiting for a CPU, or asleep. Unlike CPU / wall it is not capped by the number of CPUs, so it tells
+eight threads from four on two CPUs; and unlike counting threads that used any CPU it is not misled by frameworks whose
+threads take turns (a backward pass in a thread of its own).
+
+Contention. With more threads than CPUs, waiting for a CPU is the launch's own doing, and so is being throttled with
+more threads than the quota; neither is then held against others. PSI is not used: it counts waiting of any process.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dlbench.adapters.protocol import Cell, Contention, Outcome, Status, ThreadEvidence
+from dlbench.reports.hosts import Host
+from dlbench.reports.statistics import ENOUGH_LAUNCHES
+
+EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15
+"""Threads are exceeded when more than ``asked * factor + slack`` wanted to run on average."""
+UNUSED_SHARE = 0.10
+"""Threads are unused when of those beyond the first less than this share wanted to run on average ..."""
+WORKER_SHARE = 0.01
+"""... or when fewer threads than asked each had this share of the wall time as CPU time."""
+WAITING_SHARE = 0.15
+"""Contended: this share of the time that threads wanted to run was spent waiting, with no more threads than CPUs."""
+STEAL_SHARE = 0.05
+"""Contended: the hypervisor took this share of the CPUs' time."""
+THROTTLED_SHARE = 0.05
+"""Contended: the control group was throttled for this share of the time, with no more threads than its quota."""
+CEILING_SLACK = 1.02
+"""A rate is over the ceiling when it exceeds it by more than measurement noise."""
+
+
+@dataclass(frozen=True)
+class FlagKind:
+    """A kind of flag: its name in JSON, its mark in a table, and what the mark means."""
+
+    name: str
+    symbol: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag raised on a cell, with the facts that raised it."""
+
+    kind: FlagKind
+    sentence: str
+
+
+PARITY = FlagKind("parity", "!", "computed something else than the reference: not comparable")
+PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "nothing proves that it computed the same as the others")
+LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
+THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
+THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
+CONTENDED = FlagKind("contended", "~", "others were in the way while it was measured")
+OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
+FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches did not end well")
+OTHER_ENVIRONMENT = FlagKind(
+    "other_environment", "e", "measured with an older environment than the rest of its row"
+)
+FEW_LAUNCHES = FlagKind(
+    "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
+)
+
+KINDS = (
+    PARITY,
+    PARITY_UNCHECKED,
+    LOSS_NOT_FINITE,
+    THREADS_EXCEEDED,
+    THREADS_UNUSED,
+    CONTENDED,
+    OVER_CEILING,
+    FAILED_LAUNCHES,
+    OTHER_ENVIRONMENT,
+    FEW_LAUNCHES,
+)
+
+
+def wanting_threads(threads: ThreadEvidence, contention: Contention | None) -> float:
+    """Return how many threads were running or waiting for a CPU, on average over the timed region."""
+    waited = 0.0 if contention is None else contention.run_queue_seconds or 0.0
+    return (threads.cpu_seconds + waited) / threads.wall_seconds if threads.wall_seconds > 0 else 0.0
+
+
+def working_threads(threads: ThreadEvidence) -> int | None:
+    """Return how many threads had at least `WORKER_SHARE` of the wall time; None where the system does not tell."""
+    if threads.cpu_seconds_by_thread is None:
+        return None
+    return sum(
+        1 for seconds in threads.cpu_seconds_by_thread if seconds >= WORKER_SHARE * threads.wall_seconds
+    )
+
+
+def launch_flags(cell: Cell, outcome: Outcome, host: Host | None) -> list[Flag]:
+    """Return what one launch's evidence says; ``host`` gives the CPUs, and without it some cannot be told."""
+    if outcome.status not in (Status.OK, Status.PARITY_FAILED):
+        return []
+    flags = _of_mathematics(outcome)
+    if cell.device == "cpu":
+        flags += _of_threads(outcome, host)
+        exceeded = any(flag.kind is THREADS_EXCEEDED for flag in flags)
+        flags += _of_contention(cell, outcome, host, exceeded)
+    return flags
+
+
+def _of_mathematics(outcome: Outcome) -> list[Flag]:
+    flags = []
+    parity = outcome.parity
+    if parity is None or parity.verdict == "unchecked":
+        reason = "no parity check" if parity is None else parity.reason or "no reference"
+        flags.append(Flag(PARITY_UNCHECKED, f"unchecked: {reason}"))
+    elif parity.verdict == "disagrees":
+        flags.append(Flag(PARITY, parity.reason or "it disagrees with the reference"))
+    if outcome.final_loss_finite is False:
+        flags.append(Flag(LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))
+    return flags
+
+
+def _of_threads(outcome: Outcome, host: Host | None) -> list[Flag]:
+    threads = outcome.threads
+    if threads is None or threads.wall_seconds <= 0:
+        return []
+    asked, says = threads.requested, threads.framework_says
+    wanting = wanting_threads(threads, outcome.contention)
+    if wanting > asked * EXCEEDED_FACTOR + EXCEEDED_SLACK:
+        return [Flag(THREADS_EXCEEDED, f"{wanting:.1f} threads wanted to run on average, {asked} asked")]
+    if says is not None and says > asked:
+        return [Flag(THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]
+    if says is not None and says < asked:
+        return [Flag(THREADS_UNUSED, f"the framework says it uses {says} threads, {asked} asked")]
+    if (
+        says is None
+        or asked < 2
+        or host is None
+        or host.effective_cpus is None
+        or asked > host.effective_cpus
+    ):
+        return []
+    if wanting < 1 + UNUSED_SHARE * (asked - 1):
+        return [Flag(THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says} claimed")]
+    working = working_threads(threads)
+    listed = len(threads.cpu_seconds_by_thread or ())
+    if working is not None and working < asked <= listed:
+        return [Flag(THREADS_UNUSED, f"{working} threads did the work, {says} claimed")]
+    return []
+
+
+def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, exceeded: bool) -> list[Flag]:
+    contention, threads = outcome.contention, outcome.threads
+    if contention is None or threads is None or threads.wall_seconds <= 0:
+        return []
+    wall = threads.wall_seconds
+    cpus = None if host is None else host.effective_cpus
+    causes = []
+    waited = contention.run_queue_seconds
+    if waited is not None and cpus is not None and cell.threads <= cpus and not exceeded:
+        share = waited / (waited + threads.cpu_seconds) if waited > 0 else 0.0
+        if share > WAITING_SHARE:
+            causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")
+    if contention.steal_seconds is not None:
+        share = contention.steal_seconds / (wall * (cpus or 1))
+        if share > STEAL_SHARE:
+            causes.append(f"the hypervisor took {share:.0%} of the CPUs' time")
+    capacity = None if host is None else host.capacity_cpus or host.effective_cpus
+    if contention.throttled_seconds is not None and capacity is not None and cell.threads <= capacity:
+        share = contention.throttled_seconds / wall
+        if share > THROTTLED_SHARE and not exceeded:
+            causes.append(f"its control group was throttled {share:.0%} of the time")
+    return [Flag(CONTENDED, " and ".join(causes))] if causes else []
+
+
+# What makes the mathematics doubtful counts from one launch on; what is measured with noise, from half of them.
+_ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE})
+
+
+def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
+    """Bring the flags of a cell's launches together, in the order of `KINDS`."""
+    flags = []
+    for kind in KINDS:
+        raised = [flag for launch in launches for flag in launch if flag.kind is kind]
+        if raised and (kind in _ONCE_IS_ENOUGH or 2 * len(raised) >= len(launches)):
+            where = "" if len(launches) == 1 else f" (in {len(raised)} of {len(launches)} launches)"
+            flags.append(Flag(kind, raised[-1].sentence + where))
+    return flags
+
+
+def few_launches(launches: int) -> list[Flag]:
+    """Return the flag of a cell with too few launches for an interval that covers them."""
+    if launches >= ENOUGH_LAUNCHES:
+        return []
+    return [Flag(FEW_LAUNCHES, f"{launches} launch{'es' if launches != 1 else ''}")]

@@ -1,0 +1,50 @@
+"""The little that reports need of a machine: how many threads fit on it, and what to call it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dlbench.hardware_probe import Machine, describe
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine as the reports see it; None is what nobody told."""
+
+    fingerprint: str
+    name: str
+    """For column heads: a model and its cores."""
+    physical_cores: int | None = None
+    """Those that may be used."""
+    effective_cpus: int | None = None
+    """Affinity mask or quota, the smaller, in whole CPUs: more threads than this share CPUs."""
+    capacity_cpus: float | None = None
+    """The same with the fraction that a quota may have."""
+    description: tuple[tuple[str, str], ...] = ()
+    """Label and value, as in a hardware table."""
+
+
+def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
+    """Return the host that a stored machine describes; a bare one where it is missing or from a newer version."""
+    if description is None:
+        return Host(fingerprint, fingerprint[:12])
+    try:
+        machine = Machine.from_dict(dict(description))
+        return host_of(machine)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return Host(fingerprint, fingerprint[:12])
+
+
+def host_of(machine: Machine) -> Host:
+    """Return what the reports need of a probed machine."""
+    cpu = machine.cpu
+    effective = cpu.effective_cpus
+    return Host(
+        fingerprint=machine.fingerprint,
+        name=f"{cpu.model}, {effective} CPU{'s' if effective != 1 else ''}",
+        physical_cores=max(1, min(cpu.usable_physical_cores, effective)),
+        effective_cpus=effective,
+        capacity_cpus=cpu.capacity_cpus if math.isfinite(cpu.capacity_cpus) else None,
+        description=tuple(describe(machine)),
+    )

@@ -1,0 +1,315 @@
+"""The matrix: Table 4's shape out of records. Networks and under them frameworks down, threads and devices across.
+
+Pure functions. `build_matrix` makes the cells of records; `assemble` puts cells of any origin (records of several
+machines, a published table) side by side, one group of columns for each machine.
+
+Which records count: of each cell on each machine those of the newest run that measured it, unless all runs are asked
+for; a run that only skipped a cell does not displace one that measured it. Records of another environment (another
+build of the framework) than the newest one's are never pooled with it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import NamedTuple
+
+from dlbench.adapters.networks import NETWORKS, training_flops
+from dlbench.adapters.protocol import Cell, Parity, Status
+from dlbench.reports import evidence
+from dlbench.reports.hosts import Host
+from dlbench.reports.observed import Observed, observe
+from dlbench.reports.record import Record
+from dlbench.reports.results import Results
+from dlbench.reports.statistics import Summary, summarise
+
+
+class Group(NamedTuple):
+    """A block of rows whose numbers may be compared: one network at one mini-batch."""
+
+    network: str
+    batch_size: int
+    precision: str = "float32"
+    placement: str = "resident"
+
+
+class Row(NamedTuple):
+    """One row of a group."""
+
+    framework: str
+    mode: str
+
+
+class Column(NamedTuple):
+    """One column of the matrix; columns of one machine stand together."""
+
+    machine: str
+    device: str
+    threads: int | None  # None: the device has no threads to choose (a published GPU column)
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """One cell: a number with all that is known about it, or a typed hole."""
+
+    group: Group
+    row: Row
+    column: Column
+    status: Status
+    reason: str
+    seconds: Summary | None = None
+    """Per mini-batch; kept for a cell that failed parity too, where it is not shown as a number."""
+    items_per_second: float | None = None
+    """Examples; for the recurrent networks sequences."""
+    gflops: float | None = None
+    """10^9 floating-point operations per second, by `networks.training_flops`."""
+    ceiling_fraction: float | None = None
+    """Of the machine's measured matrix-product rate at no more than this many threads."""
+    parity: Parity | None = None
+    """Of the newest launch, or of the first that disagrees."""
+    observed: Observed | None = None
+    flags: tuple[evidence.Flag, ...] = ()
+    best: bool = False
+    """The fastest of its column within its group."""
+    run: str = ""
+    environment: str = ""
+    interpreter: str = ""
+    first_step_seconds: float | None = None
+    """Median over launches; compilation included."""
+    peak_memory_bytes: int | None = None
+    """The largest of any launch."""
+    default_threads: int | None = None
+    """The framework's own thread count where nobody sets one, if its adapter tells it."""
+
+    @property
+    def timed(self) -> Summary | None:
+        """Seconds per mini-batch where they are those of the right mathematics, else None."""
+        wrong = self.has(evidence.PARITY) or self.has(evidence.LOSS_NOT_FINITE)
+        return self.seconds if self.status is Status.OK and not wrong else None
+
+    def has(self, kind: evidence.FlagKind) -> bool:
+        """Tell whether a flag of this kind was raised."""
+        return any(flag.kind is kind for flag in self.flags)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Cells by where they stand; what is missing was not measured."""
+
+    hosts: dict[str, Host] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    rows: dict[Group, tuple[Row, ...]] = field(default_factory=dict)
+    cells: dict[tuple[Group, Row, Column], MatrixCell] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def columns_of(self, machine: str) -> tuple[Column, ...]:
+        """Return the columns of one machine."""
+        return tuple(column for column in self.columns if column.machine == machine)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The fingerprints of the machines that have columns, in order."""
+        return tuple(dict.fromkeys(column.machine for column in self.columns))
+
+
+def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
+    """Return the matrix of these results; with ``all_runs`` the launches of all runs of a cell are pooled."""
+    chosen, notes = _choose(results.records, all_runs)
+    ceilings = _Ceilings(results)
+    newest: dict[tuple[str, Row], Record] = {}
+    for (machine, cell), records in chosen.items():
+        key = machine, Row(cell.framework, cell.mode)
+        if key not in newest or records[-1].started > newest[key].started:
+            newest[key] = records[-1]
+    cells = []
+    for (machine, _), records in chosen.items():
+        made = _cell(records, results.hosts.get(machine), ceilings)
+        row_environment = newest[machine, made.row].environment
+        if made.environment != row_environment:
+            sentence = f"environment {made.environment[:12]}, the row's newest is {row_environment[:12]}"
+            made = replace(made, flags=(*made.flags, evidence.Flag(evidence.OTHER_ENVIRONMENT, sentence)))
+        cells.append(made)
+    return assemble(cells, results.hosts, notes)
+
+
+def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iterable[str] = ()) -> Matrix:
+    """Put cells side by side, in a settled order, and mark the best of each column within each group."""
+    by_place = {(cell.group, cell.row, cell.column): cell for cell in cells}
+    machines = {
+        name: place
+        for place, name in enumerate(dict.fromkeys([*hosts, *(key[2].machine for key in by_place)]))
+    }
+    networks = {name: place for place, name in enumerate(NETWORKS)}
+    columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
+    groups = sorted(
+        {key[0] for key in by_place},
+        key=lambda g: (networks.get(g.network, len(networks)), g),
+    )
+    rows = {
+        group: tuple(dict.fromkeys(row for row in sorted(key[1] for key in by_place if key[0] == group)))
+        for group in groups
+    }
+    for group in groups:
+        for column in columns:
+            fastest = _fastest(
+                [by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place]
+            )
+            if fastest is not None:
+                by_place[group, fastest.row, column] = replace(fastest, best=True)
+    known = {name: hosts.get(name) or Host(name, name[:12]) for name in machines}
+    used = {column.machine for column in columns}
+    return Matrix({n: h for n, h in known.items() if n in used}, tuple(columns), rows, by_place, tuple(notes))
+
+
+def combine(matrices: Sequence[Matrix]) -> Matrix:
+    """Put several matrices side by side, e.g. one's own beside a published one."""
+    hosts: dict[str, Host] = {}
+    for matrix in matrices:
+        hosts.update({name: host for name, host in matrix.hosts.items() if name not in hosts})
+    cells = [replace(cell, best=False) for matrix in matrices for cell in matrix.cells.values()]
+    return assemble(cells, hosts, [note for matrix in matrices for note in matrix.notes])
+
+
+def _device_order(column: Column) -> tuple[bool, str, int]:
+    return column.device != "cpu", column.device, column.threads or 0
+
+
+def _fastest(cells: list[MatrixCell]) -> MatrixCell | None:
+    """Return the fastest cell that used no more threads than its column says.
+
+    One that proved nothing about its mathematics is best only where none did.
+    """
+    fair = [cell for cell in cells if cell.timed is not None and not cell.has(evidence.THREADS_EXCEEDED)]
+    pool = [cell for cell in fair if not cell.has(evidence.PARITY_UNCHECKED)] or fair
+    return min(pool, key=lambda cell: cell.timed.median if cell.timed else 0.0, default=None)
+
+
+def _choose(
+    records: Iterable[Record], all_runs: bool
+) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
+    """Return the records that count for each machine and cell, the newest last, and notes on what does not."""
+    grouped: dict[tuple[str, Cell], list[Record]] = {}
+    for record in sorted(records, key=lambda record: record.started):
+        grouped.setdefault((record.machine, record.cell), []).append(record)
+    chosen = {}
+    displaced: dict[str, None] = {}
+    for key, found in grouped.items():
+        measured = [record for record in found if record.outcome.status is not Status.SKIPPED]
+        newest = (measured or found)[-1]
+        same_build = [record for record in found if record.environment == newest.environment]
+        if len(same_build) < len(found):
+            displaced[f"{newest.cell.framework} {newest.cell.mode}"] = None
+        chosen[key] = [
+            record
+            for record in same_build
+            if (all_runs or record.run == newest.run)
+            and (record.outcome.status is not Status.SKIPPED or not measured)
+        ]
+    notes = [
+        f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
+        for name in displaced
+    ]
+    return chosen, notes
+
+
+class _Ceilings:
+    """The highest matrix-product rate seen on a machine at no more than so many threads."""
+
+    def __init__(self, results: Results) -> None:
+        self._measured = results.ceilings
+        # The frameworks' own products: (machine, device, precision) -> (threads, FLOP/s). One that used more threads
+        # than it was asked to says nothing about that number of threads.
+        self._sentinels: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+        for record in results.records:
+            rate = record.outcome.gemm_flops_per_second
+            flags = evidence.launch_flags(record.cell, record.outcome, results.hosts.get(record.machine))
+            if rate and all(flag.kind is not evidence.THREADS_EXCEEDED for flag in flags):
+                where = record.machine, record.cell.device, record.cell.precision
+                self._sentinels.setdefault(where, []).append((record.cell.threads, rate))
+
+    def rate(self, machine: str, cell: Cell) -> float | None:
+        """Return the ceiling in FLOP/s for this cell; None where nothing was measured."""
+        sentinels = self._sentinels.get((machine, cell.device, cell.precision), [])
+        on_device = cell.device != "cpu"
+        rates = [rate for threads, rate in sentinels if on_device or threads <= cell.threads]
+        if cell.device == "cpu" and cell.precision == "float32" and machine in self._measured:
+            measured = self._measured[machine].gemm_flops_per_second(cell.threads)
+            rates += [measured] if measured else []
+        return max(rates, default=None)
+
+
+def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> MatrixCell:
+    """Return the cell that these records of one cell, machine and environment make; the newest is last."""
+    newest = records[-1]
+    cell = newest.cell
+    status, reason = _status(records)
+    timed = [
+        record
+        for record in records
+        if record.outcome.samples_ns and record.outcome.status in (Status.OK, Status.PARITY_FAILED)
+    ]
+    place = MatrixCell(
+        group=Group(cell.network, cell.batch_size, cell.precision, cell.placement),
+        row=Row(cell.framework, cell.mode),
+        column=Column(newest.machine, cell.device, cell.threads),
+        status=status,
+        reason=reason,
+        run=newest.run,
+        environment=newest.environment,
+        interpreter=newest.interpreter,
+    )
+    if not timed:
+        return place
+    # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
+    summary = summarise([[max(ns, 1) * 1e-9 for ns in record.outcome.samples_ns] for record in timed])
+    network = NETWORKS.get(cell.network)
+    computes = any(record.outcome.parameter_count for record in timed)
+    gflops = (
+        training_flops(network, cell.batch_size) / summary.median * 1e-9 if network and computes else None
+    )
+    ceiling = ceilings.rate(newest.machine, cell)
+    fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
+    flags = evidence.cell_flags([evidence.launch_flags(cell, record.outcome, host) for record in timed])
+    if fraction is not None and fraction > evidence.CEILING_SLACK:
+        flags.append(evidence.Flag(evidence.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
+    if len(timed) < len(records):
+        failed = next(record for record in reversed(records) if record not in timed)
+        flags.append(
+            evidence.Flag(
+                evidence.FAILED_LAUNCHES,
+                f"{len(records) - len(timed)} of {len(records)} launches: {failed.outcome.status.value}, "
+                f"{failed.outcome.reason}",
+            )
+        )
+    flags += evidence.few_launches(len(timed))
+    parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
+    firsts = [s for record in timed if (s := record.outcome.first_step_seconds) is not None]
+    return replace(
+        place,
+        seconds=summary,
+        items_per_second=cell.batch_size / summary.median,
+        gflops=gflops,
+        ceiling_fraction=fraction,
+        parity=next(
+            (parity for parity in parities if parity.verdict == "disagrees"),
+            parities[-1] if parities else None,
+        ),
+        observed=observe([record.outcome for record in timed]),
+        flags=tuple(flags),
+        first_step_seconds=median(firsts) if firsts else None,
+        default_threads=_default_threads(timed[-1]),
+        peak_memory_bytes=max((record.outcome.peak_memory_bytes or 0 for record in timed), default=0) or None,
+    )
+
+
+def _default_threads(record: Record) -> int | None:
+    told = record.outcome.software.get("default_threads")
+    return told if isinstance(told, int) else None
+
+
+def _status(records: list[Record]) -> tuple[Status, str]:
+    """Return the status of a cell: a failed parity outweighs everything, one good launch makes a number."""
+    for wanted in (Status.PARITY_FAILED, Status.OK):
+        found = [record for record in records if record.outcome.status is wanted]
+        if found:
+            return wanted, found[-1].outcome.reason
+    return records[-1].outcome.status, records[-1].outcome.reason
