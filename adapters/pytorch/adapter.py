@@ -5,6 +5,7 @@ Settings of a mode (framework.toml says which were measured to be best, and by h
 ``compile``  the training step goes through torch.compile (default false)
 ``optimizer``  how eager mode updates: "fused", "foreach" or "single" (torch.optim.SGD's implementations)
 ``channels_last``  convolutional networks keep their images in NHWC memory order (default true)
+``dense``  who multiplies in fully connected layers: "mkl", PyTorch's own choice (default), or "onednn"
 ``flush_denormal``  denormal numbers count as zero (default false)
 """
 
@@ -16,10 +17,10 @@ import torch
 
 from ..base import Adapter
 from ..batches import Batch
-from ..networks import Feedforward, Network, Recurrent
+from ..networks import Network, Recurrent
 from ..protocol import Cell
-from . import compiled, eager
-from .networks import build
+from . import compiled, eager, onednn
+from .networks import build, plain_dense
 
 
 def _memory_format(network, settings):
@@ -44,6 +45,9 @@ class TorchAdapter(Adapter):
         self.compiles = bool(settings.get("compile", False))
         if self.compiles:
             compiled.use_cache(os.path.join(cache_directory, "torch-" + torch.__version__))
+        self.dense = settings.get("dense", "mkl")
+        if self.dense not in ("mkl", "onednn"):
+            raise ValueError("dense %r is neither mkl nor onednn" % self.dense)
         self._parameters = {}  # type: Dict[str, torch.nn.Parameter]
         self._loss = torch.zeros(())
 
@@ -53,14 +57,16 @@ class TorchAdapter(Adapter):
         supported, reason = super(TorchAdapter, self).supports(network)
         if supported and self.cell.placement != "resident":
             return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
+        if supported and self.dense == "onednn":
+            supported, reason = onednn.available()
         if supported and self.compiles:
-            return compiled.available()
+            supported, reason = compiled.available()
         return supported, reason
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the module and the training step; tokens and their labels are kept time-major."""
-        built = build(network, weights)
+        built = build(network, weights, onednn.onednn_dense if self.dense == "onednn" else plain_dense)
         self._parameters = built.parameters
         inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
         if isinstance(network.family, Recurrent):
@@ -116,6 +122,7 @@ class TorchAdapter(Adapter):
             "openmp": _build_line("OpenMP"),
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "dense_layers": self.dense,
             "execution": "torch.compile" if self.compiles else "eager",
             "intra_op_threads": torch.get_num_threads(),
             "inter_op_threads": torch.get_num_interop_threads(),

@@ -43,6 +43,7 @@ class CompiledStep:
         # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
         self.rate = torch.zeros(())
         torch._dynamo.config.trace_autograd_ops = True
+        torch._dynamo.config.allow_rnn = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
 
     def _step(self, inputs, labels, rate):
@@ -57,8 +58,7 @@ class CompiledStep:
     def __call__(self):
         # type: () -> torch.Tensor
         """Carry out one step; return its loss, a scalar still on the device."""
-        loss = self.function(self.inputs, self.labels, self.rate)  # type: torch.Tensor
-        return loss
+        return self.function(self.inputs, self.labels, self.rate)
 
     def set_learning_rate(self, rate):
         # type: (float) -> None

@@ -1,8 +1,8 @@
 """The specifications of ``adapters/networks.py`` as PyTorch modules.
 
-PyTorch's own layouts are the canonical ones (dense weight (outputs, inputs), convolution weight (outputs, inputs,
-height, width), LSTM gates input, forget, cell, output), so converting is naming: ``build`` returns, beside the module,
-its trainable tensors by canonical name.
+PyTorch's own layouts are the canonical ones (dense weight (outputs, inputs), convolution weight (outputs,
+inputs, height, width), LSTM gates input, forget, cell, output), so converting is naming: ``build`` returns,
+beside the module, its trainable tensors by canonical name.
 """
 
 from typing import Callable, Dict, List, NamedTuple, Tuple
@@ -88,9 +88,7 @@ class _ConvolutionNorm(nn.Sequential):
     def __init__(self, inputs, outputs, kernel, stride, epsilon):
         # type: (int, int, int, int, float) -> None
         super(_ConvolutionNorm, self).__init__(
-            nn.utils.skip_init(
-                nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False
-            ),
+            nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False),
             nn.BatchNorm2d(outputs, eps=epsilon),
         )
 

@@ -1,0 +1,60 @@
+"""Fully connected layers whose matrix products are oneDNN's instead of MKL's.
+
+PyTorch hands float32 matrix products to MKL, which keeps its AVX-512 kernels for Intel's processors; oneDNN, which
+PyTorch carries along for convolutions, uses what the processor has. No public switch exchanges the two, so this layer
+calls the operator that PyTorch's own compiler emits for frozen inference, and adds the gradient that it lacks. It is a
+mode of its own, because it is not what a program gets that only says ``nn.Linear``.
+"""
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import nn
+
+
+def available():
+    # type: () -> Tuple[bool, str]
+    """Return whether this build of PyTorch has oneDNN's product, and if not, why."""
+    if not torch.backends.mkldnn.is_available():
+        return False, "this build of PyTorch has no oneDNN"
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False, "this version of PyTorch has no operator mkldnn::_linear_pointwise"
+    return True, ""
+
+
+def product(left, right, bias=None):
+    # type: (torch.Tensor, torch.Tensor, Optional[torch.Tensor]) -> torch.Tensor
+    """Return ``left @ right.T + bias`` for left (m, k), right (n, k) of any strides, bias (n,)."""
+    return torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
+
+
+class _Linear(torch.autograd.Function):
+    """``inputs @ weight.T + bias`` and its gradients, each one product of oneDNN."""
+
+    @staticmethod
+    def forward(context, inputs, weight, bias):
+        # type: (Any, torch.Tensor, torch.Tensor, torch.Tensor) -> torch.Tensor
+        context.save_for_backward(inputs, weight)
+        return product(inputs, weight, bias)
+
+    @staticmethod
+    def backward(context, gradient):
+        # type: (Any, torch.Tensor) -> Tuple[Optional[torch.Tensor], torch.Tensor, torch.Tensor]
+        inputs, weight = context.saved_tensors
+        by_inputs = product(gradient, weight.t()) if context.needs_input_grad[0] else None
+        return by_inputs, product(gradient.t(), inputs.t()), gradient.sum(0)
+
+
+class Dense(nn.Linear):
+    """A fully connected layer computed by oneDNN."""
+
+    def forward(self, inputs):
+        # type: (torch.Tensor) -> torch.Tensor
+        """Map (batch, inputs) to (batch, outputs)."""
+        return _Linear.apply(inputs, self.weight, self.bias)
+
+
+def onednn_dense(inputs, outputs):
+    # type: (int, int) -> nn.Linear
+    """Return a fully connected layer computed by oneDNN, its weights not yet set."""
+    return nn.utils.skip_init(Dense, inputs, outputs)

@@ -1,0 +1,167 @@
+"""The benchmark networks trained by hand in PyTorch: the yardstick for the suite's adapter, sharing no code with it.
+
+    OMP_NUM_THREADS=1 python pytorch.py NETWORK BATCH THREADS MODE STEPS OUT.json
+
+NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE eager, onednn or compile. Allocator settings are those of
+the environment. After 3 warm-up steps each of STEPS steps is timed; OUT.json receives {"samples_ns": [...]}.
+"""
+
+import json
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class OneDNNFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w)
+        return torch.ops.mkldnn._linear_pointwise(x, w, b, "none", [], "")
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = torch.ops.mkldnn._linear_pointwise(dy, w.t(), None, "none", [], "")
+        dw = torch.ops.mkldnn._linear_pointwise(dy.t(), x.t(), None, "none", [], "")
+        return dx, dw, dy.sum(0)
+
+
+class OneDNNLinear(nn.Linear):
+    def forward(self, x):
+        return OneDNNFunction.apply(x, self.weight, self.bias)
+
+
+def fully_connected(hidden, linear):
+    layers = [linear(26752, 2048), nn.Sigmoid()]
+    for _ in range(hidden - 1):
+        layers += [linear(2048, 2048), nn.Sigmoid()]
+    return nn.Sequential(*layers, linear(2048, 26752))
+
+
+def alexnet(linear):
+    return nn.Sequential(
+        nn.Conv2d(3, 96, 11, 4, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
+        nn.Conv2d(96, 256, 5, 1, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
+        nn.Conv2d(256, 384, 3, 1, 1), nn.ReLU(True),
+        nn.Conv2d(384, 384, 3, 1, 1), nn.ReLU(True),
+        nn.Conv2d(384, 256, 3, 1, 1), nn.ReLU(True), nn.MaxPool2d(3, 2),
+        nn.Flatten(),
+        linear(9216, 4096), nn.ReLU(True),
+        linear(4096, 4096), nn.ReLU(True),
+        linear(4096, 1000),
+    )  # fmt: skip
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, stride, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.down = None
+        if stride != 1 or inputs != 4 * width:
+            self.down = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        y = self.bn3(self.conv3(y))
+        y += x if self.down is None else self.down(x)
+        return F.relu(y, inplace=True)
+
+
+def resnet50(linear):
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for width, count, first_stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for index in range(count):
+            layers.append(Bottleneck(inputs, width, first_stride if index == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(2048, 1000))
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.embedding = nn.Embedding(10000, 256)
+        self.lstm = nn.LSTM(256, 256, 2)
+        self.out = linear(256, 10000)
+        for layer in range(2):
+            bias = getattr(self.lstm, f"bias_hh_l{layer}")
+            bias.requires_grad_(False).zero_()
+
+    def forward(self, tokens):
+        hidden, _ = self.lstm(self.embedding(tokens))
+        return self.out(hidden.flatten(0, 1))
+
+
+def main():
+    network, batch, threads, mode, steps, out = sys.argv[1:]
+    batch, steps = int(batch), int(steps)
+    torch.set_num_threads(int(threads))
+    torch.set_num_interop_threads(1)
+    linear = OneDNNLinear if mode == "onednn" else nn.Linear
+
+    if network.startswith("lstm"):
+        length = int(network[4:])
+        model = LanguageModel(linear)
+        x = torch.randint(10000, (length, batch))
+        y = torch.randint(10000, (length * batch,))
+    elif network.startswith("fcn"):
+        model = fully_connected(int(network[3:]) - 2, linear)
+        x = torch.rand(batch, 26752) * 2 - 1
+        y = torch.randint(26752, (batch,))
+    else:
+        model = alexnet(linear) if network == "alexnet" else resnet50(linear)
+        model = model.to(memory_format=torch.channels_last)
+        x = (torch.rand(batch, 3, 224, 224) * 0.2 - 0.1).contiguous(memory_format=torch.channels_last)
+        y = torch.randint(1000, (batch,))
+
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if mode == "compile":
+        torch._dynamo.config.trace_autograd_ops = True
+        torch._dynamo.config.allow_rnn = True
+        rate = torch.tensor(0.01)
+
+        @torch.compile(fullgraph=True, dynamic=False)
+        def compiled(x, y, rate):
+            loss = F.cross_entropy(model(x), y)
+            gradients = torch.autograd.grad(loss, parameters)
+            with torch.no_grad():
+                for p, g in zip(parameters, gradients, strict=True):
+                    p.sub_(rate * g)
+            return loss.detach()
+
+        def step():
+            return compiled(x, y, rate)
+    else:
+        optimizer = torch.optim.SGD(parameters, lr=0.01, fused=True)
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+    for _ in range(3):
+        step()
+    samples = []
+    for _ in range(steps):
+        start = time.perf_counter_ns()
+        step()
+        samples.append(time.perf_counter_ns() - start)
+    with open(out, "w") as file:  # noqa: PTH123
+        json.dump({"samples_ns": samples}, file)
+
+
+if __name__ == "__main__":
+    main()
