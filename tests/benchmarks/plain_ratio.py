@@ -1,0 +1,100 @@
+"""Is an adapter's step as fast as a plain hand-written script of the same network in the same framework?
+
+    .venv/bin/python tests/benchmarks/plain_ratio.py --frameworks torch --networks fcn5,lstm32 --rounds 5
+
+For each cell, launches of the adapter and of tests/plain/<folder>.py alternate in random order within a pair, with the
+same interpreter and environment variables. Printed: the geometric mean of the pairs' ratios of medians (adapter /
+plain) with Student's 95 % interval over the pairs. Goal: at most 1.02. Nothing else should run meanwhile.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Cell, Launch, Protocol
+from dlbench.suites import axes, environment
+from dlbench.suites.framework import Framework, find, modes_meant, offered
+from dlbench.suites.launcher import Order, ProcessLauncher, guest_environment
+
+PLAIN = Path(__file__).resolve().parent.parent / "plain"
+GOAL = 1.02
+
+
+def adapter_median(framework: Framework, cell: Cell, interpreter: Path, steps: int) -> float:
+    """Return the median seconds of a step of one launch of the adapter."""
+    cache = environment.cache_directory(framework)
+    cache.mkdir(parents=True, exist_ok=True)
+    settings = framework.modes[cell.mode].settings
+    launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache))
+    variables = framework.launch_variables(cell.mode, cell.threads)
+    outcome = ProcessLauncher().launch(Order(launch, interpreter, variables, 900.0)).outcome
+    if not outcome.samples_ns:
+        raise SystemExit(f"{cell}: {outcome.status.value}: {outcome.reason}")
+    return float(np.median(outcome.samples_ns)) * 1e-9
+
+
+def plain_median(framework: Framework, cell: Cell, interpreter: Path, steps: int) -> float:
+    """Return the median seconds of a step of one launch of the plain script."""
+    script = PLAIN / f"{framework.folder}.py"
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "samples.json"
+        words = [cell.network, cell.batch_size, cell.threads, cell.mode, steps, answer]
+        subprocess.run(
+            [interpreter, "-I", script, *map(str, words)],
+            env=guest_environment(framework.launch_variables(cell.mode, cell.threads)),
+            cwd=folder,
+            check=True,
+            capture_output=True,
+        )
+        return float(np.median(json.loads(answer.read_text())["samples_ns"])) * 1e-9
+
+
+def main() -> None:
+    """Measure pair by pair and print one row per cell."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--frameworks", default="torch:*,tensorflow:*,mxnet,onnxruntime")
+    parser.add_argument("--networks", default="fcn5,alexnet,lstm32,resnet50")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5, help="pairs per cell")
+    parser.add_argument("--steps", type=int, default=10, help="timed steps per launch")
+    arguments = parser.parse_args()
+    table = Table(title="adapter / plain script", box=None, pad_edge=False)
+    for name in ("network", "framework", "mode", "ratio", "95 % interval", "pairs", "verdict"):
+        table.add_column(name)
+    for word in axes.words(arguments.frameworks):
+        name, _, mode_wanted = word.partition(":")
+        framework = find(name)
+        interpreter = environment.find_interpreter(name)
+        if interpreter is None or name not in offered():
+            raise SystemExit(f"{name}: {environment.locate(framework).reason}")
+        for mode in modes_meant(framework, mode_wanted):
+            for network in axes.words(arguments.networks):
+                batch = NETWORKS[network].batch_size
+                cell = Cell(name, framework.folder, mode, network, "cpu", arguments.threads, batch)
+                logs = []
+                for _ in range(arguments.rounds):
+                    measures = [("adapter", adapter_median), ("plain", plain_median)]
+                    random.shuffle(measures)
+                    seconds = {who: measure(framework, cell, interpreter, arguments.steps) for who, measure in measures}
+                    logs.append(np.log(seconds["adapter"] / seconds["plain"]))
+                ratio = float(np.exp(np.mean(logs)))
+                half = float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1)) if len(logs) > 1 else float("nan")
+                low, high = ratio * np.exp(-half), ratio * np.exp(half)
+                verdict = "ok" if ratio <= GOAL else ("undecided" if low <= GOAL else "SLOWER")
+                row = (network, name, mode, f"{ratio:.3f}", f"{low:.3f} - {high:.3f}", str(len(logs)), verdict)
+                print(*row, flush=True)
+                table.add_row(*row)
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
