@@ -198,8 +198,6 @@ def write_json(path, content):
     partial = path + ".part"
     with open(partial, "w", encoding="utf-8") as file:
         json.dump(content, file, allow_nan=False)
-        file.flush()
-        os.fsync(file.fileno())
     os.replace(partial, path)
 
 

@@ -32,7 +32,9 @@ def fail(message: str) -> "int":
 def quietly(command: list[str], what: str) -> bool:
     """Run a set-up command; its output is shown only when it fails."""
     print(f"dlbench: {what} ...", file=sys.stderr)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode != 0:
         print(done.stdout[-3000:], file=sys.stderr)
     return done.returncode == 0
@@ -102,7 +104,7 @@ def check() -> int:
 def main(arguments: list[str]) -> int:
     """Set up what the first word needs and hand over to it."""
     if sys.version_info < NEEDED:
-        return fail("dlbench needs Python 3.11 or newer; this is %d.%d. Run it with another." % sys.version_info[:2])
+        return fail("dlbench needs Python 3.11 or newer; this is {}.{}.".format(*sys.version_info[:2]))
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0 if arguments else 2
@@ -117,7 +119,7 @@ def main(arguments: list[str]) -> int:
         return run_tests(arguments[1:])
     if arguments[0] == "check":
         return check()
-    os.execv(PYTHON, [str(PYTHON), "-m", "dlbench.suites", *arguments])
+    return os.execv(PYTHON, [str(PYTHON), "-m", "dlbench.suites", *arguments])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""The command line. Exit codes: 0 done; 1 the run ended and not one cell gave a number; 2 bad input; 3 an interpreter or
-environment is missing; 4 the result store cannot be used; 130 Ctrl-C; 143 SIGTERM.
+"""The command line.
+
+Exit codes: 0 done; 1 the run ended and not one cell gave a number; 2 bad input; 3 an interpreter or environment is
+missing; 4 the result store cannot be used; 130 Ctrl-C; 143 SIGTERM.
 """
 
 import json

@@ -52,7 +52,7 @@ class FrameworkEnvironmentError(SuitesError):
     exit_code = 3
 
 
-class Interrupted(SuitesError):
+class Interrupted(SuitesError):  # noqa: N818 - the user ended the run: no error
     """Ctrl-C ended the run; every finished record is stored."""
 
     exit_code = 130

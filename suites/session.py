@@ -65,7 +65,7 @@ def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]
     run = store.latest_unfinished(plan.suite, machine.fingerprint)
     if run is None:
         raise UsageError(
-            f"There is no unfinished run of {plan.suite} on this machine in this store. Leave --resume out to start one."
+            f"This store has no unfinished run of {plan.suite} on this machine. Leave --resume out to start one."
         )
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in run.plan))
     try:
