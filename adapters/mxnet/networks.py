@@ -47,11 +47,11 @@ class BottleneckBlock(mx.gluon.HybridBlock):
         self.body = nn.HybridSequential()
         self.body.add(
             nn.Conv2D(spec.width, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels),
-            *_norm_relu(spec.width, epsilon, fused)
+            *_norm_relu(spec.width, epsilon, fused),
         )
         self.body.add(
             nn.Conv2D(spec.width, 3, 1, 1, use_bias=False, in_channels=spec.width),
-            *_norm_relu(spec.width, epsilon, fused)
+            *_norm_relu(spec.width, epsilon, fused),
         )
         self.body.add(
             nn.Conv2D(spec.out_channels, 1, 1, 0, use_bias=False, in_channels=spec.width),
@@ -61,9 +61,7 @@ class BottleneckBlock(mx.gluon.HybridBlock):
         if spec.projection:
             self.project = nn.HybridSequential()
             self.project.add(
-                nn.Conv2D(
-                    spec.out_channels, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels
-                ),
+                nn.Conv2D(spec.out_channels, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels),
                 nn.BatchNorm(epsilon=epsilon, in_channels=spec.out_channels),
             )
 
@@ -147,7 +145,7 @@ def _residual(spec, fused, found):
     body = nn.HybridSequential()
     body.add(
         nn.Conv2D(spec.stem_channels, 7, 2, 3, use_bias=False, in_channels=spec.input_shape[0]),
-        *_norm_relu(spec.stem_channels, spec.epsilon, fused)
+        *_norm_relu(spec.stem_channels, spec.epsilon, fused),
     )
     _name_convolutions(body, ["stem"], ["stem_norm"], found)
     body.add(nn.MaxPool2D(3, 2, 1))
@@ -158,9 +156,7 @@ def _residual(spec, fused, found):
         norms = ["%s.norm%d" % (block.name, index) for index in (1, 2, 3)]
         _name_convolutions(made.body, convolutions, norms, found)
         if made.project is not None:
-            _name_convolutions(
-                made.project, [block.name + ".project"], [block.name + ".project_norm"], found
-            )
+            _name_convolutions(made.project, [block.name + ".project"], [block.name + ".project_norm"], found)
     dense = nn.Dense(spec.classes, in_units=spec.blocks[-1].out_channels)
     body.add(nn.GlobalAvgPool2D(), dense)
     found["fc.weight"], found["fc.bias"] = dense.weight, dense.bias
