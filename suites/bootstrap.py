@@ -8,6 +8,8 @@ Needs Python 3.11 or newer with its venv module, and nothing else: no root, no i
 locked; what is set up already is not set up again. The virtual environment is .venv (DLBENCH_VENV overrides it).
 """
 
+from __future__ import annotations  # an older Python must get as far as the message that it is too old
+
 import hashlib
 import os
 import subprocess
