@@ -22,6 +22,7 @@ class Observation(NamedTuple):
 
     losses: List[float]
     updates: Dict[str, np.ndarray]  # float64, at most 64 entries each
+    parameter_count: int = 0  # trainable scalars as the framework itself holds them
 
 
 def sample_weights(weights):
@@ -40,15 +41,17 @@ def observe(adapter, before, losses):
     Raises ValueError when the adapter's parameters are not those of the network.
     """
     updates = {}
+    count = 0
     for name, value in adapter.parameters():
         if name not in before:
             raise ValueError("the adapter reports a parameter %r that the network does not have" % name)
         flat = np.asarray(value).reshape(-1)
+        count += int(flat.size)
         updates[name] = flat[sampled_entries(name, flat.size)].astype(np.float64) - before[name]
     missing = sorted(set(before) - set(updates))
     if missing:
         raise ValueError("the adapter does not report the parameters %s" % ", ".join(missing))
-    return Observation(losses, updates)
+    return Observation(losses, updates, count)
 
 
 def save(path, observation):

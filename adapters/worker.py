@@ -77,29 +77,38 @@ def _settings_in_force(launch):
     }
 
 
-def _parity_steps(adapter, network, before, launch, first_step_seconds):
-    # type: (Adapter, networks.Network, Dict[str, np.ndarray], Launch, List[float]) -> Parity
-    """Run the recipe's steps; return the verdict. The first step's seconds are appended to the list given."""
+class Opening(NamedTuple):
+    """What a launch's first steps gave."""
+
+    parity: Parity
+    first_step_seconds: float
+    parameter_count: Optional[int]  # None where nothing is computed
+
+
+def _parity_steps(adapter, network, before, launch):
+    # type: (Adapter, networks.Network, Dict[str, np.ndarray], Launch) -> Opening
+    """Run the recipe's steps and compare them with the reference."""
     recipe = network.parity
     watch = parity.Stopwatch()
     adapter.set_learning_rate(recipe.learning_rate)
     losses = []
-    for index in range(recipe.steps):
-        spent = timing.time_one(adapter.step, adapter.synchronize)
-        if index == 0:
-            first_step_seconds.append(spent * 1e-9)
+    spent = []
+    for _ in range(recipe.steps):
+        spent.append(timing.time_one(adapter.step, adapter.synchronize))
         with watch:
             losses.append(float(adapter.last_loss()))
+    first = spent[0] * 1e-9
     if not adapter.computes:
-        return parity.unchecked(network, adapter.parity_reason)
+        return Opening(parity.unchecked(network, adapter.parity_reason), first, None)
     with watch:
         observation = parity.observe(adapter, before, losses)
         if launch.save_reference is not None:
             parity.save(launch.save_reference, observation)
         if launch.reference is None:
-            return parity.unchecked(network, "no reference for mini-batch %d" % launch.cell.batch_size)
-        verdict = parity.judge(observation, parity.load(launch.reference), recipe)
-    return verdict._replace(seconds=watch.seconds)
+            verdict = parity.unchecked(network, "no reference for mini-batch %d" % launch.cell.batch_size)
+        else:
+            verdict = parity.judge(observation, parity.load(launch.reference), recipe)
+    return Opening(verdict._replace(seconds=watch.seconds), first, observation.parameter_count)
 
 
 def _measure(launch, phases, load):
@@ -129,8 +138,7 @@ def _measure(launch, phases, load):
         del weights, batch
 
         phases.enter("first step")
-        first_step_seconds = []  # type: List[float]
-        verdict = _parity_steps(adapter, network, before, launch, first_step_seconds)
+        opening = _parity_steps(adapter, network, before, launch)
         if launch.save_reference is not None:
             # Nobody times the making of a reference, and its steps may last a minute each.
             return Outcome(Status.OK, "the reference was saved; nothing was timed", import_seconds, prepare_seconds)
@@ -142,9 +150,9 @@ def _measure(launch, phases, load):
             for _ in range(max(1, protocol.warmup_steps - network.parity.steps))
         ]
         phases.enter("timed", min(protocol.seconds, warmup[-1] * 1e-9 * protocol.steps))
-        opening = evidence.snapshot()
+        earlier = evidence.snapshot()
         samples = timing.timed_loop(adapter.step, adapter.synchronize, protocol)
-        closing = evidence.snapshot()
+        later = evidence.snapshot()
         final_loss = float(adapter.last_loss())
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=_environment())
