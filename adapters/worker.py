@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -162,25 +162,23 @@ def _measure(launch, phases, load):
     software = _environment()
     software.update(adapter.describe())
     software.update(_settings_in_force(launch))
-    parameter_count = (
-        sum(int(np.asarray(v).size) for _, v in adapter.parameters()) if adapter.computes else None
-    )
+    verdict = opening.parity
     return Outcome(
         status=Status.PARITY_FAILED if verdict.verdict == "disagrees" else Status.OK,
         reason=verdict.reason if verdict.verdict == "disagrees" else "",
         import_seconds=import_seconds,
         prepare_seconds=prepare_seconds,
-        first_step_seconds=first_step_seconds[0],
+        first_step_seconds=opening.first_step_seconds,
         warmup_ns=warmup,
         samples_ns=samples,
         final_loss=_finite(final_loss),
         final_loss_finite=math.isfinite(final_loss),
         peak_memory_bytes=peak,
         parity=verdict,
-        threads=evidence.thread_evidence(cell.threads, adapter.effective_threads(), opening, closing),
-        contention=evidence.contention(opening, closing),
+        threads=evidence.thread_evidence(cell.threads, adapter.effective_threads(), earlier, later),
+        contention=evidence.contention(earlier, later),
         software=software,
-        parameter_count=parameter_count,
+        parameter_count=opening.parameter_count,
         gemm_flops_per_second=gemm,
     )
 
