@@ -1,16 +1,19 @@
 """The words of the command line and of suite files for axis values: "1,2,4-8", "2*cores", "10m", "torch=/path"."""
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import UsageError, unknown_name
 from .framework import Framework, catalogue, find, modes_meant, offered
 
-_COUNT = re.compile(r"(?:(\d+)\*)?(cores|cpus)")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
+# At most nine digits: Python refuses to read thousands of them, and no axis is that long.
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_COUNT = re.compile(r"(?:([0-9]{1,9})\*)?(cores|cpus)")
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
-_DEVICE = re.compile(r"cpu|cuda:(\d+|all)")
+_DEVICE = re.compile(r"cpu|cuda:([0-9]{1,4}|all)")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 MOST_THREADS = 4096
 
@@ -52,11 +55,13 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
     """Return the number meant by "8", "cores", "cpus" or "2*cores"."""
     named = _COUNT.fullmatch(word)
     if named:
-        unit = capacity.cores if named[2] == "cores" else capacity.cpus
-        return int(named[1] or 1) * unit
-    if not word.isascii() or not word.isdigit() or int(word) < 1:
-        raise UsageError(f"{word!r} is no {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
-    return int(word)
+        number = int(named[1] or 1) * (capacity.cores if named[2] == "cores" else capacity.cpus)
+    else:
+        number = int(word) if _NUMBER.fullmatch(word) else 0
+    if number < 1:
+        shown = word if len(word) < 60 else word[:50] + "..."
+        raise UsageError(f"{shown!r} is no {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
+    return number
 
 
 def counts(text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS) -> tuple[int, ...]:
@@ -103,7 +108,16 @@ def build(text: str) -> Build:
         raise UsageError(f"--python {text!r}: {row} is the name of another framework. Choose another row name.")
     if framework not in offered():
         raise unknown_name("framework", framework, offered())
-    return Build(row, find(framework), Path(path).expanduser())
+    return Build(row, find(framework), _absolute(path))
+
+
+def _absolute(path: str) -> Path:
+    """Return where an interpreter lies: launches start in a folder of their own. Links stay: a venv is found by them."""
+    try:
+        # Without a slash it is a command, as the shell would take it.
+        return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
+    except RuntimeError as error:  # ~name of a user who does not exist
+        raise UsageError(f"--python: {path} names no home folder. Give the full path of a python executable.") from error
 
 
 def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:

@@ -18,12 +18,12 @@ from dlbench.hardware_probe import Machine, describe, measure, probe
 from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 
-from . import environment, listing, options, session, suite
+from . import axes, environment, listing, options, session, suite
 from .cli_report import matrix_so_far, report_app
 from .errors import DlbenchError, Interrupted, Terminated
 from .framework import find, offered
 from .launcher import ProcessLauncher
-from .plan import Plan, expand
+from .plan import Choices, Plan, expand
 from .progress import ProgressDisplay, clock
 from .runner import Ending, Runner
 
@@ -157,10 +157,8 @@ def probe_command(
 
     Example: `dlbench probe --ceilings --threads 1,2,4`
     """
-    from .axes import counts
-
     machine = probe()
-    measured = measure(counts(threads, session.capacity(machine))) if ceilings else None
+    measured = measure(axes.counts(threads, session.capacity(machine))) if ceilings else None
     if as_json:
         content: dict[str, Any] = {"machine": machine.to_dict()}
         if measured is not None:
@@ -223,7 +221,7 @@ def plan_command(
     _out.print(f"At most {clock(at_most)}; usually a small part of it.", markup=False)
 
 
-def _plan(name: str, chosen: options.Choices, machine: Machine, seed: int | None) -> Plan:
+def _plan(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
     return expand(suite.load(name), chosen, session.capacity(machine), session.new_seed() if seed is None else seed)
 
 

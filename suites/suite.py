@@ -133,6 +133,6 @@ def load(name: str) -> Suite:
             raise SuiteError(f"The suite file {path} cannot be read: {error.strerror}.") from error
     suites = shipped()
     if name not in suites:
-        error = unknown_name("suite", name, suites)
-        raise UsageError(f"{error} A suite of your own is given as a file ending in .toml.")
+        unknown = unknown_name("suite", name, suites)
+        raise UsageError(f"{unknown} A suite of your own is given as a file ending in .toml.")
     return suites[name]
