@@ -40,7 +40,8 @@ class TorchAdapter(Adapter):
         super(TorchAdapter, self).__init__(cell, settings, cache_directory)
         torch.set_num_threads(cell.threads)
         # Nothing here runs operations side by side; the pool would only be threads without work.
-        torch.set_num_interop_threads(1)
+        if torch.get_num_interop_threads() != 1:
+            torch.set_num_interop_threads(1)
         torch.set_flush_denormal(bool(settings.get("flush_denormal", False)))
         self.compiles = bool(settings.get("compile", False))
         if self.compiles:
@@ -78,8 +79,8 @@ class TorchAdapter(Adapter):
             built.module.to(memory_format=memory_format)
             inputs = inputs.clone(memory_format=memory_format)
         trainable = list(built.parameters.values())
-        kind = compiled.CompiledStep if self.compiles else eager.EagerStep
-        self._training = kind(built.module, trainable, inputs, labels.clone(), self.settings)
+        make_step = compiled.make_step if self.compiles else eager.EagerStep
+        self._training = make_step(built.module, trainable, inputs, labels.clone(), self.settings)
 
     def step(self):
         # type: () -> None

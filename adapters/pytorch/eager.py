@@ -21,11 +21,16 @@ class EagerStep:
         self.kind = kind
         self.optimizer = torch.optim.SGD(trainable, lr=0.0, foreach=kind == "foreach", fused=kind == "fused")
 
+    def loss(self):
+        # type: () -> torch.Tensor
+        """Return the mini-batch's mean loss."""
+        return functional.cross_entropy(self.module(self.inputs), self.labels)
+
     def __call__(self):
         # type: () -> torch.Tensor
         """Carry out one step; return its loss, a scalar still on the device."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss = functional.cross_entropy(self.module(self.inputs), self.labels)
+        loss = self.loss()
         loss.backward()
         self.optimizer.step()
         return loss.detach()

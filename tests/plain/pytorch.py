@@ -12,7 +12,7 @@ import time
 
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 
 
 class OneDNNFunction(torch.autograd.Function):
