@@ -311,5 +311,8 @@ def _status(records: list[Record]) -> tuple[Status, str]:
     for wanted in (Status.PARITY_FAILED, Status.OK):
         found = [record for record in records if record.outcome.status is wanted]
         if found:
-            return wanted, found[-1].outcome.reason
+            outcome = found[-1].outcome
+            return wanted, outcome.reason or (
+                outcome.parity.reason if outcome.parity and wanted is not Status.OK else ""
+            )
     return records[-1].outcome.status, records[-1].outcome.reason

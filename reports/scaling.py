@@ -128,7 +128,7 @@ def _point(cell: MatrixCell, times: dict[int, Summary], best: int | None, host: 
         seconds,
         speedup,
         None if speedup is None else speedup / threads,
-        ratio(seconds, times[best]),
+        Ratio(1.0, None, None, "itself") if threads == best else ratio(seconds, times[best]),
         _past(threads, times, host.physical_cores),
         _past(threads, times, host.effective_cpus),
     )
@@ -176,18 +176,25 @@ def _advice(points: Sequence[Point], best: int | None, default: int | None) -> s
     if best is None:
         return "nothing was timed"
     words = [f"use {best} thread{'s' if best != 1 else ''}"]
-    costs = [
-        f"{p.threads} cost{'s' if p.threads == 1 else ''} {_times(p.penalty.value)}"
+    others = [
+        (p.threads, p.penalty.value)
         for p in points
         if p.threads != best and p.penalty is not None and (p.threads > best or p.threads == 1)
     ]
-    if costs:
-        words.append(", ".join(costs))
+    if others:
+        words.append(", ".join(_cost(threads, value) for threads, value in others))
     elif len([p for p in points if p.seconds]) == 1:
         words = [f"only {best} thread{'s' if best != 1 else ''} timed: nothing to compare"]
     if default is not None:
         words.append(f"the framework's default is {default}")
     return "; ".join(words)
+
+
+def _cost(threads: int, value: float) -> str:
+    verb = "costs" if threads == 1 else "cost"
+    if 1 / INDISTINGUISHABLE <= value <= INDISTINGUISHABLE:
+        return f"{threads} {verb} the same"
+    return f"{threads} {verb} {_times(value)}"
 
 
 def _times(value: float) -> str:

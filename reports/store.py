@@ -18,11 +18,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool, StaticPool
+
 from dlbench.reports import schema
 from dlbench.reports.errors import StoreError
 from dlbench.reports.record import Record, Run
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool, StaticPool
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for other writers before it gives up."""

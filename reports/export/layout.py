@@ -1,0 +1,292 @@
+"""What every exporter of tables shares: entries, tables, and the words for numbers and holes.
+
+A `Table` holds entries with their meaning (best, hole, marks) rather than finished text, so that each exporter can
+show them in its own way.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Status
+from dlbench.reports import evidence
+from dlbench.reports.errors import ReportError
+from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row
+from dlbench.reports.scaling import Curve, Point
+from dlbench.reports.statistics import Ratio, Summary
+
+HOLES = {
+    Status.UNSUPPORTED: "n/a",
+    Status.OUT_OF_MEMORY: "oom",
+    Status.TIMED_OUT: "timeout",
+    Status.CRASHED: "crash",
+    Status.PARITY_FAILED: "parity!",
+    Status.SKIPPED: "skip",
+    Status.OK: "empty",
+}
+"""What stands in a cell without a number."""
+MISSING = "-"
+
+
+class Entry(NamedTuple):
+    """One field of a table."""
+
+    text: str
+    interval: str = ""
+    marks: str = ""
+    best: bool = False
+    hole: bool = False
+
+    @property
+    def plain(self) -> str:
+        """The entry without colour."""
+        return f"{'*' if self.best else ''}{self.text}{self.interval}{self.marks}"
+
+
+class Table(NamedTuple):
+    """A table with its heading and the lines beneath; a row of a single entry is a heading over those below it."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Entry, ...], ...]
+    notes: tuple[str, ...] = ()
+    widths: tuple[int, ...] = ()
+    """Least widths in a terminal, so that tables beneath one another line up; empty: as the content asks."""
+    words: bool = False
+    """Whether it holds words, to be aligned to the left."""
+
+
+class Quantity(NamedTuple):
+    """What a matrix shows in its cells."""
+
+    title: str
+    value: Callable[[MatrixCell], float | None]
+
+
+QUANTITIES = {
+    "seconds": Quantity("Seconds per mini-batch", lambda cell: cell.seconds.median if cell.seconds else None),
+    "items": Quantity("Items per second", lambda cell: cell.items_per_second),
+    "gflops": Quantity("GFLOP/s", lambda cell: cell.gflops),
+    "ceiling": Quantity(
+        "Per cent of the measured ceiling",
+        lambda cell: None if cell.ceiling_fraction is None else 100 * cell.ceiling_fraction,
+    ),
+}
+
+
+def quantity_named(name: str) -> Quantity:
+    """Return what this name asks for; raises ReportError with the names there are."""
+    if name not in QUANTITIES:
+        raise ReportError(f"There is no quantity {name!r} to show; choose one of {', '.join(QUANTITIES)}.")
+    return QUANTITIES[name]
+
+
+def number(value: float) -> str:
+    """Return a number with three significant digits and without an exponent where that stays short."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if not 1e-5 <= abs(value) < 1e7:
+        return f"{value:.2e}"
+    digits = 2 - math.floor(math.log10(float(f"{abs(value):.2e}")))
+    return f"{value:.{max(0, digits)}f}"
+
+
+def interval(summary: Summary) -> str:
+    """Return the interval as the larger deviation in per cent, rounded up; empty where there is none."""
+    if summary.low is None or summary.high is None:
+        return ""
+    deviation = 100 * max(summary.high / summary.median - 1, 1 - summary.low / summary.median)
+    return f"±{max(1, math.ceil(deviation - 1e-9))}%" if deviation < 999 else "±>999%"
+
+
+def times(found: Ratio | None) -> str:
+    """Return a ratio and its interval, e.g. "1.62x 1.55-1.70"."""
+    if found is None:
+        return ""
+    ends = "" if found.low is None or found.high is None else f" {number(found.low)}-{number(found.high)}"
+    return f"{number(found.value)}x{ends}"
+
+
+def row_name(row: Row) -> str:
+    """Return what stands before a row."""
+    return f"{row.framework} {row.mode}".strip()
+
+
+def group_name(group: Group) -> str:
+    """Return what stands over a group of rows."""
+    extra = [word for word in (group.precision, group.placement) if word not in ("float32", "resident")]
+    return f"{group.network}, mini-batch {', '.join([str(group.batch_size), *extra])}"
+
+
+def column_name(matrix: Matrix, column: Column) -> str:
+    """Return what stands over a column: its threads or device, behind the machine's letter where there are several."""
+    peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
+    name = str(column.threads) if column.device == "cpu" and column.threads else column.device
+    if column.device != "cpu" and column.threads and len(peers) > 1:
+        name += f"/{column.threads}"
+    return f"{letter(matrix, column.machine)}:{name}" if len(matrix.machines) > 1 else name
+
+
+def letter(matrix: Matrix, machine: str) -> str:
+    """Return a short name for a machine of a matrix: A, B, ..., Z, AA, ..."""
+    place, name = matrix.machines.index(machine) + 1, ""
+    while place:
+        place, rest = divmod(place - 1, 26)
+        name = chr(ord("A") + rest) + name
+    return name
+
+
+def machine_lines(matrix: Matrix) -> list[str]:
+    """Return a line for each machine that says what it is."""
+    if len(matrix.machines) == 1:
+        return [f"On {matrix.hosts[matrix.machines[0]].name}."]
+    return [f"{letter(matrix, machine)}: {matrix.hosts[machine].name}" for machine in matrix.machines]
+
+
+def common_flags(matrix: Matrix) -> set[evidence.FlagKind]:
+    """Return the flags that every number carries: said once beneath the table instead of in each cell."""
+    timed = [cell for cell in matrix.cells.values() if cell.seconds is not None and cell.status is Status.OK]
+    if len(timed) < 2:
+        return set()
+    return {kind for kind in evidence.KINDS if all(cell.has(kind) for cell in timed)}
+
+
+def entry(cell: MatrixCell | None, quantity: Quantity, without: set[evidence.FlagKind]) -> Entry:
+    """Return how a cell is shown."""
+    if cell is None:
+        return Entry(MISSING)
+    value = quantity.value(cell)
+    if cell.status is not Status.OK or cell.seconds is None:
+        return Entry(HOLES[cell.status], hole=True)
+    if value is None:
+        return Entry(MISSING)
+    marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in without)
+    spread = interval(cell.seconds) if quantity is QUANTITIES["seconds"] else ""
+    return Entry(number(value), spread, marks, cell.best)
+
+
+def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "seconds") -> Table:
+    """Return these columns of a matrix as one table, without the rows that have nothing in them."""
+    shown = quantity_named(quantity)
+    without = common_flags(matrix)
+    rows: list[tuple[Entry, ...]] = []
+    for group, names in matrix.rows.items():
+        inside = [
+            (
+                Entry(row_name(row)),
+                *(entry(matrix.cells.get((group, row, c)), shown, without) for c in columns),
+            )
+            for row in names
+            if any((group, row, column) in matrix.cells for column in columns)
+        ]
+        if inside:
+            rows += [(Entry(group_name(group)),), *inside]
+    head = ("threads", *(column_name(matrix, column) for column in columns))
+    return Table(shown.title, head, tuple(rows))
+
+
+def matrix_notes(matrix: Matrix, details: int | None = 12) -> list[str]:
+    """Return the lines beneath a matrix: marks used, why each hole is one, what the flags found, at most so many."""
+    cells = list(matrix.cells.values())
+    shown = [cell for cell in cells if cell.status is Status.OK and cell.seconds is not None]
+    lines = (
+        ["* the fastest of its column; ± 95 % interval of the median"] if any(c.best for c in cells) else []
+    )
+    common = common_flags(matrix)
+    for kind in evidence.KINDS:
+        if kind in common:
+            lines.append(f"every number: {kind.legend}")
+        elif any(cell.has(kind) for cell in shown):
+            lines.append(f"{kind.symbol} {kind.legend}")
+    if any(
+        (g, r, c) not in matrix.cells for g, rows in matrix.rows.items() for r in rows for c in matrix.columns
+    ):
+        lines.append(f"{MISSING} not measured")
+    holes = [
+        (HOLES[cell.status], cell.reason or "no reason was given", cell)
+        for cell in cells
+        if cell not in shown
+    ]
+    lines += _grouped(matrix, holes)
+    facts = [
+        (flag.kind.symbol, flag.sentence, cell)
+        for cell in shown
+        for flag in cell.flags
+        if flag.kind not in common and flag.kind not in (evidence.FEW_LAUNCHES, evidence.PARITY_UNCHECKED)
+    ]
+    found = _grouped(matrix, facts)
+    if details is not None and len(found) > details:
+        found = [*found[:details], f"... and {len(found) - details} more; --json has them all"]
+    return lines + found + list(matrix.notes)
+
+
+def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, MatrixCell]]) -> list[str]:
+    """Return the facts (mark, text, cell) in few lines: same text together, with all its columns and rows."""
+    several = {name for name in NETWORKS if sum(group.network == name for group in matrix.rows) > 1}
+    columns: dict[tuple[str, str, str, str], list[str]] = {}
+    for mark, text, cell in facts:
+        group = cell.group
+        network = f"{group.network} b{group.batch_size}" if group.network in several else group.network
+        key = mark, " ".join(text.split()), network, row_name(cell.row)
+        columns.setdefault(key, []).append(column_name(matrix, cell.column))
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
+    for (mark, text, network, row), names in columns.items():
+        rows.setdefault((mark, text, network, ", ".join(dict.fromkeys(names))), []).append(row)
+    return [
+        f"{mark} {network} at {where}, {', '.join(names)}: {text}"
+        for (mark, text, network, where), names in rows.items()
+    ]
+
+
+_THREADS_HEAD = ("p", "s/batch", "speed-up", "eff.", "vs best", "wait", "busy", "CPU s", "switches")
+_THREADS_WIDTHS = (3, 11, 8, 4, 16, 5, 5, 6, 8)
+THREADS_LEGEND = (
+    "p threads asked; vs best T(p)/T(best) with its 95 % interval, * the p to use; wait threads waiting for a CPU and "
+    "busy threads running, on average; CPU s CPU seconds a step; switches involuntary ones a step; quota share of the "
+    "time that the CPU quota throttled."
+)
+
+
+def threads_tables(curves: Sequence[Curve]) -> list[Table]:
+    """Return a table for each curve, with its advice and mechanism beneath."""
+    return [_curve_table(curve) for curve in curves]
+
+
+def _curve_table(curve: Curve) -> Table:
+    throttled = any(p.cell.observed and (p.cell.observed.throttled_share or 0) > 0.001 for p in curve.points)
+    notes = [curve.advice + "."]
+    if curve.mechanism:
+        notes.append(f"Why: {curve.mechanism}.")
+    return Table(
+        f"{group_name(curve.group)}: {curve.name}, on {curve.host.name}",
+        (*_THREADS_HEAD, "quota") if throttled else _THREADS_HEAD,
+        tuple(_point_row(point, curve.best, throttled) for point in curve.points),
+        tuple(notes),
+        (*_THREADS_WIDTHS, 5) if throttled else _THREADS_WIDTHS,
+    )
+
+
+def _point_row(point: Point, best: int | None, throttled: bool) -> tuple[Entry, ...]:
+    threads = Entry(str(point.threads), best=point.threads == best)
+    cell, seen = point.cell, point.cell.observed
+    if cell.status is not Status.OK or cell.seconds is None:
+        return (threads, Entry(HOLES[cell.status], hole=True), *[Entry("")] * (7 + throttled))
+    marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind is not evidence.FEW_LAUNCHES)
+    fields = [
+        number(cell.seconds.median) + interval(cell.seconds) + marks,
+        _form(point.speedup, ".2f"),
+        _form(point.efficiency, ".2f"),
+        times(point.penalty),
+        _form(None if seen is None else seen.waiting_per_wall, ".2f"),
+        _form(None if seen is None else seen.cpu_per_wall, ".2f"),
+        "" if seen is None else number(seen.cpu_seconds_per_step),
+        _form(None if seen is None else seen.involuntary_switches_per_step, ".1f"),
+    ]
+    if throttled:
+        fields.append(_form(None if seen is None else seen.throttled_share, ".0%"))
+    return (threads, *(Entry(field) for field in fields))
+
+
+def _form(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"

@@ -1,0 +1,66 @@
+"""Tables in Markdown (GitHub's pipe tables); the best of a column is bold."""
+
+from collections.abc import Iterable, Sequence
+
+from dlbench.reports.export import layout
+from dlbench.reports.matrix import Matrix
+from dlbench.reports.scaling import Curve, findings
+
+
+def matrix_to_markdown(matrix: Matrix, quantity: str = "seconds") -> str:
+    """Return the matrix as one table, with its machines above and its notes beneath."""
+    if not matrix.cells:
+        return f"## {layout.quantity_named(quantity).title}\n\nNothing was measured yet.\n"
+    table = layout.matrix_table(matrix, matrix.columns, quantity)
+    machines = _list(layout.machine_lines(matrix))
+    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix))), before=machines)
+
+
+def threads_to_markdown(curves: Sequence[Curve]) -> str:
+    """Return the oversubscription analysis: findings, then a table for each curve."""
+    if not curves:
+        return "## Threads\n\nNothing was measured on a CPU yet.\n"
+    said = findings(curves)
+    lines = [f"{'  ' if line.startswith(' ') else ''}- {_escaped(line.strip())}\n" for line in said]
+    head = ["## Past the physical cores\n\n" + "".join(lines)] if said else []
+    tables = [_table(table) for table in layout.threads_tables(curves)]
+    return "\n".join([*head, *tables, _escaped(layout.THREADS_LEGEND) + "\n"])
+
+
+def tables_to_markdown(tables: Iterable[layout.Table]) -> str:
+    """Return these tables beneath one another."""
+    return "\n".join(_table(table) for table in tables)
+
+
+def _table(table: layout.Table, before: str = "") -> str:
+    columns = len(table.head)
+    others = ":--" if table.words else "--:"
+    lines = [_row(_escaped(head) for head in table.head), _row([":--", *[others] * (columns - 1)])]
+    for row in table.rows:
+        if len(row) == 1:
+            lines.append(_row([f"**{_escaped(row[0].text)}**", *[""] * (columns - 1)]))
+        else:
+            lines.append(_row(_entry(entry) for entry in row))
+    notes = "\n" + _list(table.notes) if table.notes else ""
+    middle = "\n".join(lines) + "\n" if table.rows else ""
+    return f"## {_escaped(table.title)}\n\n" + (before + "\n" if before else "") + middle + notes
+
+
+def _row(fields: Iterable[str]) -> str:
+    return "| " + " | ".join(fields) + " |"
+
+
+def _entry(entry: layout.Entry) -> str:
+    text = _escaped(entry.text + entry.interval + entry.marks)
+    return f"**{text}**" if entry.best else text
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "".join(f"- {_escaped(line)}\n" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    text = " ".join(text.split())
+    for character in "\\`*_{}[]<>|~^#":
+        text = text.replace(character, "\\" + character)
+    return text

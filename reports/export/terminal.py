@@ -1,0 +1,133 @@
+"""Tables for a terminal: they fit its width, and read as well without colour.
+
+A matrix that is too wide is shown as several tables beneath one another, first one for each machine, then with its
+columns dealt out evenly; nothing is cut off.
+"""
+
+import io
+import itertools
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from dlbench.reports.export import layout
+from dlbench.reports.matrix import Column, Matrix
+from dlbench.reports.scaling import Curve, findings
+
+WIDTH = 80
+_INDENT = "  "
+
+
+def matrix_to_terminal(
+    matrix: Matrix, quantity: str = "seconds", width: int = WIDTH, colour: bool = False
+) -> str:
+    """Return the matrix in lines of at most ``width`` characters; with ``colour`` ANSI sequences come on top."""
+    parts = []
+    for columns in _stacks(matrix, quantity, width):
+        parts.append(_table(layout.matrix_table(matrix, columns, quantity), width, colour))
+    if not matrix.cells:
+        title = layout.quantity_named(quantity).title
+        return f"{title}\nNothing was measured yet.\n"
+    machines = _paragraphs(layout.machine_lines(matrix), width)
+    return machines + "\n".join(parts) + "\n" + _paragraphs(layout.matrix_notes(matrix), width)
+
+
+def threads_to_terminal(curves: Sequence[Curve], width: int = WIDTH, colour: bool = False) -> str:
+    """Return the oversubscription analysis: a table for each curve with its advice, then what follows from all."""
+    if not curves:
+        return "Nothing was measured on a CPU yet.\n"
+    parts = [_table(table, width, colour) for table in layout.threads_tables(curves)]
+    closing = [layout.THREADS_LEGEND, "", *findings(curves)]
+    return "\n".join(parts) + "\n" + _paragraphs(closing, width)
+
+
+def tables_to_terminal(tables: Iterable[layout.Table], width: int = WIDTH, colour: bool = False) -> str:
+    """Return these tables beneath one another."""
+    return "\n".join(_table(table, width, colour) for table in tables)
+
+
+def _stacks(matrix: Matrix, quantity: str, width: int) -> list[tuple[Column, ...]]:
+    """Return the columns of each of the tables that the matrix is shown as."""
+    if _needs(matrix, matrix.columns, quantity) <= width:
+        return [matrix.columns] if matrix.columns else []
+    stacks: list[tuple[Column, ...]] = []
+    for machine in matrix.machines:
+        columns = matrix.columns_of(machine)
+        if stacks and _needs(matrix, (*stacks[-1], *columns), quantity) <= width:
+            stacks[-1] = (*stacks[-1], *columns)
+            continue
+        pieces = 1
+        while pieces < len(columns) and any(
+            _needs(matrix, part, quantity) > width for part in _deal(columns, pieces)
+        ):
+            pieces += 1
+        stacks += _deal(columns, pieces)
+    return stacks
+
+
+def _deal(columns: tuple[Column, ...], pieces: int) -> list[tuple[Column, ...]]:
+    ends = [round(len(columns) * piece / pieces) for piece in range(pieces + 1)]
+    return [columns[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def _needs(matrix: Matrix, columns: Sequence[Column], quantity: str) -> int:
+    table = layout.matrix_table(matrix, columns, quantity)
+    rows = [row for row in table.rows if len(row) > 1]
+    widths = [
+        max([len(head), *(len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)
+    ]
+    return len(_INDENT) + sum(widths) + 3 * (len(widths) - 1)
+
+
+def _table(table: layout.Table, width: int, colour: bool) -> str:
+    grouped = any(len(row) == 1 for row in table.rows)
+    tight = bool(table.widths) and sum(table.widths) + len(table.widths) - 1 <= width
+    shown = RichTable(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0) if tight else (0, 1),
+        show_edge=False,
+        header_style="bold",
+        show_header=any(table.head),
+    )
+    for place, head in enumerate(table.head):
+        left = table.words or (place == 0 and not table.widths)
+        least = table.widths[place] if tight else None
+        shown.add_column(head, justify="left" if left else "right", overflow="fold", min_width=least)
+    for row in table.rows:
+        if len(row) == 1:
+            shown.add_row(Text(row[0].text, style="bold"), *[""] * (len(table.head) - 1))
+        else:
+            name = Text((_INDENT if grouped else "") + row[0].plain)
+            shown.add_row(name, *(_styled(entry) for entry in row[1:]))
+    buffer = io.StringIO()
+    system: Literal["standard"] | None = "standard" if colour else None
+    console = Console(
+        file=buffer, width=width, force_terminal=colour, no_color=not colour, color_system=system, emoji=False
+    )
+    console.print(Text(table.title, style="bold"))
+    if table.rows:
+        console.print(shown)
+    lines = "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    return lines + "\n" + _paragraphs(table.notes, width)
+
+
+def _styled(entry: layout.Entry) -> Text:
+    style = "bold green" if entry.best else "red" if entry.hole else ""
+    return Text(entry.plain, style=style)
+
+
+def _paragraphs(lines: Iterable[str], width: int) -> str:
+    """Return the lines, wrapped with a hanging indent."""
+    out = []
+    for line in lines:
+        start = " " * (len(line) - len(line.lstrip()))
+        out += textwrap.wrap(
+            line.strip(), width, initial_indent=start, subsequent_indent=start + "  ", break_on_hyphens=False
+        ) or [""]
+    return "".join(f"{line}\n" for line in out)
