@@ -8,9 +8,9 @@ from pathlib import Path
 from .errors import UsageError, unknown_name
 from .framework import Framework, catalogue, find, modes_meant, offered
 
-# At most nine digits: Python refuses to read thousands of them, and no axis is that long.
-_NUMBER = re.compile(r"[0-9]{1,9}")
-_COUNT = re.compile(r"(?:([0-9]{1,9})\*)?(cores|cpus)")
+# So many digits and no more: Python refuses to read thousands of them.
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_COUNT = re.compile(r"(?:([0-9]{1,18})\*)?(cores|cpus)")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _DEVICE = re.compile(r"cpu|cuda:([0-9]{1,4}|all)")
@@ -69,6 +69,8 @@ def counts(text: str, capacity: Capacity, what: str = "thread count", most: int 
     found: set[int] = set()
     for word in words(text):
         first, dash, last = word.partition("-")
+        if dash and not (first.strip() and last.strip()):
+            raise UsageError(f"The range {word!r} lacks an end. Write both, as in 4-8.")
         low = count(first.strip(), capacity, what)
         high = count(last.strip(), capacity, what) if dash else low
         if high < low:
@@ -112,12 +114,12 @@ def build(text: str) -> Build:
 
 
 def _absolute(path: str) -> Path:
-    """Return where an interpreter lies: launches start in a folder of their own. Links stay: a venv is found by them."""
+    """Return where an interpreter lies: launches start in folders of their own. Links stay: venvs need them."""
     try:
         # Without a slash it is a command, as the shell would take it.
         return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
-    except RuntimeError as error:  # ~name of a user who does not exist
-        raise UsageError(f"--python: {path} names no home folder. Give the full path of a python executable.") from error
+    except (RuntimeError, ValueError) as error:  # ~name of a user who does not exist
+        raise UsageError(f"--python: {path} names no home folder. Give the full path of a python.") from error
 
 
 def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:

@@ -20,7 +20,7 @@ from dlbench.reports.store import Store
 
 from . import axes, environment, listing, options, session, suite
 from .cli_report import matrix_so_far, report_app
-from .errors import DlbenchError, Interrupted, Terminated
+from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .framework import find, offered
 from .launcher import ProcessLauncher
 from .plan import Choices, Plan, expand
@@ -41,6 +41,9 @@ app = typer.Typer(
 env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 app.add_typer(env_app, name="env")
 app.add_typer(report_app, name="report")
+
+# What the parser of the command line raises: typer has no public name for it, and where it lies depends on its version.
+_BadUsage: type[Exception] = typer.BadParameter.__mro__[2]
 
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
@@ -308,15 +311,31 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated("Ended by SIGTERM.")
 
 
+def _end_for_usage(error: Any) -> NoReturn:
+    """Say in one line what the command's parser found, or show the help where nothing was asked for."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(UsageError.exit_code)
+    command = error.ctx.command_path if getattr(error, "ctx", None) else app.info.name
+    said = " ".join(error.format_message().split()).rstrip(".")
+    print(f"dlbench: {said}. See: {command} --help", file=sys.stderr)
+    sys.exit(UsageError.exit_code)
+
+
 def main() -> NoReturn:
     """Run the command line; every expected error is one line on stderr and a documented exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    code = 0
     try:
-        app()
+        code = app(standalone_mode=False) or 0
+        if code == Interrupted.exit_code:
+            raise Interrupted("Interrupted.")
+    except _BadUsage as error:
+        _end_for_usage(error)
     except DlbenchError as error:
         print(f"dlbench: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of a pipe left early: nothing to say to it
         sys.exit(0)
-    sys.exit(0)
+    sys.exit(code)

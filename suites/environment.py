@@ -68,6 +68,18 @@ def cache_directory(framework: Framework) -> Path:
     return home() / "cache" / framework.name
 
 
+def make_folder(folder: Path) -> Path:
+    """Make a folder of dlbench's own and return it; raises FrameworkEnvironmentError where it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FrameworkEnvironmentError(
+            f"The folder {folder} cannot be made: {error.strerror}. "
+            "Set DLBENCH_HOME to a folder with room that you may write to."
+        ) from error
+    return folder
+
+
 def _directory(framework: Framework) -> Path:
     digest = hashlib.sha256(framework.lock_file.read_bytes()).hexdigest()[:8]
     return home() / "environments" / f"{framework.name}-{digest}"
@@ -152,7 +164,8 @@ def build(framework: Framework, report: Report = lambda line: None) -> Environme
 
 
 def _install(framework: Framework, python: Path, directory: Path, report: Report) -> None:
-    log = directory.with_suffix(".log")
+    log = directory.with_name(directory.name + ".log")
+    log.unlink(missing_ok=True)  # an earlier attempt's words would be taken for this one's
     report(f"{framework.title}: making an environment with {python}")
     pip = [str(directory / "bin" / "python"), "-m", "pip"]
     if _run([str(python), "-m", "venv", str(directory)], log) != 0:

@@ -68,7 +68,7 @@ def explain(error: ValidationError) -> str:
     """Return the first complaint of a validation as 'key: what is wrong'."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) or "the file"
-    return f"{key}: {first['msg']}"
+    return " ".join(f"{key}: {first['msg']}".split())
 
 
 def _read(path: Path) -> Framework:

@@ -28,6 +28,7 @@ from dlbench.adapters.protocol import (
     write_launch,
 )
 
+from .errors import FrameworkEnvironmentError
 from .framework import GUEST_DIRECTORY
 
 # What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
@@ -36,6 +37,7 @@ _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CU
 _TICK_SECONDS = 0.5
 _GRACE_SECONDS = 3.0
 _STDERR_LINES = 4
+_NOT_STARTED = 127  # as the shell says it
 
 Tick = Callable[[Path], None]
 
@@ -87,9 +89,8 @@ class ProcessLauncher:
 
     def launch(self, order: Order, tick: Tick = _no_tick) -> Launched:
         """Carry out one launch; the processes it started are gone when this returns or raises."""
-        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-"))
+        directory = _control_directory(order.launch)
         try:
-            write_launch(str(directory), order.launch)
             start = time.monotonic()
             ended_by_us, returncode, oom_kills = self._run(order, directory, tick)
             wall_seconds = time.monotonic() - start
@@ -101,15 +102,19 @@ class ProcessLauncher:
         command = [str(order.interpreter), "-I", str(GUEST_DIRECTORY), str(directory)]
         oom_kills = _oom_kills()
         with (directory / "stdout").open("wb") as stdout, (directory / "stderr").open("wb") as stderr:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                env=guest_environment(order.variables),
-                cwd=directory,
-                start_new_session=True,
-            )
+            try:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=guest_environment(order.variables),
+                    cwd=directory,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                stderr.write(f"{order.interpreter} cannot be started: {error.strerror}".encode())
+                return False, _NOT_STARTED, 0
         try:
             ended = _wait(child, order.timeout, lambda: tick(directory))
             if not ended:
@@ -118,6 +123,22 @@ class ProcessLauncher:
             return not ended, _reap(child), _oom_kills() - oom_kills
         finally:
             _reap(child)
+
+
+def _control_directory(launch: Launch) -> Path:
+    """Return a new folder with ``cell.json`` in it; raises FrameworkEnvironmentError where there is no room for it."""
+    directory = None
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-"))
+        write_launch(str(directory), launch)
+        return directory
+    except OSError as error:
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise FrameworkEnvironmentError(
+            f"A launch cannot write its folder for temporary files: {error.strerror or error}. Make room there, or set "
+            "TMPDIR to a folder you may write to; --resume goes on."
+        ) from error
 
 
 def _reap(child: "subprocess.Popen[bytes]") -> int:

@@ -10,7 +10,7 @@ from dlbench.adapters.protocol import Cell, Protocol
 from . import axes
 from .axes import Build, Capacity, Row
 from .errors import UsageError
-from .suite import LARGEST_BATCH, Suite, check_networks
+from .suite import LARGEST_BATCH, LARGEST_COUNT, Suite, check_networks
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     devices = axes.words(choices.devices) if choices.devices else list(suite.devices)
     section = suite.protocol
     if choices.launches is not None:
-        section = section.model_copy(update={"launches": _at_least_one(choices.launches, "--launches")})
+        section = section.model_copy(update={"launches": _within_reason(choices.launches, "--launches")})
     if choices.steps is not None:
-        section = section.model_copy(update={"steps": _at_least_one(choices.steps, "--steps")})
-    cells = tuple(
+        section = section.model_copy(update={"steps": _within_reason(choices.steps, "--steps")})
+    cells = (
         Cell(row.build.name, row.build.framework.folder, row.mode, network, axes.device(device), threads, batch)
         for network in networks
         for row in rows
@@ -104,7 +104,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     )
     return Plan(
         suite.name,
-        cells,
+        tuple(dict.fromkeys(cells)),  # what was named twice is measured once
         rows,
         section.protocol(),
         section.launches,
@@ -114,9 +114,9 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     )
 
 
-def _at_least_one(value: int, option: str) -> int:
-    if value < 1:
-        raise UsageError(f"{option} {value} measures nothing. Give a whole number from 1.")
+def _within_reason(value: int, option: str) -> int:
+    if not 1 <= value <= LARGEST_COUNT:
+        raise UsageError(f"{option} {value} cannot be meant. Give a whole number from 1 to {LARGEST_COUNT}.")
     return value
 
 
@@ -126,9 +126,10 @@ def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
     if len(set(names)) < len(names):
         raise UsageError("Two --python options give the same row name. Name them apart, as in torch-a:torch=/path.")
     wanted = axes.words(choices.frameworks) if choices.frameworks else list(suite.frameworks)
-    if not choices.frameworks:
-        # A build under a name of its own joins the suite's rows; under a framework's name it takes that row's place.
-        wanted += [name for name in names if name not in {word.partition(":")[0] for word in wanted}]
+    # A build under a name of its own joins the rows, lest an option be ignored in silence; under a framework's name it
+    # takes that row's place.
+    joining = [build.name for build in builds if not choices.frameworks or build.name != build.framework.name]
+    wanted += [name for name in joining if name not in {word.partition(":")[0] for word in wanted}]
     return axes.rows(wanted, builds)
 
 

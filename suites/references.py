@@ -44,7 +44,7 @@ def ensure(network: str, batch_size: int, launcher: Launcher, report: Report, th
     if found is not None or batch_size > _MOST_EXAMPLES.get(network, 4096):
         return found
     path = _own(network, batch_size)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    environment.make_folder(path.parent)
     report(f"computing the float64 reference of {network} at mini-batch {batch_size}, once")
     partial = path.with_name("part-" + path.name)
     cell = Cell("reference", "reference", "float64", network, "cpu", threads, batch_size)

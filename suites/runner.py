@@ -167,8 +167,7 @@ class Runner:
         framework = row.build.framework
         settings = {**framework.modes[row.mode].settings, **self._plan.settings.get(framework.name, {})}
         reference = self._reference(cell)
-        cache = environment.cache_directory(framework)
-        cache.mkdir(parents=True, exist_ok=True)
+        cache = environment.make_folder(environment.cache_directory(framework))
         launch = Launch(cell, self._plan.protocol, settings, None if reference is None else str(reference), str(cache))
         variables = framework.launch_variables(row.mode, cell.threads)
         return Order(launch, interpreter, variables, self._plan.cell_seconds)

@@ -1,5 +1,6 @@
 """Suites as data: what a TOML file in suites/definitions (or the user's own) asks to be measured."""
 
+import json
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -17,8 +18,10 @@ from .framework import explain, offered
 # Any numbers do for checking words at reading time; the real ones come with the plan.
 _SOME_CAPACITY = axes.Capacity(cores=1, cpus=1)
 LARGEST_BATCH = 1_000_000
+LARGEST_COUNT = 1_000_000
 
-Positive = Annotated[int, Field(ge=1, le=1_000_000)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Batches = Annotated[tuple[Positive, ...], Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 
@@ -50,8 +53,8 @@ class Suite(_Data):
     frameworks: tuple[str, ...] = Field(min_length=1)
     threads: str
     threads_limit: str = "4096"
-    batch_sizes: dict[str, tuple[Positive, ...]] = {}  # by network; the paper's mini-batch where none is given
-    devices: tuple[str, ...] = ("cpu",)
+    batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
+    devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
 
@@ -86,6 +89,13 @@ def _check_frameworks(suite: Suite) -> None:
     for name in suite.settings:
         if name not in offered():
             raise unknown_name("framework", name, offered())
+    try:
+        json.dumps(suite.settings, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        # A launch is told its settings in JSON, which knows neither dates nor nan and inf.
+        raise UsageError(
+            f"Settings are text, finite numbers, true or false, and lists and tables of them ({error})."
+        ) from error
 
 
 def check_networks(names: list[str]) -> tuple[str, ...]:
