@@ -312,7 +312,6 @@ def _status(records: list[Record]) -> tuple[Status, str]:
         found = [record for record in records if record.outcome.status is wanted]
         if found:
             outcome = found[-1].outcome
-            return wanted, outcome.reason or (
-                outcome.parity.reason if outcome.parity and wanted is not Status.OK else ""
-            )
+            of_parity = outcome.parity.reason if outcome.parity and wanted is Status.PARITY_FAILED else ""
+            return wanted, outcome.reason or of_parity
     return records[-1].outcome.status, records[-1].outcome.reason

@@ -16,6 +16,7 @@ from dlbench.reports.statistics import published
 
 NAME = "shi2016"
 SOURCE = "Shi, Wang, Xu, Chu, Benchmarking State-of-the-Art Deep Learning Software Tools, 2016, Table 4"
+CAVEAT = "Each framework ran its own script there, and nothing proves that they computed the same."
 
 HOSTS = {
     "desktop_i7_3820": Host(
@@ -46,7 +47,9 @@ def table4() -> Matrix:
     """Return the paper's Table 4 as a matrix, its desktop, server and GPUs as machines."""
     text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
     cells = [_cell(line) for line in csv.DictReader(text.splitlines())]
-    return assemble(cells, {host.fingerprint: host for host in HOSTS.values()}, [f"Source: {SOURCE}."])
+    return assemble(
+        cells, {host.fingerprint: host for host in HOSTS.values()}, [f"Source: {SOURCE}. {CAVEAT}"]
+    )
 
 
 def _cell(line: dict[str, str]) -> MatrixCell:

@@ -32,7 +32,7 @@ def tables_to_json(tables: Iterable[Table]) -> str:
                 "rows": [
                     {
                         head or f"column_{place}": entry.plain
-                        for place, (head, entry) in enumerate(zip(table.head, row))
+                        for place, (head, entry) in enumerate(zip(table.head, row, strict=True))
                     }
                     for row in table.rows
                 ],

@@ -81,7 +81,7 @@ def _needs(matrix: Matrix, columns: Sequence[Column], quantity: str) -> int:
     widths = [
         max([len(head), *(len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)
     ]
-    return len(_INDENT) + sum(widths) + 3 * (len(widths) - 1)
+    return len(_INDENT) + sum(widths) + 2 * (len(widths) - 1)
 
 
 def _table(table: layout.Table, width: int, colour: bool) -> str:
@@ -90,7 +90,7 @@ def _table(table: layout.Table, width: int, colour: bool) -> str:
     shown = RichTable(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 0) if tight else (0, 1),
+        padding=(0, 0) if tight else (0, 1, 0, 0),
         show_edge=False,
         header_style="bold",
         show_header=any(table.head),
