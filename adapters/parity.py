@@ -80,7 +80,9 @@ def _update_error(found, expected):
         # largest update of the network, lest float32 noise be divided by nothing.
         floor = 1e-6 * scale * np.sqrt(update.size)
         error = float(np.linalg.norm(found[name] - update) / max(float(np.linalg.norm(update)), floor))
-        if not error <= worst:  # a NaN is the worst
+        if np.isnan(error):
+            return error, name
+        if error > worst:
             worst, name_of_worst = error, name
     return worst, name_of_worst
 
@@ -88,7 +90,10 @@ def _update_error(found, expected):
 def judge(observation, reference, recipe, seconds=0.0):
     # type: (Observation, Observation, ParityRecipe, float) -> Parity
     """Compare a launch's observation with the reference's, by the network's recipe."""
-    loss_error = max(abs(a - b) / abs(b) for a, b in zip(observation.losses, reference.losses))
+    if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(reference.updates):
+        raise ValueError("the reference was made for another recipe or another network: make it anew")
+    losses, expected = np.array(observation.losses), np.array(reference.losses)
+    loss_error = float(np.max(np.abs(losses - expected) / np.abs(expected)))  # unlike max(), keeps a NaN
     update_error, worst = _update_error(observation.updates, reference.updates)
     problems = []
     if not loss_error <= recipe.loss_tolerance:
