@@ -32,9 +32,7 @@ def small_networks(networks):
         for network in (
             n.Network("small-dense", dense, 4, 1.0, recipe, ""),
             n.Network("small-convolutional", convolutional, 4, 1.0, recipe, ""),
-            n.Network(
-                "small-residual", n.Residual((3, 17, 17), 4, blocks, 6, 1e-5, 0.2), 5, 1.0, recipe, ""
-            ),
+            n.Network("small-residual", n.Residual((3, 17, 17), 4, blocks, 6, 1e-5, 0.2), 5, 1.0, recipe, ""),
             n.Network("small-recurrent", n.Recurrent(13, 5, 5, 2, 4), 3, 1.0, recipe, ""),
             n.Network("wide-recurrent", n.Recurrent(13, 7, 5, 2, 4), 3, 1.0, recipe, ""),
         )

@@ -1,0 +1,277 @@
+"""Deliberately broken adapters: each makes one mistake that people really make in porting a network.
+
+They are small overrides of the float64 NumPy adapter, so what the parity check sees of them is the mistake alone, not
+rounding. Every mistake that can be made without changing the first loss is made that way: a wrong loss would give
+it away too easily.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from dlbench.adapters.networks import LEARNING_RATE, Convolution, Feedforward, Recurrent, Residual
+from dlbench.adapters.reference import arithmetic
+from dlbench.adapters.reference.adapter import ReferenceAdapter
+from dlbench.adapters.reference.feedforward import FeedforwardModel
+from dlbench.adapters.reference.recurrent import RecurrentModel
+from dlbench.adapters.reference.residual import ResidualModel
+
+
+class Mistake(NamedTuple):
+    """One broken adapter and the networks, by name, on which it has to be caught."""
+
+    name: str
+    adapter: type[ReferenceAdapter]
+    networks: tuple[str, ...]
+
+
+def with_model(family, model):
+    """Return an adapter that builds another model for this family."""
+    return type("Broken", (ReferenceAdapter,), {"models": {**ReferenceAdapter.models, family: model}})
+
+
+# --- the LSTM ------------------------------------------------------------------------------------------------------
+
+
+def gates_in_order(order):
+    """Return an LSTM that reads and writes its four gates in another order."""
+
+    class Permuted(RecurrentModel):
+        def split(self, sums):
+            parts = np.split(sums, 4, axis=-1)
+            return [parts[place] for place in order]
+
+        def join(self, parts):
+            joined = [None] * 4
+            for part, place in zip(parts, order, strict=True):
+                joined[place] = part
+            return np.concatenate(joined, axis=-1)
+
+    return Permuted
+
+
+class ForgetBiasOne(RecurrentModel):
+    """TensorFlow 1's BasicLSTMCell and Keras' unit_forget_bias."""
+
+    def split(self, sums):
+        enter, forget, candidate, out = np.split(sums, 4, axis=-1)
+        return [enter, forget + 1.0, candidate, out]
+
+
+class LossSummedOverTime(RecurrentModel):
+    """As the original TensorFlow script; the loss is reported as the mean."""
+
+    def loss(self, logits, labels, count):
+        loss, gradient = super().loss(logits, labels, count)
+        return loss, gradient * self.family.steps
+
+
+class LastStepOnly(RecurrentModel):
+    """The softmax at the last step alone (many examples do this), its gradient spread as if at every step."""
+
+    def forward(self, inputs, labels):
+        shown = np.repeat(labels[:, -1:], labels.shape[1], axis=1)
+        return super().forward(inputs, shown)
+
+
+class TransposedTokens(RecurrentModel):
+    """Batch-major tokens given to a time-major network; shapes that fit hide it."""
+
+    def forward(self, inputs, labels):
+        return super().forward(inputs.T.reshape(inputs.shape), labels.T.reshape(labels.shape))
+
+
+class CarriedState(RecurrentModel):
+    """The state of the last mini-batch starts the next one."""
+
+    def _layer_forward(self, layer, inputs):
+        self.carried = getattr(self, "carried", {})
+        bias = self.weights[f"lstm{layer}.bias"]
+        start = self.carried.get(layer)
+        if start is not None:  # through the bias of the first step: the same sums as a hidden state gives
+            self.weights[f"lstm{layer}.bias"] = bias + start @ self.weights[f"lstm{layer}.hidden_weight"].T
+        try:
+            hidden = super()._layer_forward(layer, inputs)
+        finally:
+            self.weights[f"lstm{layer}.bias"] = bias
+        self.carried[layer] = hidden[-1].mean(axis=0)
+        return hidden
+
+
+# --- convolutions and normalisation --------------------------------------------------------------------------------
+
+
+class PaddedLikeSame(FeedforwardModel):
+    """Pads one less before and one more after, as SAME does under a stride: the shapes stay, the content moves."""
+
+    def _forward(self, layer, values):
+        if isinstance(layer, Convolution):
+            values = moved(values, layer.stride)
+        return super()._forward(layer, values)
+
+
+class ResidualPaddedLikeSame(ResidualModel):
+    def _forward(self, name, norm, images, stride, padding):
+        return super()._forward(name, norm, moved(images, stride if padding else 1), stride, padding)
+
+
+def moved(images, stride):
+    """Return the images moved up and left by one pixel where a strided convolution reads them."""
+    if stride == 1:
+        return images
+    shifted = np.zeros_like(images)
+    shifted[:, :, :-1, :-1] = images[:, :, 1:, 1:]
+    return shifted
+
+
+class NormaliseByRunningStatistics(ResidualModel):
+    """Inference mode: mean 0 and variance 1, as the running statistics start."""
+
+    def normalise(self, values, gamma, beta):
+        inverse = np.full((1, values.shape[1], 1, 1), 1.0 / np.sqrt(1.0 + self.family.epsilon))
+        normalised = values * inverse
+        return normalised * gamma[:, None, None] + beta[:, None, None], normalised, inverse
+
+    def normalise_backward(self, gradient, normalised, inverse, gamma):
+        axes = (0, 2, 3)
+        by_values = gradient * gamma[:, None, None] * inverse
+        return by_values, (gradient * normalised).sum(axis=axes), gradient.sum(axis=axes)
+
+
+class StatisticsWithoutGradient(ResidualModel):
+    """Batch statistics taken for constants in the backward pass."""
+
+    normalise_backward = NormaliseByRunningStatistics.normalise_backward
+
+
+class LargerEpsilon(ResidualModel):
+    """Keras' default, 1e-3."""
+
+    def normalise(self, values, gamma, beta):
+        return arithmetic.batch_normalise(values, gamma, beta, 1e-3)
+
+
+class StrideInSecondConvolution(ResidualModel):
+    """ResNet v1.5: the stride in the 3x3 convolution, torchvision's choice."""
+
+    def _block_forward(self, block, images):
+        if block.stride == 1:
+            return super()._block_forward(block, images)
+        values = images
+        for index, (stride, padding) in enumerate(((1, 0), (block.stride, 1), (1, 0)), start=1):
+            norm = f"{block.name}.norm{index}"
+            values = self._forward(f"{block.name}.conv{index}", norm, values, stride, padding)
+            if index < 3:
+                values = np.maximum(values, 0.0)
+        norm = block.name + ".project_norm"
+        shortcut = self._forward(block.name + ".project", norm, images, block.stride, 0)
+        self.outputs[block.name] = np.maximum(values + shortcut, 0.0)
+        return self.outputs[block.name]
+
+
+# --- what any network can suffer -----------------------------------------------------------------------------------
+
+
+class SummedLoss(ReferenceAdapter):
+    """The gradient of the summed loss under the reported mean: a step not divided by the batch."""
+
+    def update(self, name, gradient):
+        gradient *= len(self.labels)
+        super().update(name, gradient)
+
+
+class DoubledBias(ReferenceAdapter):
+    """Two trained biases where there is one, or Caffe's doubled bias learning rate."""
+
+    def update(self, name, gradient):
+        if name.endswith((".bias", ".beta")):
+            gradient *= 2.0
+        super().update(name, gradient)
+
+
+class FrozenParameter(ReferenceAdapter):
+    """The last bias is left out of the optimiser."""
+
+    def update(self, name, gradient):
+        if name not in ("fc.bias", "fc2.bias", "fc8.bias"):
+            super().update(name, gradient)
+
+
+class ShiftedLabels(ReferenceAdapter):
+    """Labels one example, or one time step, late."""
+
+    def prepare(self, network, weights, batch):
+        super().prepare(network, weights, batch._replace(labels=np.roll(batch.labels, 1, axis=-1)))
+
+
+class NotTheRate(ReferenceAdapter):
+    """A learning rate fixed when the graph was built."""
+
+    def set_learning_rate(self, rate):
+        super().set_learning_rate(LEARNING_RATE if self.rate else 2.0 * rate)
+
+
+class Momentum(ReferenceAdapter):
+    """SGD with momentum 0.9, which differs from the second step on."""
+
+    def update(self, name, gradient):
+        self.velocity = getattr(self, "velocity", {})
+        if name in self.velocity:
+            gradient = gradient + 0.9 * self.velocity[name]
+        self.velocity[name] = gradient.copy()
+        super().update(name, gradient)
+
+
+def weight_decay(strength):
+    """Return an adapter whose optimiser decays the weights."""
+
+    class Decaying(ReferenceAdapter):
+        def update(self, name, gradient):
+            super().update(name, gradient + strength * self.weights[name])
+
+    return Decaying
+
+
+def mantissa(values, bits):
+    """Return the values with so many bits of mantissa, rounded to nearest."""
+    fraction, exponent = np.frexp(values)
+    return np.ldexp(np.round(np.ldexp(fraction, bits + 1)), exponent - bits - 1)
+
+
+def reduced_precision(bits):
+    """Return an adapter that computes with weights of so many mantissa bits: 7 is bfloat16, 10 is TF32."""
+
+    class Rounded(ReferenceAdapter):
+        def step(self):
+            self.model.weights = {name: mantissa(value, bits) for name, value in self.weights.items()}
+            super().step()
+
+    return Rounded
+
+
+FAMILIES = ("fcn5", "alexnet", "lstm32", "resnet50")
+
+MISTAKES = (
+    Mistake("gates i,o,f,c", with_model(Recurrent, gates_in_order((0, 2, 3, 1))), ("lstm32",)),
+    Mistake("gates i,c,f,o", with_model(Recurrent, gates_in_order((0, 2, 1, 3))), ("lstm32",)),
+    Mistake("forget bias 1", with_model(Recurrent, ForgetBiasOne), ("lstm32",)),
+    Mistake("loss summed over time", with_model(Recurrent, LossSummedOverTime), ("lstm32",)),
+    Mistake("last step only", with_model(Recurrent, LastStepOnly), ("lstm32",)),
+    Mistake("transposed tokens", with_model(Recurrent, TransposedTokens), ("lstm32",)),
+    Mistake("carried state", with_model(Recurrent, CarriedState), ("lstm32",)),
+    Mistake("SAME padding", with_model(Feedforward, PaddedLikeSame), ("alexnet",)),
+    Mistake("SAME padding, residual", with_model(Residual, ResidualPaddedLikeSame), ("resnet50",)),
+    Mistake("normalisation in inference mode", with_model(Residual, NormaliseByRunningStatistics), ("resnet50",)),
+    Mistake("statistics without gradient", with_model(Residual, StatisticsWithoutGradient), ("resnet50",)),
+    Mistake("epsilon 1e-3", with_model(Residual, LargerEpsilon), ("resnet50",)),
+    Mistake("ResNet v1.5", with_model(Residual, StrideInSecondConvolution), ("resnet50",)),
+    Mistake("summed loss", SummedLoss, FAMILIES),
+    Mistake("doubled bias", DoubledBias, FAMILIES),
+    Mistake("frozen parameter", FrozenParameter, FAMILIES),
+    Mistake("shifted labels", ShiftedLabels, FAMILIES),
+    Mistake("learning rate", NotTheRate, FAMILIES),
+    Mistake("momentum", Momentum, ("fcn5", "lstm32")),
+    Mistake("weight decay 5e-4", weight_decay(5e-4), FAMILIES),
+    Mistake("weight decay 1e-4", weight_decay(1e-4), FAMILIES),
+    Mistake("bfloat16 weights", reduced_precision(7), FAMILIES),
+    Mistake("TF32 weights", reduced_precision(10), FAMILIES),
+)
