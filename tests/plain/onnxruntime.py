@@ -1,0 +1,205 @@
+"""The six networks written by hand for ONNX Runtime's on-device training: the yardstick of the adapter's step.
+
+    python onnxruntime.py NETWORK BATCH THREADS MODE STEPS OUT.json
+
+Shares no code with the project. The way is the one of ONNX Runtime's own documentation: an ONNX model with its
+weights, ``generate_artifacts``, then Module and Optimizer. Three steps warm up; each of STEPS is timed.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+import types
+from pathlib import Path
+
+sys.path.pop(0)  # this file bears the framework's name
+sys.modules["onnxruntime.training.optim"] = types.ModuleType("optim")  # it alone wants torch, and is not needed
+
+import numpy as np  # noqa: E402
+import onnxruntime as ort  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnxruntime.training import artifacts  # noqa: E402
+from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
+
+network, batch, threads, mode, steps, out = sys.argv[1:]
+batch, threads, steps = int(batch), int(threads), int(steps)
+rng = np.random.default_rng(1)
+nodes, weights, constants = [], [], []
+
+
+def weight(name, *shape, scale):
+    value = rng.uniform(-scale, scale, shape).astype(np.float32)
+    weights.append(numpy_helper.from_array(value, name))
+    return name
+
+
+def constant(name, value):
+    constants.append(numpy_helper.from_array(value, name))
+    return name
+
+
+def op(kind, inputs, outputs, **attributes):
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    nodes.append(helper.make_node(kind, inputs, outputs, name=f"node{len(nodes)}", **attributes))
+    return outputs[0]
+
+
+def dense(x, name, n_in, n_out):
+    w = weight(name + ".w", n_out, n_in, scale=(6 / (n_in + n_out)) ** 0.5)
+    return op("Gemm", [x, w, weight(name + ".b", n_out, scale=0.01)], name, transB=1)
+
+
+def conv(x, name, n_in, n_out, k, stride, pad, bias):
+    inputs = [x, weight(name + ".w", n_out, n_in, k, k, scale=(6 / (n_in * k * k)) ** 0.5)]
+    if bias:
+        inputs.append(weight(name + ".b", n_out, scale=0.01))
+    return op("Conv", inputs, name, kernel_shape=[k, k], strides=[stride, stride], pads=[pad] * 4)
+
+
+def pool(x, name, pad):
+    return op("MaxPool", [x], name, kernel_shape=[3, 3], strides=[2, 2], pads=[pad] * 4)
+
+
+def fcn(hidden_layers):
+    x = "inputs"
+    sizes = [26752] + [2048] * hidden_layers + [26752]
+    for i in range(len(sizes) - 2):
+        x = op("Sigmoid", [dense(x, f"fc{i}", sizes[i], sizes[i + 1])], f"sigmoid{i}")
+    dense(x, "logits", 2048, 26752)
+    inputs = rng.uniform(-1, 1, (batch, 26752)).astype(np.float32)
+    return inputs, rng.integers(0, 26752, batch), 26752
+
+
+def alexnet():
+    x = op("Relu", [conv("inputs", "conv1", 3, 96, 11, 4, 2, True)], "relu1")
+    x = op("Relu", [conv(pool(x, "pool1", 0), "conv2", 96, 256, 5, 1, 2, True)], "relu2")
+    x = op("Relu", [conv(pool(x, "pool2", 0), "conv3", 256, 384, 3, 1, 1, True)], "relu3")
+    x = op("Relu", [conv(x, "conv4", 384, 384, 3, 1, 1, True)], "relu4")
+    x = op("Relu", [conv(x, "conv5", 384, 256, 3, 1, 1, True)], "relu5")
+    x = op("Flatten", [pool(x, "pool5", 0)], "flat")
+    x = op("Relu", [dense(x, "fc6", 9216, 4096)], "relu6")
+    x = op("Relu", [dense(x, "fc7", 4096, 4096)], "relu7")
+    dense(x, "logits", 4096, 1000)
+    inputs = rng.uniform(-0.1, 0.1, (batch, 3, 224, 224)).astype(np.float32)
+    return inputs, rng.integers(0, 1000, batch), 1000
+
+
+def resnet50():
+    def conv_norm(x, name, n_in, n_out, k, stride):
+        x = conv(x, name, n_in, n_out, k, stride, k // 2, False)
+        weights.append(numpy_helper.from_array(np.ones(n_out, np.float32), name + ".gamma"))
+        weights.append(numpy_helper.from_array(np.zeros(n_out, np.float32), name + ".beta"))
+        mean = constant(name + ".mean", np.zeros(n_out, np.float32))
+        variance = constant(name + ".var", np.ones(n_out, np.float32))
+        outputs = [name + ".norm", name + ".new_mean", name + ".new_var"]
+        inputs = [x, name + ".gamma", name + ".beta", mean, variance]
+        return op("BatchNormalization", inputs, outputs, training_mode=1, epsilon=1e-5)
+
+    x = op("Relu", [conv_norm("inputs", "stem", 3, 64, 7, 2)], "stem.relu")
+    x = pool(x, "stem.pool", 1)
+    n_in = 64
+    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
+        for i in range(count):
+            name, stride = f"s{stage}b{i}", 2 if stage and not i else 1
+            y = op("Relu", [conv_norm(x, name + "c1", n_in, width, 1, stride)], name + "r1")
+            y = op("Relu", [conv_norm(y, name + "c2", width, width, 3, 1)], name + "r2")
+            y = conv_norm(y, name + "c3", width, 4 * width, 1, 1)
+            if i == 0:
+                x = conv_norm(x, name + "p", n_in, 4 * width, 1, stride)
+            x = op("Relu", [op("Add", [y, x], name + "sum")], name + "r3")
+            n_in = 4 * width
+    x = op("Flatten", [op("GlobalAveragePool", [x], "average")], "flat")
+    dense(x, "logits", 2048, 1000)
+    inputs = rng.uniform(-1, 1, (batch, 3, 224, 224)).astype(np.float32)
+    return inputs, rng.integers(0, 1000, batch), 1000
+
+
+def lstm(length, hidden=256, vocabulary=10000):
+    # Unrolled: the gradient of ONNX Runtime's LSTM operator takes half of the step.
+    x = op("Gather", [weight("embedding", vocabulary, hidden, scale=0.1), "inputs"], "embedded")
+    zero = constant("zero", np.zeros((batch, hidden), np.float32))
+    rows = constant("rows", np.full(length, batch, np.int64))
+    two = constant("two", np.array([3 * hidden, hidden]))
+    three = constant("three", np.full(3, hidden, np.int64))
+    for layer in "ab":
+        wx = weight(layer + ".wx", 4 * hidden, hidden, scale=1 / 16)
+        wh = weight(layer + ".wh", 4 * hidden, hidden, scale=1 / 16)
+        x = op("Gemm", [x, wx, weight(layer + ".b", 4 * hidden, scale=1 / 16)], layer + ".projected", transB=1)
+        op("Split", [x, rows], [f"{layer}.x{t}" for t in range(length)], axis=0)
+        h = c = zero
+        hs = []
+        for t in range(length):
+            n = f"{layer}{t}."
+            op("Split", [op("Gemm", [h, wh, f"{layer}.x{t}"], n + "z", transB=1), two], [n + "ifo", n + "g"], axis=1)
+            op("Split", [op("Sigmoid", [n + "ifo"], n + "s"), three], [n + "i", n + "f", n + "o"], axis=1)
+            ig = op("Mul", [n + "i", op("Tanh", [n + "g"], n + "tg")], n + "ig")
+            c = op("Add", [op("Mul", [n + "f", c], n + "fc"), ig], n + "c")
+            h = op("Mul", [n + "o", op("Tanh", [c], n + "tc")], n + "h")
+            hs.append(h)
+        x = op("Concat", hs, layer + ".h", axis=0)
+    dense(x, "logits", hidden, vocabulary)
+    return rng.integers(0, vocabulary, length * batch), rng.integers(0, vocabulary, length * batch), vocabulary
+
+
+inputs, labels, classes = {
+    "fcn5": lambda: fcn(3),
+    "fcn8": lambda: fcn(6),
+    "alexnet": alexnet,
+    "resnet50": resnet50,
+    "lstm32": lambda: lstm(32),
+    "lstm64": lambda: lstm(64),
+}[network]()
+
+kind = TensorProto.INT64 if inputs.dtype == np.int64 else TensorProto.FLOAT
+graph = helper.make_graph(
+    nodes,
+    network,
+    [helper.make_tensor_value_info("inputs", kind, inputs.shape)],
+    [helper.make_tensor_value_info("logits", TensorProto.FLOAT, (len(labels), classes))],
+    weights + constants,
+)
+model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+names = [w.name for w in weights]
+
+options = ort.SessionOptions()
+options.intra_op_num_threads = threads
+options.inter_op_num_threads = 1
+options.add_session_config_entry(
+    "session.intra_op.allow_spinning", "1" if threads <= len(os.sched_getaffinity(0)) else "0"
+)
+with tempfile.TemporaryDirectory() as folder:
+    artifacts.generate_artifacts(
+        model,
+        requires_grad=names,
+        loss=artifacts.LossType.CrossEntropyLoss,
+        optimizer=artifacts.OptimType.SGD,
+        artifact_directory=folder,
+    )
+    del model, graph
+    weights.clear()
+    state = CheckpointState.load_checkpoint(folder + "/checkpoint")
+    module = Module(folder + "/training_model.onnx", state, device="cpu", session_options=options)
+    optimizer = Optimizer(folder + "/optimizer_model.onnx", module)
+optimizer.set_learning_rate(0.01)
+data = [ort.OrtValue.ortvalue_from_numpy(inputs), ort.OrtValue.ortvalue_from_numpy(labels)]
+
+
+def train_step():
+    loss = module(*data)
+    optimizer.step()
+    module.lazy_reset_grad()
+    return loss
+
+
+for _ in range(3):
+    loss = train_step()
+samples = []
+for _ in range(steps):
+    start = time.perf_counter_ns()
+    loss = train_step()
+    samples.append(time.perf_counter_ns() - start)
+assert np.isfinite(loss.numpy())
+Path(out).write_text(json.dumps({"samples_ns": samples}))
+os._exit(0)
