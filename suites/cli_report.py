@@ -1,22 +1,151 @@
-"""`dlbench report`: from stored records to tables, in every format."""
+"""`dlbench report`: from stored records to the matrix, the threads analysis and the tables, in every format."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import typer
 
+from dlbench.reports import shi2016
+from dlbench.reports.export import csv, json, latex, markdown, terminal
+from dlbench.reports.export.layout import Table
+from dlbench.reports.matrix import Matrix, build_matrix
+from dlbench.reports.results import Results
+from dlbench.reports.scaling import Curve, curves
 from dlbench.reports.store import Store
+from dlbench.reports.tables import tables
+
+from . import options
+from .errors import UsageError, unknown_name
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
 
 
+class Exporter(NamedTuple):
+    """One output format: a function for each report."""
+
+    matrix: Callable[[Matrix, str], str]
+    threads: Callable[[Sequence[Curve]], str]
+    tables: Callable[[Sequence[Table]], str]
+
+
+EXPORTERS = {
+    "terminal": Exporter(
+        lambda matrix, quantity: terminal.matrix_to_terminal(matrix, quantity, colour=_colour()),
+        lambda found: terminal.threads_to_terminal(found, colour=_colour()),
+        lambda found: terminal.tables_to_terminal(found, colour=_colour()),
+    ),
+    "markdown": Exporter(markdown.matrix_to_markdown, markdown.threads_to_markdown, markdown.tables_to_markdown),
+    "latex": Exporter(latex.matrix_to_latex, latex.threads_to_latex, latex.tables_to_latex),
+    # These two hold every quantity of a cell at once.
+    "csv": Exporter(lambda matrix, _: csv.matrix_to_csv(matrix), csv.threads_to_csv, csv.tables_to_csv),
+    "json": Exporter(lambda matrix, _: json.matrix_to_json(matrix), json.threads_to_json, json.tables_to_json),
+}
+
+Stores = Annotated[
+    list[str] | None,
+    typer.Option("--store", metavar="FILE", help="Result store; several stand side by side by machine."),
+]
+Run = Annotated[str | None, typer.Option("--run", help="Only the run with this id.")]
+SuiteName = Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")]
+MachineName = Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")]
+Format = Annotated[str, typer.Option("--format", help="terminal, markdown, csv, latex or json.")]
+AllRuns = Annotated[bool, typer.Option("--all-runs", help="Pool a cell's launches of all runs, not of its newest.")]
+Reference = Annotated[
+    str, typer.Option("--reference", help="A published table instead of a store: shi2016 (the paper's Table 4).")
+]
+
+
+def _colour() -> bool:
+    return os.isatty(1) and "NO_COLOR" not in os.environ
+
+
+def _exporter(name: str, as_json: bool) -> Exporter:
+    chosen = "json" if as_json else name
+    if chosen not in EXPORTERS:
+        raise unknown_name("format", chosen, EXPORTERS)
+    return EXPORTERS[chosen]
+
+
+def _results(stores: list[str] | None, run: str | None, suite: str | None, machine: str | None) -> Results:
+    targets = stores or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
+    if not stores and "://" not in targets[0] and not Path(targets[0]).exists():
+        raise UsageError(
+            f"There is no result store {targets[0]} here. Measure first (dlbench run quick), or name one: --store FILE."
+        )
+    return Results.read(targets, run, suite, machine)
+
+
+def _matrix(reference: str, results: Callable[[], Results], all_runs: bool) -> Matrix:
+    if not reference:
+        return build_matrix(results(), all_runs)
+    if reference != shi2016.NAME:
+        raise unknown_name("reference", reference, [shi2016.NAME])
+    return shi2016.table4()
+
+
 def matrix_so_far(store: Store, run: str) -> str:
     """Return the matrix of one run as it stands, for a terminal of 80 columns."""
-    return f"{len(store.records(run=run))} records"
+    return terminal.matrix_to_terminal(build_matrix(Results.of([store], run)), colour=_colour())
 
 
 @report_app.command("matrix")
-def matrix_command() -> None:
-    """X"""
+def matrix_command(
+    store: Stores = None,
+    run: Run = None,
+    suite: SuiteName = None,
+    machine: MachineName = None,
+    quantity: Annotated[
+        str, typer.Option("--quantity", help="seconds (per mini-batch), items (per second), gflops or ceiling (%).")
+    ] = "seconds",
+    reference: Reference = "",
+    all_runs: AllRuns = False,
+    form: Format = "terminal",
+    as_json: options.Json = False,
+) -> None:
+    """Networks and frameworks down, threads and devices across, machines side by side.
+
+    Examples: `dlbench report matrix` - `dlbench report matrix --format latex --quantity items` -
+    `dlbench report matrix --store here.sqlite --store there.sqlite`
+    """
+    exporter = _exporter(form, as_json)
+    matrix = _matrix(reference, lambda: _results(store, run, suite, machine), all_runs)
+    print(exporter.matrix(matrix, quantity))
 
 
 @report_app.command("threads")
-def threads_command() -> None:
-    """X"""
+def threads_command(
+    store: Stores = None,
+    run: Run = None,
+    suite: SuiteName = None,
+    machine: MachineName = None,
+    reference: Reference = "",
+    all_runs: AllRuns = False,
+    form: Format = "terminal",
+    as_json: options.Json = False,
+) -> None:
+    """How many threads to give each framework, and what more of them cost, with the evidence why.
+
+    Examples: `dlbench report threads` - `dlbench report threads --reference shi2016`
+    """
+    exporter = _exporter(form, as_json)
+    matrix = _matrix(reference, lambda: _results(store, run, suite, machine), all_runs)
+    print(exporter.threads(curves(matrix)))
+
+
+@report_app.command("tables")
+def tables_command(
+    store: Stores = None,
+    run: Run = None,
+    suite: SuiteName = None,
+    machine: MachineName = None,
+    form: Format = "terminal",
+    as_json: options.Json = False,
+) -> None:
+    """Software, networks and hardware behind the numbers (Tables 1 to 3 of the paper).
+
+    Example: `dlbench report tables --format markdown`
+    """
+    exporter = _exporter(form, as_json)
+    print(exporter.tables(tables(_results(store, run, suite, machine))))
