@@ -70,7 +70,9 @@ def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 def list_command(as_json: options.Json = False) -> None:
     """List networks, frameworks with the state of their environments, and suites.
 
-    Example: `dlbench list --json`
+    Examples:
+
+    - `dlbench list --json`
     """
     networks, frameworks, suites = listing.networks(), listing.frameworks(), listing.suites()
     if as_json:
@@ -104,7 +106,9 @@ def list_command(as_json: options.Json = False) -> None:
 def env_list(as_json: options.Json = False) -> None:
     """Say for each framework whether its environment is built, where, and what it needs.
 
-    Example: `dlbench env list`
+    Examples:
+
+    - `dlbench env list`
     """
     frameworks = listing.frameworks()
     if as_json:
@@ -121,7 +125,9 @@ def env_build(
 ) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
-    Example: `dlbench env build torch mxnet`
+    Examples:
+
+    - `dlbench env build torch mxnet`
     """
     frameworks = [find(name) for name in names] if names else list(offered().values())
     failed = None
@@ -143,7 +149,9 @@ def env_build(
 def env_remove(names: Annotated[list[str], typer.Argument(help="Frameworks.")]) -> None:
     """Remove the environments of these frameworks and what their adapters cached.
 
-    Example: `dlbench env remove torch`
+    Examples:
+
+    - `dlbench env remove torch`
     """
     for framework in [find(name) for name in names]:
         removed = environment.remove(framework)
@@ -158,7 +166,9 @@ def probe_command(
 ) -> None:
     """Say what this machine is and, with --ceilings, what it can do.
 
-    Example: `dlbench probe --ceilings --threads 1,2,4`
+    Examples:
+
+    - `dlbench probe --ceilings --threads 1,2,4`
     """
     machine = probe()
     measured = measure(axes.counts(threads, session.capacity(machine))) if ceilings else None
@@ -202,7 +212,9 @@ def plan_command(
 ) -> None:
     """Show what a run of this suite would measure, without measuring.
 
-    Example: `dlbench plan table4 --networks fcn5 --threads 1,2`
+    Examples:
+
+    - `dlbench plan table4 --networks fcn5 --threads 1,2`
     """
     chosen = options.choices(
         networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, python
@@ -252,8 +264,11 @@ def run_command(
     Builds the environments it lacks, saying first what it downloads. Every finished launch is stored at once: Ctrl-C
     loses nothing, and --resume goes on.
 
-    Examples: `dlbench run quick` - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8
-    --budget 10m` - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
+    Examples:
+
+    - `dlbench run quick`
+    - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8 --budget 10m`
+    - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     """
     chosen = options.choices(
         networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, python

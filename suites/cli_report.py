@@ -106,8 +106,11 @@ def matrix_command(
 ) -> None:
     """Networks and frameworks down, threads and devices across, machines side by side.
 
-    Examples: `dlbench report matrix` - `dlbench report matrix --format latex --quantity items` -
-    `dlbench report matrix --store here.sqlite --store there.sqlite`
+    Examples:
+
+    - `dlbench report matrix`
+    - `dlbench report matrix --format latex --quantity items`
+    - `dlbench report matrix --store here.sqlite --store there.sqlite`
     """
     exporter = _exporter(form, as_json)
     matrix = _matrix(reference, lambda: _results(store, run, suite, machine), all_runs)
@@ -127,7 +130,10 @@ def threads_command(
 ) -> None:
     """How many threads to give each framework, and what more of them cost, with the evidence why.
 
-    Examples: `dlbench report threads` - `dlbench report threads --reference shi2016`
+    Examples:
+
+    - `dlbench report threads`
+    - `dlbench report threads --reference shi2016`
     """
     exporter = _exporter(form, as_json)
     matrix = _matrix(reference, lambda: _results(store, run, suite, machine), all_runs)
@@ -145,7 +151,9 @@ def tables_command(
 ) -> None:
     """Software, networks and hardware behind the numbers (Tables 1 to 3 of the paper).
 
-    Example: `dlbench report tables --format markdown`
+    Examples:
+
+    - `dlbench report tables --format markdown`
     """
     exporter = _exporter(form, as_json)
     print(exporter.tables(tables(_results(store, run, suite, machine))))

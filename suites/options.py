@@ -12,14 +12,14 @@ Networks = Annotated[str, typer.Option("--networks", help="Networks, comma-separ
 Frameworks = Annotated[
     str,
     typer.Option(
-        "--frameworks", help="Rows, comma-separated: torch (default mode), torch:compile, or torch:* for all."
+        "--frameworks", help="Rows, comma-separated: `torch` (default mode), `torch:compile`, or `torch:*` for all."
     ),
 ]
 Threads = Annotated[
-    str, typer.Option("--threads", help="Thread counts: 1,2,4-8, or words such as cores, 2*cores, 4*cpus.")
+    str, typer.Option("--threads", help="Thread counts: `1,2,4-8`, or words such as `cores`, `2*cores`, `4*cpus`.")
 ]
 ThreadsLimit = Annotated[
-    str, typer.Option("--threads-limit", help="Largest thread count taken from the suite (table4: 4*cpus).")
+    str, typer.Option("--threads-limit", help="Largest thread count taken from the suite (table4: `4*cpus`).")
 ]
 BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes: 64 or 16,32,64.")]
 Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu, cuda:0.")]
@@ -30,7 +30,7 @@ Python = Annotated[
     typer.Option(
         "--python",
         metavar="NAME=PATH",
-        help="Your own interpreter: torch=/path/to/python, or torch-nightly:torch=/path for a row of its own.",
+        help="Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for a row of its own.",
     ),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the launching order.")]
