@@ -25,7 +25,7 @@ TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
 
 
-def fail(message: str) -> "int":
+def fail(message: str) -> int:
     """Print one clear line; return the exit code of a missing or broken environment."""
     print(f"dlbench: {message}", file=sys.stderr)
     return 3
