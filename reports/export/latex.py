@@ -35,7 +35,9 @@ def matrix_to_latex(matrix: Matrix, quantity: str = "seconds") -> str:
         (machine, len(list(columns))) for machine, columns in groupby(c.machine for c in matrix.columns)
     ]
     over = [""] + [rf"\multicolumn{{{n}}}{{c}}{{{_escaped(matrix.hosts[m].name)}}}" for m, n in groups]
-    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix))), " & ".join(over) + r" \\" + "\n")
+    return _table(
+        table._replace(notes=tuple(layout.matrix_notes(matrix, quantity))), " & ".join(over) + r" \\" + "\n"
+    )
 
 
 def threads_to_latex(curves: Sequence[Curve]) -> str:

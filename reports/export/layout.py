@@ -186,12 +186,12 @@ def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "sec
     return Table(shown.title, head, tuple(rows))
 
 
-def matrix_notes(matrix: Matrix, details: int | None = 12) -> list[str]:
+def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = 12) -> list[str]:
     """Return the lines beneath a matrix: marks used, why each hole is one, what the flags found, at most so many."""
     cells = list(matrix.cells.values())
     shown = [cell for cell in cells if cell.status is Status.OK and cell.seconds is not None]
     lines = ["* the fastest of its column"] if any(cell.best for cell in cells) else []
-    if any(cell.seconds is not None and cell.seconds.low is not None for cell in shown):
+    if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
         lines.append("± 95 % interval of the median, its larger side")
     common = common_flags(matrix)
     for kind in evidence.KINDS:

@@ -13,7 +13,7 @@ def matrix_to_markdown(matrix: Matrix, quantity: str = "seconds") -> str:
         return f"## {layout.quantity_named(quantity).title}\n\nNothing was measured yet.\n"
     table = layout.matrix_table(matrix, matrix.columns, quantity)
     machines = _list(layout.machine_lines(matrix))
-    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix))), before=machines)
+    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix, quantity))), before=machines)
 
 
 def threads_to_markdown(curves: Sequence[Curve]) -> str:

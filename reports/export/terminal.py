@@ -34,7 +34,7 @@ def matrix_to_terminal(
         title = layout.quantity_named(quantity).title
         return f"{title}\nNothing was measured yet.\n"
     machines = _paragraphs(layout.machine_lines(matrix), width)
-    return machines + "\n".join(parts) + "\n" + _paragraphs(layout.matrix_notes(matrix), width)
+    return machines + "\n".join(parts) + "\n" + _paragraphs(layout.matrix_notes(matrix, quantity), width)
 
 
 def threads_to_terminal(curves: Sequence[Curve], width: int = WIDTH, colour: bool = False) -> str:

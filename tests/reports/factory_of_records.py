@@ -1,10 +1,12 @@
 """Synthetic records: everything about a launch can be said, and what is not said is unremarkable."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Parity, Protocol, Status, ThreadEvidence
+from dlbench.hardware_probe import Ceiling
 from dlbench.reports.record import Record, Run
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -109,3 +111,10 @@ def run(**changes: Any) -> Run:
         "seed": 1,
     }
     return Run(**{**fields, **changes})
+
+
+def ceiling(threads: int, flops_per_second: float) -> Ceiling:
+    """A ceiling with these two facts; whatever else the probe records about it is of no matter to the reports."""
+    values: dict[object, Any] = {int: 1, float: 1.0, str: "x", tuple[float, ...]: (1.0,)}
+    described = {field.name: values.get(field.type) for field in fields(Ceiling)}
+    return Ceiling(**{**described, "threads": threads, "gemm_flops_per_second": flops_per_second})

@@ -3,11 +3,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import factory_of_records as make
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Parity, Protocol, Status, ThreadEvidence
 from dlbench.reports.errors import RecordError
 from dlbench.reports.record import RECORD_SCHEMA, Record, Run
-from hypothesis import given
-from hypothesis import strategies as st
 
 text = st.text(max_size=20)
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -11,12 +11,13 @@ from pathlib import Path
 import factory_of_records as make
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from dlbench.adapters.protocol import Status
 from dlbench.reports import schema
 from dlbench.reports.errors import StoreError
 from dlbench.reports.store import Store
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 fresh = multiprocessing.get_context("spawn")
 

@@ -1,0 +1,232 @@
+import factory_of_records as make
+import pytest
+
+from dlbench.adapters.networks import NETWORKS, training_flops
+from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe import Ceilings
+from dlbench.reports.hosts import Host
+from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row, build_matrix, combine
+from dlbench.reports.record import Record
+from dlbench.reports.results import Results
+
+HOST = Host(make.MACHINE, "two CPUs", 2, 2, 2.0)
+
+
+def matrix_of(*records: Record, ceilings: Ceilings | None = None, all_runs: bool = False) -> Matrix:
+    hosts = {record.machine: Host(record.machine, record.machine, 2, 2, 2.0) for record in records}
+    return build_matrix(Results(records, hosts, {make.MACHINE: ceilings} if ceilings else {}), all_runs)
+
+
+def only(matrix: Matrix) -> MatrixCell:
+    (cell,) = matrix.cells.values()
+    return cell
+
+
+def names(cell: MatrixCell) -> list[str]:
+    return [flag.kind.name for flag in cell.flags]
+
+
+def launches(times: list[float], **changes: object) -> list[Record]:
+    return [make.record([t] * 5, launch=n, **changes) for n, t in enumerate(times)]  # type: ignore[arg-type]
+
+
+def test_a_cell_of_several_launches() -> None:
+    cell = only(matrix_of(*launches([1.0, 1.1, 1.2])))
+    assert cell.seconds is not None
+    assert (cell.seconds.launches, cell.seconds.samples) == (3, 15)
+    assert cell.items_per_second == pytest.approx(64 / cell.seconds.median)
+    assert cell.gflops == pytest.approx(training_flops(NETWORKS["fcn5"], 64) / cell.seconds.median / 1e9)
+    assert cell.ceiling_fraction is None
+    assert cell.flags == ()
+    assert cell.best
+
+
+def test_nothing_makes_an_empty_matrix() -> None:
+    assert matrix_of() == Matrix()
+
+
+def test_rows_and_columns_have_a_settled_order() -> None:
+    records = [
+        make.record(network="lstm32", framework="torch", threads=1),
+        make.record(network="fcn5", framework="torch", threads=8),
+        make.record(network="fcn5", framework="torch", threads=2),
+        make.record(network="fcn5", framework="mxnet", threads=16),
+        make.record(network="fcn5", framework="torch", mode="compile", device="cuda:0", threads=1),
+        make.record(network="fcn5", framework="torch", threads=2, batch_size=16),
+        make.record(network="fcn5", framework="torch", threads=2, machine="m-two"),
+    ]
+    matrix = matrix_of(*records)
+    assert [(group.network, group.batch_size) for group in matrix.rows] == [
+        ("fcn5", 16),
+        ("fcn5", 64),
+        ("lstm32", 64),
+    ]
+    assert matrix.rows[Group("fcn5", 64)] == (
+        Row("mxnet", "eager"),
+        Row("torch", "compile"),
+        Row("torch", "eager"),
+    )
+    assert [(c.machine, c.device, c.threads) for c in matrix.columns] == [
+        (make.MACHINE, "cpu", 1),
+        (make.MACHINE, "cpu", 2),
+        (make.MACHINE, "cpu", 8),
+        (make.MACHINE, "cpu", 16),
+        (make.MACHINE, "cuda:0", 1),
+        ("m-two", "cpu", 2),
+    ]
+
+
+def test_the_best_of_each_column_and_network_is_marked() -> None:
+    matrix = matrix_of(
+        make.record([1.0], framework="torch"),
+        make.record([2.0], framework="mxnet"),
+        make.record([2.0], framework="torch", threads=2),
+        make.record([1.0], framework="mxnet", threads=2),
+        make.record([9.0], framework="mxnet", network="fcn8"),
+    )
+    best = {(c.group.network, c.row.framework, c.column.threads) for c in matrix.cells.values() if c.best}
+    assert best == {("fcn5", "torch", 1), ("fcn5", "mxnet", 2), ("fcn8", "mxnet", 1)}
+
+
+def test_only_a_fair_number_can_be_the_best() -> None:
+    wall = 5e-4
+    unfair = {
+        "wrong": make.outcome([1e-4] * 5)._replace(
+            status=Status.PARITY_FAILED, parity=make.parity("disagrees")
+        ),
+        "unproved": make.outcome([1e-4] * 5)._replace(parity=make.parity("unchecked")),
+        "nan": make.outcome([1e-4] * 5)._replace(final_loss_finite=False),
+        "greedy": make.outcome([1e-4] * 5)._replace(threads=make.threads(1, wall, 2.0)),
+    }
+    records = [make.record(framework=name, result=result) for name, result in unfair.items()]
+    best = [c.row.framework for c in matrix_of(*records, make.record([1.0])).cells.values() if c.best]
+    assert best == ["torch"]
+    # Where nobody proved anything, as with a network that has no reference, the fastest of those is the best.
+    best = [c.row.framework for c in matrix_of(*records).cells.values() if c.best]
+    assert best == ["unproved"]
+
+
+@pytest.mark.parametrize(
+    "status", [Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.TIMED_OUT, Status.CRASHED, Status.SKIPPED]
+)
+def test_holes_are_typed(status: Status) -> None:
+    cell = only(matrix_of(make.hole(status, "because")))
+    assert (cell.status, cell.reason, cell.seconds, cell.best) == (status, "because", None, False)
+
+
+def test_failed_parity_outweighs_good_launches_and_keeps_its_samples() -> None:
+    wrong = make.outcome(
+        status=Status.PARITY_FAILED, reason="update error 1", parity=make.parity("disagrees")
+    )
+    cell = only(matrix_of(make.record(), make.record(launch=1, result=wrong), make.record(launch=2)))
+    assert (cell.status, cell.reason) == (Status.PARITY_FAILED, "update error 1")
+    assert cell.seconds is not None
+    assert cell.timed is None
+    assert cell.parity is not None
+    assert cell.parity.verdict == "disagrees"
+
+
+def test_one_good_launch_makes_a_number_and_the_others_are_told() -> None:
+    crash = make.hole(Status.CRASHED, "signal 11", launch=1, minutes=1)
+    cell = only(matrix_of(make.record(), crash))
+    assert cell.status is Status.OK
+    assert names(cell) == ["failed_launches", "few_launches"]
+    assert "1 of 2 launches: crashed, signal 11" in cell.flags[0].sentence
+
+
+def test_the_newest_run_wins_unless_all_are_asked_for() -> None:
+    old, new = launches([1.0] * 3, run="old"), launches([2.0] * 3, run="new", minutes=60)
+    for records in ([*old, *new], [*new, *old]):
+        assert only(matrix_of(*records)).timed.median == pytest.approx(2.0)  # type: ignore[union-attr]
+    pooled = only(matrix_of(*old, *new, all_runs=True))
+    assert pooled.seconds is not None
+    assert pooled.seconds.launches == 6
+
+
+def test_the_newest_run_wins_cell_by_cell() -> None:
+    old = [make.record([1.0], run="old"), make.record([1.0], run="old", threads=2)]
+    matrix = matrix_of(*old, make.record([2.0], run="new", minutes=60))
+    assert [cell.run for cell in matrix.cells.values()] == ["new", "old"]
+
+
+def test_a_skipped_cell_does_not_displace_a_measured_one() -> None:
+    skipped = make.hole(Status.SKIPPED, "budget", run="new", minutes=60)
+    assert only(matrix_of(make.record(run="old"), skipped)).run == "old"
+    assert only(matrix_of(skipped)).status is Status.SKIPPED
+
+
+def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
+    records = [
+        make.record([1.0], environment="old"),
+        make.record([2.0], environment="new", minutes=60),
+        make.record([1.0], environment="old", threads=2),
+    ]
+    matrix = matrix_of(*records, all_runs=True)
+    newest, stale = matrix.cells.values()
+    assert (newest.environment, newest.seconds.samples) == ("new", 1)  # type: ignore[union-attr]
+    assert names(stale) == ["few_launches", "other_environment"]
+    assert "several environments" in matrix.notes[0]
+
+
+def test_two_builds_of_a_framework_stand_side_by_side() -> None:
+    matrix = matrix_of(make.record(), make.record(framework="torch-nightly"))
+    assert matrix.rows[Group("fcn5", 64)] == (Row("torch", "eager"), Row("torch-nightly", "eager"))
+
+
+def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
+    flops = training_flops(NETWORKS["fcn5"], 64)
+    ceilings = Ceilings((make.ceiling(1, 0.5 * flops), make.ceiling(4, 3.0 * flops)))
+
+    def fraction(threads: int, *others: Record) -> float | None:
+        measured = make.record([1.0], threads=threads)
+        matrix = matrix_of(measured, *others, ceilings=ceilings)
+        column = Column(make.MACHINE, "cpu", threads)
+        return matrix.cells[Group("fcn5", 64), Row("torch", "eager"), column].ceiling_fraction
+
+    def sentinel(threads: int, rate: float, busy: float | None = None) -> Record:
+        seen = make.threads(threads, 1.0, busy)
+        result = make.outcome([1.0], threads=seen)._replace(gemm_flops_per_second=rate * flops)
+        return make.record(framework="other", threads=threads, result=result)
+
+    assert fraction(1) == pytest.approx(2.0)
+    assert fraction(2) == pytest.approx(2.0)
+    assert fraction(8) == pytest.approx(1 / 3)
+    assert fraction(2, sentinel(1, 2.0)) == pytest.approx(0.5)
+    assert fraction(1, sentinel(2, 2.0)) == pytest.approx(2.0)
+    # A product that used two threads says nothing about one.
+    assert fraction(1, sentinel(1, 2.0, busy=2.0)) == pytest.approx(2.0)
+    matrix = matrix_of(make.record([1.0]), ceilings=ceilings)
+    assert "over_ceiling" in names(only(matrix))
+
+
+def test_a_framework_that_computes_nothing_has_no_rate() -> None:
+    cell = only(
+        matrix_of(make.record(result=make.outcome(parameter_count=None, parity=make.parity("unchecked"))))
+    )
+    assert cell.gflops is None
+    assert cell.items_per_second is not None
+
+
+def test_a_network_of_another_version_has_no_rate() -> None:
+    cell = only(matrix_of(make.record(network="transformer9000")))
+    assert cell.seconds is not None
+    assert cell.gflops is None
+
+
+def test_a_step_that_takes_no_time_is_no_error() -> None:
+    cell = only(matrix_of(*[make.record(launch=n, result=make.outcome([0.0, 0.0])) for n in range(3)]))
+    assert cell.seconds is not None
+    assert cell.seconds.median == pytest.approx(1e-9)
+
+
+def test_matrices_side_by_side_mark_the_best_anew() -> None:
+    one = matrix_of(make.record([2.0]))
+    two = matrix_of(
+        make.record([1.0], machine="m-two"), make.record([0.5], machine="m-two", framework="mxnet")
+    )
+    both = combine([one, two])
+    assert both.machines == (make.MACHINE, "m-two")
+    assert {(c.column.machine, c.row.framework) for c in both.cells.values() if c.best} == {
+        (make.MACHINE, "torch"),
+        ("m-two", "mxnet"),
+    }
