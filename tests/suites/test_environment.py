@@ -1,0 +1,348 @@
+"""Environments: their states, building them, and everything that can go wrong while one is built."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from made_up_pythons import make_python, make_wheel, script
+
+from dlbench.suites import environment, interpreters, sources
+from dlbench.suites.axes import Build
+from dlbench.suites.environment import State
+from dlbench.suites.errors import FrameworkEnvironmentError
+from dlbench.suites.framework import Framework, Mode, find
+
+HOST = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Give a DLBENCH_HOME of the test's own, no Python but those it makes, and a pip that reaches no index."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("DLBENCH_HOME", str(folder))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_INDEX"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_TIMEOUT", "2")
+    interpreters.find_python.cache_clear()
+    yield folder
+    interpreters.find_python.cache_clear()
+
+
+def make_framework(folder: Path, requirements: str = "", python: str = "3.99", imports: str = "tiny") -> Framework:
+    """Describe a framework whose locked requirements are these lines."""
+    lock = folder / "requirements.lock"
+    lock.write_text(requirements)
+    return Framework(
+        name="tiny",
+        title="Tiny",
+        summary="a framework for tests",
+        folder="null",
+        python=(python,),
+        requirements=str(lock),
+        imports=imports,
+        download_megabytes=1,
+        disk_megabytes=2,
+        modes={"only": Mode(summary="the one mode")},
+    )
+
+
+@pytest.fixture
+def tiny(tmp_path, home):
+    """Give a framework for a made-up Python 3.99 that is on PATH."""
+    make_python(tmp_path / "path" / "python3.99", "3.99")
+    return make_framework(tmp_path)
+
+
+def left_behind(home: Path) -> list[str]:
+    """List what lies in the folder of environments, log and lock files aside."""
+    folder = home / "environments"
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    return [name for name in names if not name.endswith((".log", ".lock"))]
+
+
+def refused(framework: Framework) -> str:
+    """Return the sentence with which a build is given up."""
+    with pytest.raises(FrameworkEnvironmentError) as caught:
+        environment.build(framework)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert caught.value.exit_code == 3
+    return message
+
+
+def test_the_states_of_an_environment(tiny, home, tmp_path):
+    assert environment.locate(tiny).state is State.NOT_BUILT
+    assert "dlbench env build tiny" in environment.locate(tiny).reason
+    built = environment.build(tiny)
+    assert (built.state, built.reason) == (State.READY, "")
+    assert environment.locate(tiny) == built
+    assert built.interpreter == built.directory / "bin" / "python"
+    assert built.directory.is_relative_to(home)
+    (built.directory / environment.MANIFEST).unlink()
+    half = environment.locate(tiny)
+    assert (half.state, half.interpreter) == (State.HALF_BUILT, None)
+    assert "dlbench env build tiny" in half.reason
+
+
+def test_an_environment_without_its_interpreter_is_half_built(tiny):
+    built = environment.build(tiny)
+    built.interpreter.unlink()
+    assert environment.locate(tiny).state is State.HALF_BUILT
+    assert environment.build(tiny).state is State.READY
+
+
+def test_a_changed_lock_is_another_environment(tiny, tmp_path):
+    built = environment.build(tiny)
+    changed = make_framework(tmp_path, "numpy==1.0\n")
+    assert environment.locate(changed).state is State.NOT_BUILT
+    assert environment.locate(changed).directory != built.directory
+
+
+def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
+    tiny = make_framework(tmp_path, python="3.99")
+    located = environment.locate(tiny)
+    assert located.state is State.NO_PYTHON
+    for part in ("Tiny needs a Python of version 3.99", "PATH", "pyenv install 3.99", "uv python install 3.99"):
+        assert part in located.reason
+    assert "--python tiny=/path/to/python" in located.reason
+    assert refused(tiny) == located.reason
+    assert left_behind(home) == []
+
+
+def test_the_first_python_that_is_there_is_taken(tiny, tmp_path):
+    wanted = tiny.model_copy(update={"python": ("3.98", "3.99", HOST)})
+    said = []
+    environment.build(wanted, said.append)
+    assert str(tmp_path / "path" / "python3.99") in said[0]
+
+
+def test_what_is_downloaded_and_where_it_goes_is_announced(tiny, home):
+    line = environment.announce(tiny)
+    assert "1 MB" in line
+    assert "2 MB" in line
+    assert str(home) in line
+
+
+def test_a_built_environment_is_not_built_again(tiny, monkeypatch):
+    built = environment.build(tiny)
+    monkeypatch.setattr(environment, "_run", None)  # would fail
+    assert environment.build(tiny) == built
+
+
+@pytest.mark.parametrize(
+    ("says", "parts"),
+    [
+        (
+            "NewConnectionError: Connection refused",
+            ["index could not be reached", "dlbench env build tiny", "--python"],
+        ),
+        ("Temporary failure in name resolution", ["index could not be reached"]),
+        ("OSError: [Errno 28] No space left on device", ["no space", "DLBENCH_HOME"]),
+        ("ERROR: No matching distribution found for tiny==9", ["No matching distribution found for tiny==9", "log"]),
+    ],
+)
+def test_a_failed_installation_says_why_and_leaves_nothing(tiny, home, monkeypatch, says, parts):
+    monkeypatch.setenv("FAKE_PIP_SAYS", says)
+    monkeypatch.setenv("FAKE_PIP_EXIT", "1")
+    message = refused(tiny)
+    for part in parts:
+        assert part in message
+    assert left_behind(home) == []
+    assert environment.locate(tiny).state is State.NOT_BUILT
+    monkeypatch.delenv("FAKE_PIP_EXIT")
+    assert environment.build(tiny).state is State.READY
+
+
+def test_a_second_failure_is_told_by_its_own_words(tiny, monkeypatch):
+    monkeypatch.setenv("FAKE_PIP_EXIT", "1")
+    monkeypatch.setenv("FAKE_PIP_SAYS", "NewConnectionError")
+    assert "could not be reached" in refused(tiny)
+    monkeypatch.setenv("FAKE_PIP_SAYS", "ERROR: hashes do not match")
+    assert "hashes do not match" in refused(tiny)
+
+
+def test_an_installation_without_the_framework_is_refused(tiny, home, monkeypatch):
+    monkeypatch.setenv("FAKE_MISSING", '"tiny"')
+    assert "lacks the module tiny" in refused(tiny)
+    assert left_behind(home) == []
+
+
+def test_a_python_that_makes_no_virtual_environments(tiny, home, monkeypatch):
+    monkeypatch.setenv("FAKE_VENV_EXIT", "1")
+    monkeypatch.setenv("FAKE_BARE_VENV_EXIT", "1")
+    monkeypatch.setenv("FAKE_VENV_SAYS", "no ensurepip")
+    message = refused(tiny)
+    assert "cannot make virtual environments" in message
+    assert "Install its venv package" in message
+    assert left_behind(home) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_whatever_ends_a_build_leaves_nothing(tiny, home, monkeypatch, error):
+    run = environment._run
+
+    def broken(command, log):
+        if "pip" in command:
+            raise error
+        return run(command, log)
+
+    monkeypatch.setattr(environment, "_run", broken)
+    with pytest.raises((KeyboardInterrupt, FrameworkEnvironmentError)) as caught:
+        environment.build(tiny)
+    if caught.type is not KeyboardInterrupt:
+        assert "No space left on device. Set DLBENCH_HOME" in str(caught.value)
+    assert left_behind(home) == []
+
+
+def test_a_build_that_was_killed_is_half_built_and_made_anew(tiny, home, tmp_path, monkeypatch):
+    hangs = tmp_path / "hangs"
+    program = (
+        "import sys; from dlbench.suites import environment; from dlbench.suites.framework import Framework\n"
+        "environment.build(Framework.model_validate_json(sys.argv[1]))"
+    )
+    variables = {**os.environ, "FAKE_VENV_HANGS": str(hangs)}
+    builder = subprocess.Popen([sys.executable, "-c", program, tiny.model_dump_json()], env=variables)
+    try:
+        until = time.monotonic() + 60
+        while not (hangs.exists() and hangs.read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.02)
+    finally:
+        builder.kill()
+        builder.wait()
+    os.kill(int(hangs.read_text()), signal.SIGKILL)
+    half = environment.locate(tiny)
+    assert half.state is State.HALF_BUILT
+    (half.directory / "rest-of-before").touch()
+    built = environment.build(tiny)
+    assert built.state is State.READY
+    assert not (built.directory / "rest-of-before").exists()
+
+
+def test_a_home_that_cannot_be_written_is_named_with_the_remedy(tiny, home):
+    home.write_text("a file where a folder should be")
+    assert environment.locate(tiny).state is State.NOT_BUILT
+    message = refused(tiny)
+    assert str(home) in message
+    assert "Set DLBENCH_HOME" in message
+    assert home.read_text() == "a file where a folder should be"
+    with pytest.raises(FrameworkEnvironmentError, match="Set DLBENCH_HOME"):
+        environment.make_folder(environment.cache_directory(tiny))
+
+
+def test_removing_takes_environment_and_cache(tiny):
+    directory = environment.build(tiny).directory
+    cache = environment.make_folder(environment.cache_directory(tiny))
+    assert environment.remove(tiny)
+    assert not directory.exists()
+    assert not cache.exists()
+    assert not environment.remove(tiny)
+    with pytest.raises(FrameworkEnvironmentError, match="nothing to remove"):
+        environment.remove(find("null"))
+
+
+def test_the_null_framework_is_always_ready():
+    located = environment.locate(find("null"))
+    assert (located.state, located.interpreter) == (State.READY, Path(sys.executable))
+
+
+def test_a_real_build_holds_exactly_what_its_lock_says(home, tmp_path):
+    wheel = make_wheel(tmp_path, "tinymodule")
+    lock = f"tinymodule @ {wheel.as_uri()}\n"
+    framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
+    said = []
+    built = environment.build(framework, said.append)
+    assert built.state is State.READY
+    assert said[-1] == "Tiny: ready"
+    inspection = interpreters.inspect(built.interpreter, ("tinymodule", "numpy", "sqlalchemy"))
+    assert inspection.missing == ("numpy", "sqlalchemy")  # nothing of the host
+    assert inspection.distributions["tinymodule"] == "1.0"
+    manifest = json.loads((built.directory / environment.MANIFEST).read_text())
+    assert manifest["framework"] == "tiny"
+    assert manifest["distributions"] == inspection.distributions
+
+
+@pytest.fixture
+def without_ensurepip(home, tmp_path, monkeypatch):
+    """Let the one Python that is found be the host's, less ensurepip, as Debian's is without python3-venv."""
+    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode:
+        pytest.skip("the interpreter of the tests has no pip")
+    refusal = 'case "$*" in *without-pip*) ;; "-m venv "*) echo no ensurepip; exit 1 ;; esac'
+    python = script(tmp_path / "path" / "python", f'#!/bin/sh\n{refusal}\nexec {sys.executable} "$@"\n')
+    monkeypatch.setattr(environment, "find_python", lambda version: python)
+
+
+@pytest.mark.usefixtures("without_ensurepip")
+def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(tmp_path):
+    lock = f"tinymodule @ {make_wheel(tmp_path, 'tinymodule').as_uri()}\n"
+    built = environment.build(make_framework(tmp_path, lock, imports="tinymodule"))
+    assert interpreters.inspect(built.interpreter, ("tinymodule", "pip")).missing == ("pip",)
+
+
+@pytest.mark.usefixtures("without_ensurepip")
+def test_a_real_build_without_network_says_so_and_leaves_nothing(home, tmp_path):
+    framework = make_framework(tmp_path, "tinymodule==1.0\n")
+    message = refused(framework)
+    assert "the package index could not be reached" in message
+    assert "Check the network" in message
+    assert left_behind(home) == []
+
+
+def source_of(framework, interpreter=None, name="tiny", build_missing=True):
+    said = []
+    found = sources.prepare([Build(name, framework, interpreter)], said.append, build_missing)
+    return found[name], said
+
+
+def test_a_source_is_built_where_it_is_missing_and_announced_first(tiny, home):
+    source, said = source_of(tiny)
+    assert source.interpreter == environment.locate(tiny).interpreter
+    assert source.name == "FakePython 3.99.1"
+    assert len(source.digest) == 12
+    assert said[0] == environment.announce(tiny)
+    assert source_of(tiny) == (source, [])
+
+
+def test_nothing_is_built_where_that_was_not_wanted(tiny, home):
+    source, said = source_of(tiny, build_missing=False)
+    assert source.interpreter is None
+    assert "dlbench env build tiny" in source.reason
+    assert "left out" in said[0]
+    assert left_behind(home) == []
+
+
+def test_an_environment_that_cannot_be_had_leaves_the_other_rows_alone(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_PIP_EXIT", "1")
+    monkeypatch.setenv("FAKE_PIP_SAYS", "NewConnectionError")
+    said = []
+    found = sources.prepare([Build("tiny", tiny), Build("null", find("null"))], said.append)
+    assert found["tiny"].interpreter is None
+    assert "could not be reached" in found["tiny"].reason
+    assert found["null"].interpreter == Path(sys.executable)
+    assert any("Tiny is left out" in line for line in said)
+
+
+def test_a_brought_interpreter_is_looked_into(tiny, tmp_path):
+    source, _ = source_of(tiny, tmp_path / "path" / "python3.99", name="mine")
+    assert (source.name, source.interpreter) == ("FakePython 3.99.1", tmp_path / "path" / "python3.99")
+
+
+def test_a_brought_interpreter_that_lacks_the_framework_is_refused(tiny, tmp_path):
+    lacking = tiny.model_copy(update={"imports": "no_such_framework"})
+    with pytest.raises(FrameworkEnvironmentError) as caught:
+        source_of(lacking, Path(sys.executable), name="mine")
+    assert f"given for mine, {sys.executable}, lacks no_such_framework. Install it there" in str(caught.value)
+
+
+def test_a_brought_interpreter_that_is_none_is_refused(tiny, tmp_path):
+    with pytest.raises(FrameworkEnvironmentError, match="is not a Python interpreter that starts"):
+        source_of(tiny, tmp_path / "none")
