@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.suites import environment, references

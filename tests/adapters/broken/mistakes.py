@@ -8,6 +8,7 @@ it away too easily.
 from typing import NamedTuple
 
 import numpy as np
+
 from dlbench.adapters.networks import LEARNING_RATE, Convolution, Feedforward, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter

@@ -1,0 +1,213 @@
+"""Parameter and FLOP counts against arithmetic done by hand, and the guest's syntax."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench.adapters import networks
+from dlbench.adapters.networks import NETWORKS
+from dlbench.suites.framework import GUEST_DIRECTORY, catalogue
+
+
+def dense(inputs, outputs):
+    return inputs * outputs + outputs
+
+
+# Written out rather than looped over the specification, which is what is under test.
+FCN5 = dense(26752, 2048) + 2 * dense(2048, 2048) + dense(2048, 26752)
+FCN8 = dense(26752, 2048) + 5 * dense(2048, 2048) + dense(2048, 26752)
+ALEXNET = (
+    (3 * 11 * 11 * 96 + 96)
+    + (96 * 5 * 5 * 256 + 256)
+    + (256 * 3 * 3 * 384 + 384)
+    + (384 * 3 * 3 * 384 + 384)
+    + (384 * 3 * 3 * 256 + 256)
+    + dense(6 * 6 * 256, 4096)
+    + dense(4096, 4096)
+    + dense(4096, 1000)
+)
+LSTM = 10000 * 256 + 2 * (4 * 256 * (256 + 256) + 4 * 256) + dense(256, 10000)
+
+COUNTS = {
+    "fcn5": (FCN5, 117_997_696),
+    "fcn8": (FCN8, 130_586_752),
+    "alexnet": (ALEXNET, 62_378_344),
+    # He et al. 2015 as torchvision's resnet50 counts its parameters: the stride's place does not change the count.
+    "resnet50": (25_557_032, 25_557_032),
+    "lstm32": (LSTM, 6_180_624),
+    "lstm64": (LSTM, 6_180_624),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_parameter_counts(name):
+    by_hand, known = COUNTS[name]
+    assert by_hand == known
+    assert networks.parameter_count(NETWORKS[name]) == known
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_parameter_names_are_unique(name):
+    names = [parameter.name for parameter in networks.parameters(NETWORKS[name])]
+    assert len(set(names)) == len(names)
+
+
+def test_alexnet_multiply_adds():
+    by_hand = (
+        55 * 55 * 96 * 3 * 121
+        + 27 * 27 * 256 * 96 * 25
+        + 13 * 13 * 384 * 256 * 9
+        + 13 * 13 * 384 * 384 * 9
+        + 13 * 13 * 256 * 384 * 9
+        + 9216 * 4096
+        + 4096 * 4096
+        + 4096 * 1000
+    )
+    assert networks.forward_multiply_adds(NETWORKS["alexnet"]) == by_hand == 1_135_256_096
+
+
+def test_resnet50_multiply_adds():
+    def stage(side, inside, width, blocks, stride):
+        out = 4 * width
+        first = side**2 * (inside * width + 9 * width**2 + width * out + inside * out)
+        return first + (blocks - 1) * side**2 * (out * width + 9 * width**2 + width * out)
+
+    by_hand = (
+        112 * 112 * 64 * 3 * 49
+        + stage(56, 64, 64, 3, 1)
+        + stage(28, 256, 128, 4, 2)
+        + stage(14, 512, 256, 6, 2)
+        + stage(7, 1024, 512, 3, 2)
+        + 2048 * 1000
+    )
+    counted = networks.forward_multiply_adds(NETWORKS["resnet50"])
+    assert counted == by_hand
+    assert counted == pytest.approx(3.86e9, rel=0.005)  # He et al. 2015, table 1: 3.8 x 10^9
+
+
+@pytest.mark.parametrize(("name", "steps"), [("lstm32", 32), ("lstm64", 64)])
+def test_lstm_multiply_adds(name, steps):
+    by_hand = steps * (2 * 4 * 256 * 512 + 256 * 10000)
+    assert networks.forward_multiply_adds(NETWORKS[name]) == by_hand
+
+
+@pytest.mark.parametrize("name", ["fcn5", "fcn8"])
+def test_training_flops_of_fully_connected_networks(name):
+    network = NETWORKS[name]
+    weights = COUNTS[name][0] - sum(layer.outputs for layer in network.family.layers)
+    batch_size = 64
+    all_three = 6 * weights * batch_size
+    first_layers_input_gradient = 2 * 26752 * 2048 * batch_size
+    assert networks.training_flops(network, batch_size) == all_three - first_layers_input_gradient
+
+
+def test_training_flops_of_fcn5_as_a_round_number():
+    assert networks.training_flops(NETWORKS["fcn5"], 64) == pytest.approx(38.3e9, rel=0.002)
+
+
+def test_recurrent_networks_need_every_gradient():
+    network = NETWORKS["lstm32"]
+    assert networks.training_flops(network, 1) == 6 * networks.forward_multiply_adds(network)
+
+
+@given(st.integers(1, 64), st.sampled_from(sorted(NETWORKS)))
+def test_training_flops_grow_with_the_mini_batch(batch_size, name):
+    network = NETWORKS[name]
+    assert networks.training_flops(network, batch_size) == batch_size * networks.training_flops(network, 1)
+
+
+@given(st.integers(1, 300), st.integers(1, 11), st.integers(1, 4), st.integers(0, 5))
+def test_an_outputs_side_is_the_number_of_windows_that_fit(side, kernel, stride, padding):
+    if kernel > side + 2 * padding:
+        return
+    starts = range(0, side + 2 * padding - kernel + 1, stride)
+    assert networks.output_side(side, kernel, stride, padding) == len(starts)
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_layers_fit_one_another(name):
+    family = NETWORKS[name].family
+    if isinstance(family, networks.Recurrent):
+        return
+    if isinstance(family, networks.Residual):
+        for before, after in zip(family.blocks, family.blocks[1:], strict=False):
+            assert before.out_channels == after.in_channels
+        for block in family.blocks:
+            changes = block.stride != 1 or block.in_channels != block.out_channels
+            assert block.projection == changes
+        return
+    shape = family.input_shape
+    for layer in family.layers:
+        if isinstance(layer, networks.Dense):
+            assert shape == (layer.inputs,)
+            shape = (layer.outputs,)
+        elif isinstance(layer, networks.Flatten):
+            shape = (shape[0] * shape[1] * shape[2],)
+        else:
+            side = networks.output_side(shape[1], layer.kernel, layer.stride, layer.padding)
+            channels = shape[0]
+            if isinstance(layer, networks.Convolution):
+                assert layer.in_channels == channels
+                channels = layer.out_channels
+            shape = (channels, side, side)
+
+
+#: Frameworks whose oldest interpreter is newer than 3.6 may use its syntax in their own folder.
+def oldest_python(folder):
+    versions = [f.python for f in catalogue().values() if f.folder == folder]
+    numbers = [tuple(int(part) for part in version.split(".")) for found in versions for version in found]
+    return min(numbers) if numbers else (3, 6)
+
+
+def guest_modules():
+    found = {}
+    for path in sorted(GUEST_DIRECTORY.rglob("*.py")):
+        folder = path.relative_to(GUEST_DIRECTORY).parts[0] if path.parent != GUEST_DIRECTORY else ""
+        if path.name == "generate.py":  # run by the host
+            continue
+        found.setdefault(oldest_python(folder) if folder else (3, 6), []).append(path)
+    return found
+
+
+def too_new(version, paths):
+    """Return what vermin finds in these files that this Python lacks; empty where nothing is."""
+    pytest.importorskip("vermin")
+    options = [f"-t={version[0]}.{version[1]}-", "--no-tips", "--violations"]
+    command = [sys.executable, "-c", "import vermin; vermin.main()", *options, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("version", "paths"), sorted(guest_modules().items()), ids=lambda value: str(value)[:8])
+def test_the_guest_keeps_to_the_oldest_interpreters_syntax(version, paths):
+    assert not too_new(version, paths)
+
+
+@pytest.mark.parametrize("line", ["if (n := 1): pass", "f'{n=}'", "import dataclasses", "def f(a, /): pass"])
+def test_syntax_that_is_too_new_is_noticed(tmp_path, line):
+    module = tmp_path / "module.py"
+    module.write_text("n = 1\n" + line + "\n")
+    assert too_new((3, 6), [module])
+
+
+def test_the_guest_imports_no_host_code():
+    for path in GUEST_DIRECTORY.rglob("*.py"):
+        if path.name == "generate.py":
+            continue
+        text = Path(path).read_text(encoding="utf-8")
+        for forbidden in ("import dlbench", "from dlbench", "from adapters", "import adapters"):
+            assert forbidden not in text, path
+
+
+def test_no_adapter_asks_for_a_networks_name():
+    for path in GUEST_DIRECTORY.glob("*/*.py"):
+        if path.name == "generate.py":
+            continue
+        text = Path(path).read_text(encoding="utf-8")
+        for name in NETWORKS:
+            assert f'"{name}"' not in text, f"{path} dispatches on the name {name}"
+            assert f"'{name}'" not in text, path
