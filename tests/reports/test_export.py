@@ -1,0 +1,297 @@
+import csv as csv_of_python
+import io
+import json as json_of_python
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import factory_of_records as make
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dlbench.reports
+from dlbench.adapters.protocol import Status
+from dlbench.reports import scaling, shi2016
+from dlbench.reports.errors import ReportError
+from dlbench.reports.export import csv, json, latex, layout, markdown, terminal
+from dlbench.reports.hosts import Host
+from dlbench.reports.matrix import Matrix, build_matrix, combine
+from dlbench.reports.results import Results
+from dlbench.reports.tables import tables
+
+HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0, (("CPU", "AMD EPYC"), ("Memory", "8 GiB")))
+OTHER = Host("m-two", "Somebody & Sons_100% {fast} CPU", 4, 8, 8.0)
+
+
+def results_of(*records: Any) -> Results:
+    return Results(tuple(records), {HOST.fingerprint: HOST, OTHER.fingerprint: OTHER})
+
+
+def busy() -> Results:
+    """One of everything."""
+    records = [make.record([0.5 * f] * 5, launch=n) for n, f in enumerate((0.99, 1.0, 1.01))]
+    records += [make.record([0.8 * f] * 5, launch=n, threads=8) for n, f in enumerate((0.99, 1.0, 1.01))]
+    for status in Status:
+        if status not in (Status.OK, Status.PARITY_FAILED):
+            records.append(
+                make.hole(status, f"a reason | with_signs & {status.value} 100% <b>", framework=status.value)
+            )
+    wrong = make.outcome()._replace(
+        status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4")
+    )
+    records.append(make.record(framework="wrong", result=wrong))
+    nan = make.outcome()._replace(
+        parity=make.parity("agrees")._replace(losses=[float("nan")]), final_loss_finite=False
+    )
+    records.append(make.record(framework="diverged", result=nan))
+    records.append(
+        make.record(framework="knob", threads=2, result=make.outcome(threads=make.threads(2, 3.0, 1.0)))
+    )
+    return results_of(*records)
+
+
+MATRICES = {
+    "empty": lambda: build_matrix(Results()),
+    "holes": lambda: build_matrix(
+        results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))
+    ),
+    "one machine": lambda: build_matrix(busy()),
+    "two machines": lambda: build_matrix(
+        results_of(*busy().records, make.record(machine="m-two", threads=4))
+    ),
+    "with the paper": lambda: combine([build_matrix(busy()), shi2016.table4()]),
+    "a batch sweep": lambda: build_matrix(results_of(*(make.record(batch_size=b) for b in (1, 8, 64)))),
+    "a GPU": lambda: build_matrix(
+        results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))
+    ),
+}
+OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
+    "terminal": terminal.matrix_to_terminal,
+    "markdown": markdown.matrix_to_markdown,
+    "latex": latex.matrix_to_latex,
+    "csv": csv.matrix_to_csv,
+    "json": json.matrix_to_json,
+}
+OF_THREADS: dict[str, Callable[[list[scaling.Curve]], str]] = {
+    "terminal": terminal.threads_to_terminal,
+    "markdown": markdown.threads_to_markdown,
+    "latex": latex.threads_to_latex,
+    "csv": csv.threads_to_csv,
+    "json": json.threads_to_json,
+}
+OF_TABLES: dict[str, Callable[[list[layout.Table]], str]] = {
+    "terminal": terminal.tables_to_terminal,
+    "markdown": markdown.tables_to_markdown,
+    "latex": latex.tables_to_latex,
+    "csv": csv.tables_to_csv,
+    "json": json.tables_to_json,
+}
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+@pytest.mark.parametrize("name", OF_MATRIX)
+def test_every_exporter_takes_every_matrix(name: str, kind: str) -> None:
+    matrix = MATRICES[kind]()
+    for text in (OF_MATRIX[name](matrix), OF_THREADS[name](scaling.curves(matrix))):
+        assert text.endswith("\n")
+        check(name, text)
+
+
+@pytest.mark.parametrize("name", OF_TABLES)
+@pytest.mark.parametrize("results", [Results(), busy()], ids=["empty", "busy"])
+def test_every_exporter_takes_the_tables(name: str, results: Results) -> None:
+    check(name, OF_TABLES[name](tables(results)))
+
+
+def check(name: str, text: str) -> None:
+    if name == "terminal":
+        assert max(map(len, text.splitlines())) <= 80
+        assert "\x1b" not in text
+        assert all(line == line.rstrip() for line in text.splitlines())
+    elif name == "json":
+        json_of_python.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    elif name == "csv":
+        list(csv_of_python.reader(io.StringIO(text)))
+    elif name == "latex":
+        assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}")
+        # What remains when the characters that were written with care are taken out must need no care.
+        careful = r"\\(ensuremath\{(\\pm|[<>|])\}|text\w+\{\})"
+        body = [re.sub(careful, "", line) for line in text.splitlines() if not line.startswith("%")]
+        for line in body:
+            assert not re.search(r"(?<!\\)[%#~^<>|±]", line), line
+            assert not re.search(r"(?<![\\])_", line), line
+            assert line.count("{") - line.count(r"\{") == line.count("}") - line.count(r"\}"), line
+    elif name == "markdown":
+        rows = [line for line in text.splitlines() if line.startswith("| ")]
+        tables_found: list[list[int]] = [[]]
+        for line in text.splitlines():
+            if line.startswith("| "):
+                tables_found[-1].append(len(re.findall(r"(?<!\\)\|", line)))
+            elif tables_found[-1]:
+                tables_found.append([])
+        assert all(len(set(found)) <= 1 for found in tables_found)
+        assert rows or "Nothing was measured" in text or not text.strip("#\n -") or "|" not in text
+
+
+def test_the_terminal_matrix_as_a_whole() -> None:
+    assert (
+        terminal.matrix_to_terminal(build_matrix(busy()))
+        == (Path(__file__).parent / "matrix_of_80.txt").read_text()
+    )
+
+
+def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
+    records = [
+        make.record([t] * 5, launch=n, threads=p, framework="torch-nightly", mode="compile")
+        for p in (1, 2, 4, 8, 16, 32)
+        for n, t in enumerate((0.8, 0.91, 0.93))
+    ]
+    text = terminal.matrix_to_terminal(build_matrix(results_of(*records)))
+    heads = [line.split()[1:] for line in text.splitlines() if line.startswith("threads")]
+    assert heads == [["1", "2", "4"], ["8", "16", "32"]]
+    wide = terminal.matrix_to_terminal(build_matrix(results_of(*records)), width=120)
+    assert "threads" in wide
+    assert len([line for line in wide.splitlines() if line.startswith("threads")]) == 1
+
+
+def test_colour_only_adds_to_the_text() -> None:
+    matrix = build_matrix(busy())
+    plain, coloured = terminal.matrix_to_terminal(matrix), terminal.matrix_to_terminal(matrix, colour=True)
+    assert "\x1b[" in coloured
+    stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
+
+
+@pytest.mark.parametrize("quantity", layout.QUANTITIES)
+def test_every_quantity_is_shown(quantity: str) -> None:
+    matrix = build_matrix(busy())
+    for export in (terminal.matrix_to_terminal, markdown.matrix_to_markdown, latex.matrix_to_latex):
+        assert layout.QUANTITIES[quantity].title.split()[0] in export(matrix, quantity)
+
+
+def test_an_unknown_quantity_is_refused_with_the_names() -> None:
+    with pytest.raises(ReportError, match="seconds, items, gflops, ceiling"):
+        terminal.matrix_to_terminal(build_matrix(busy()), "parsecs")
+
+
+def test_reasons_of_holes_are_listed_and_words_are_short() -> None:
+    text = terminal.matrix_to_terminal(build_matrix(busy()))
+    for status, word in layout.HOLES.items():
+        assert len(word) <= 7
+        if status is not Status.OK:
+            assert word in text
+    assert "update error 0.4" in text
+    assert "< fewer threads worked than were asked for" in text
+
+
+def test_a_flag_of_every_cell_is_said_once() -> None:
+    text = terminal.matrix_to_terminal(build_matrix(results_of(make.record(), make.record(threads=2))))
+    assert "every number: fewer than 3 launches" in text
+    assert "1.00±10%\n" in text
+
+
+KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+
+
+def test_the_schema_describes_every_key_and_no_other() -> None:
+    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    described = {key for keys in KEYS.findall(schema) for key in re.findall(r"`(\w+)`", keys)}
+    cell = json_of_python.loads(json.matrix_to_json(build_matrix(busy())))[0]
+    for part in (cell, cell["seconds_per_minibatch"] or {}, cell["threads_evidence"] or {}):
+        assert set(part) <= described
+    assert {
+        "network",
+        "framework",
+        "mode",
+        "device",
+        "threads",
+        "batch_size",
+        "status",
+        "reason",
+        "seconds_per_minibatch",
+        "parity",
+        "threads_evidence",
+        "gflops",
+        "ceiling_fraction",
+        "flags",
+    } <= set(cell)
+
+
+def test_csv_and_json_agree() -> None:
+    matrix = build_matrix(busy())
+    lines = list(csv_of_python.DictReader(io.StringIO(csv.matrix_to_csv(matrix))))
+    cells = json_of_python.loads(json.matrix_to_json(matrix))
+    assert len(lines) == len(cells)
+    for line, cell in zip(lines, cells, strict=True):
+        assert line["status"] == cell["status"]
+        assert line["flags"].split() == [flag["name"] for flag in cell["flags"]]
+        median = (cell["seconds_per_minibatch"] or {}).get("median")
+        assert (float(line["seconds_per_minibatch.median"]) if median else None) == median
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.5231, "0.523"),
+        (0.99999, "1.00"),
+        (12.345, "12.3"),
+        (123.45, "123"),
+        (1234.5, "1234"),
+        (0.001, "0.00100"),
+        (1e-6, "1.00e-06"),
+        (1e9, "1.00e+09"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert layout.number(value) == text
+
+
+words = st.text(st.characters(codec="ascii", exclude_categories=("C",)), min_size=1, max_size=30).map(
+    str.strip
+)
+frameworks = st.sampled_from(["torch", "torch-nightly", "tensorflow", "onnxruntime", "mxnet", "x" * 40])
+modes = st.sampled_from(["eager", "compile", "hybrid", ""])
+thread_counts = st.sampled_from([1, 2, 4, 8, 16, 32])
+
+
+def a_record(seconds: float, status: Status, reason: str, *of_cell: Any) -> Any:
+    names = ("framework", "mode", "threads", "network", "batch_size", "machine")
+    where = dict(zip(names, of_cell, strict=True))
+    return make.record([seconds], **where) if status is Status.OK else make.hole(status, reason, **where)
+
+
+some_records = st.builds(
+    a_record,
+    st.floats(1e-9, 1e5),
+    st.sampled_from(Status),
+    words,
+    frameworks,
+    modes,
+    thread_counts,
+    st.sampled_from(["fcn5", "resnet50", "lstm32", "a_network_with_a_name_that_does_not_end"]),
+    st.sampled_from([1, 64, 100_000]),
+    st.sampled_from([HOST.fingerprint, OTHER.fingerprint, "f" * 64]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(layout.QUANTITIES)))
+def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
+    matrix = build_matrix(results_of(*records))
+    text = terminal.matrix_to_terminal(matrix, quantity)
+    check("terminal", text)
+    fields = [
+        entry.plain
+        for row in layout.matrix_table(matrix, matrix.columns, quantity).rows
+        for entry in row[1:]
+        if entry.plain != layout.MISSING
+    ]
+    shown = re.split(r"\s+", text)
+    assert all(field in shown for field in fields)
+    for name, export in OF_THREADS.items():
+        check(name, export(scaling.curves(matrix)))
+    for name in ("markdown", "latex", "csv", "json"):
+        check(name, OF_MATRIX[name](matrix))

@@ -1,0 +1,76 @@
+import factory_of_records as make
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe import probe
+from dlbench.reports.hosts import Host, host_of
+from dlbench.reports.results import Results
+from dlbench.reports.tables import hardware_table, layers, networks_table, software_table, tables
+
+
+def texts(rows: object) -> list[list[str]]:
+    return [[entry.text for entry in row] for row in rows]  # type: ignore[attr-defined]
+
+
+def test_software() -> None:
+    software = {
+        "framework": "torch",
+        "version": "2.13.0",
+        "numpy": "2.4",
+        "blas": "MKL",
+        "variables": {"OMP": "1"},
+    }
+    records = [
+        make.record(result=make.outcome(software=software)),
+        make.record(result=make.outcome(software=software), launch=1),
+        make.hole(Status.CRASHED, "signal 11", minutes=5),  # tells nothing of its software
+        make.record(
+            framework="torch-nightly", environment="0123456789abcdef", result=make.outcome(software=software)
+        ),
+    ]
+    table = software_table(records)
+    assert texts(table.rows) == [
+        ["torch eager", "2.13.0", "CPython 3.11.7", "2.4", "abc123"],
+        ["torch-nightly eager", "torch 2.13.0", "CPython 3.11.7", "2.4", "0123456789ab"],
+    ]
+    assert table.notes[0] == "torch eager: blas MKL; OMP=1"
+
+
+def test_software_of_several_machines_is_told_apart() -> None:
+    records = [make.record(), make.record(machine="m-two")]
+    hosts = {record.machine: Host(record.machine, "x") for record in records}
+    assert [row[0].text for row in software_table(records, hosts).rows] == [
+        "torch eager on m-one",
+        "torch eager on m-two",
+    ]
+
+
+def test_networks() -> None:
+    table = networks_table()
+    assert [row[0].text for row in table.rows] == list(NETWORKS)
+    rows = {row[0].text: [entry.text for entry in row] for row in table.rows}
+    assert rows["fcn5"][1:5] == ["4 dense", "118.0 M", "38.3", "64"]
+    assert rows["resnet50"][1:3] == ["53 conv in 16 blocks, 1 dense", "25.6 M"]
+    assert rows["alexnet"][1:3] == ["5 conv, 3 pool, 3 dense", "62.4 M"]
+    assert layers(NETWORKS["lstm64"]) == "embedding, 2 LSTM of 256, 64 steps"
+    assert [row[0].text for row in networks_table([("lstm32", 1), ("unheard of", 2), ("fcn5", 64)]).rows] == [
+        "fcn5",
+        "lstm32",
+        "unheard of",
+    ]
+
+
+def test_hardware() -> None:
+    host = host_of(probe())
+    assert ["CPU", probe().cpu.model] in texts(hardware_table(host).rows)
+    assert hardware_table(Host("m", "unknown")).notes
+
+
+def test_all_of_them() -> None:
+    results = Results((make.record(),), {make.MACHINE: Host(make.MACHINE, "x")})
+    assert [table.title for table in tables(results)] == [
+        "Table 1. Software",
+        "Table 2. Networks",
+        "Table 3. Hardware: x",
+    ]
+    assert len(tables(Results())) == 2
