@@ -240,5 +240,5 @@ def read_phase(directory: Path) -> tuple[str, float | None]:
     try:
         content = json.loads((directory / PHASE_FILE).read_text(encoding="utf-8"))
         return str(content["phase"]), content["expected_seconds"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "", None
