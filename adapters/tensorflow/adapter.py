@@ -1,41 +1,47 @@
-"""TensorFlow on the CPU: the whole training step in one compiled graph."""
+"""TensorFlow on the CPU: the whole training step is one graph.
 
-import os
+Settings of a mode (framework.toml says which were measured to be best, and by how much):
 
-# Before the import: TensorFlow reports its CPU features, its missing GPU and oneDNN's rounding on standard error.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another)
+``recurrence``  the form of LSTM layers, a key of ``recurrent.RECURRENCES``: "unrolled" (default) or "loop"
+``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
+    cell's, so that a cell of p threads keeps more than p busy
+"""
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple  # noqa: E402
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.util import _pywrap_util_port
 
-from ..base import Adapter  # noqa: E402
-from ..batches import Batch  # noqa: E402
-from ..networks import LEARNING_RATE, Network  # noqa: E402
-from ..protocol import Cell  # noqa: E402
-from .networks import Model, build, place  # noqa: E402
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from .networks import Model, build, place
+from .recurrent import RECURRENCES
 
 
 class TensorFlowAdapter(Adapter):
-    """Drives TensorFlow.
-
-    Settings: ``compile`` hands the step to XLA; ``inter_op`` is the number of inter-op threads (default 1);
-    ``recurrence`` names the form of the LSTM layers, a key of ``recurrent.RECURRENCES``.
-    """
+    """Trains with tf.function, compiled by XLA or not."""
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(TensorFlowAdapter, self).__init__(cell, settings, cache_directory)
-        inter = settings.get("inter_op", 1)
+        # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
         tf.config.threading.set_intra_op_parallelism_threads(cell.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(cell.threads if inter == "threads" else int(inter))
+        tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)))
         self._compile = bool(settings.get("compile", False))
+        self._recurrence = str(settings.get("recurrence", "unrolled"))
+        if self._recurrence not in RECURRENCES:
+            raise ValueError(
+                "the setting recurrence is %r; TensorFlow's are %s" % (self._recurrence, ", ".join(sorted(RECURRENCES)))
+            )
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
-        model = build(network, weights, str(self.settings.get("recurrence", "unrolled")))
+        model = build(network, weights, self._recurrence)
         self._variables = model.variables
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         self._batch = place(network, batch)
@@ -75,10 +81,21 @@ class TensorFlowAdapter(Adapter):
     def describe(self):
         # type: () -> Dict[str, Any]
         """Name TensorFlow's version and build, and the execution settings in force."""
+        build_info = tf.sysconfig.get_build_info()
         return {
             "framework": "tensorflow",
             "version": tf.version.VERSION,
+            "git_version": tf.version.GIT_VERSION,
             "compiler": tf.version.COMPILER_VERSION,
+            "cuda_build": bool(build_info.get("is_cuda_build", False)),
+            "execution": "one tf.function" + (", compiled by XLA" if self._compile else ""),
+            "recurrence": self._recurrence,
+            "image_layout": "NHWC",
+            "intra_op_threads": int(tf.config.threading.get_intra_op_parallelism_threads()),
+            "inter_op_threads": int(tf.config.threading.get_inter_op_parallelism_threads()),
+            "onednn_enabled": bool(_pywrap_util_port.IsMklEnabled()),
+            "blas": "oneDNN where it is enabled, Eigen elsewhere",
+            "graph_optimizer": tf.config.optimizer.get_experimental_options(),
         }
 
     def multiply(self, size):

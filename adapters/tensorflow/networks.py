@@ -101,9 +101,7 @@ class FeedforwardModel(Model):
             bias = self.variables.make(layer.name + ".bias")
             activation = ACTIVATIONS[layer.activation]
             stride, padding = layer.stride, layer.padding
-            return lambda values: activation(
-                tf.nn.bias_add(convolve(values, weight, stride, padding), bias)
-            )
+            return lambda values: activation(tf.nn.bias_add(convolve(values, weight, stride, padding), bias))
         if isinstance(layer, MaxPool):
             return lambda values: max_pool(values, layer.kernel, layer.stride, layer.padding)
         if isinstance(layer, Flatten):
@@ -198,19 +196,27 @@ class RecurrentModel(Model):
 
 def convolve(values, weight, stride, padding):
     # type: (Any, Any, int, int) -> Any
-    """Convolve (batch, height, width, channels) with symmetric zero padding."""
-    return tf.nn.conv2d(values, weight, stride, _explicit(padding))
+    """Convolve (batch, height, width, channels) with symmetric zero padding.
+
+    TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same symmetric padding where
+    the stride is 1 and the kernel odd; elsewhere (with a stride it would pad one side more) the image is padded first.
+    """
+    if padding and stride == 1 and weight.shape[0] == 2 * padding + 1:
+        return tf.nn.conv2d(values, weight, stride, "SAME")
+    return tf.nn.conv2d(_pad(values, padding, 0.0), weight, stride, "VALID")
 
 
 def max_pool(values, kernel, stride, padding):
     # type: (Any, int, int, int) -> Any
-    """Pool (batch, height, width, channels); sizes round down."""
-    return tf.nn.max_pool2d(values, kernel, stride, _explicit(padding))
+    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit padding."""
+    return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
 
 
-def _explicit(padding):
-    # type: (int) -> Any
-    return [[0, 0], [padding, padding], [padding, padding], [0, 0]] if padding else "VALID"
+def _pad(values, padding, filler):
+    # type: (Any, int, float) -> Any
+    if not padding:
+        return values
+    return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
 
 
 def _held_shape(input_shape):

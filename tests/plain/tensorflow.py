@@ -1,0 +1,204 @@
+"""The benchmark networks trained by hand in TensorFlow: the yardstick for the suite's adapter, sharing no code with it.
+
+    python -I tensorflow.py NETWORK BATCH THREADS MODE STEPS OUT.json
+
+NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE function or xla. Allocator and oneDNN settings are those
+of the environment; -I keeps this file from being taken for the framework. After 3 warm-up steps each of STEPS steps is
+timed; OUT.json receives {"samples_ns": [...]}.
+"""
+
+import json
+import sys
+import time
+from itertools import pairwise
+
+import numpy as np
+import tensorflow as tf
+
+network, batch, threads, mode, steps, out = sys.argv[1:]
+batch, threads, steps = int(batch), int(threads), int(steps)
+tf.config.threading.set_intra_op_parallelism_threads(threads)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+
+random = np.random.default_rng(1)
+variables = []
+
+
+def make(*shape, scale=0.02):
+    variables.append(tf.Variable((random.random(shape, dtype=np.float32) * 2 - 1) * np.float32(scale)))
+    return variables[-1]
+
+
+def ones(size, value):
+    variables.append(tf.Variable(tf.fill([size], value)))
+    return variables[-1]
+
+
+def dense(inputs, outputs, activation=None):
+    w, b = make(inputs, outputs, scale=(6 / (inputs + outputs)) ** 0.5), make(outputs)
+
+    def call(x):
+        x = tf.nn.bias_add(tf.matmul(x, w), b)
+        return activation(x) if activation else x
+
+    return call
+
+
+def conv(inputs, outputs, kernel, stride, padding, bias):
+    w = make(kernel, kernel, inputs, outputs, scale=(6 / (inputs * kernel * kernel)) ** 0.5)
+    b = make(outputs) if bias else None
+
+    def call(x):
+        # SAME is symmetric at stride 1; with a stride, pad first.
+        if stride == 1 and padding:
+            x = tf.nn.conv2d(x, w, 1, "SAME")
+        else:
+            if padding:
+                x = tf.pad(x, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
+            x = tf.nn.conv2d(x, w, stride, "VALID")
+        return tf.nn.relu(tf.nn.bias_add(x, b)) if bias else x
+
+    return call
+
+
+def pool(x):
+    return tf.nn.max_pool2d(x, 3, 2, "VALID")
+
+
+def alexnet():
+    layers = [
+        conv(3, 96, 11, 4, 2, True), pool,
+        conv(96, 256, 5, 1, 2, True), pool,
+        conv(256, 384, 3, 1, 1, True),
+        conv(384, 384, 3, 1, 1, True),
+        conv(384, 256, 3, 1, 1, True), pool,
+        lambda x: tf.reshape(x, [batch, 9216]),
+        dense(9216, 4096, tf.nn.relu), dense(4096, 4096, tf.nn.relu), dense(4096, 1000),
+    ]  # fmt: skip
+
+    def call(x):
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    return call
+
+
+def conv_norm(inputs, outputs, kernel, stride, padding, gamma=1.0):
+    convolution = conv(inputs, outputs, kernel, stride, padding, False)
+    scale, shift = ones(outputs, gamma), ones(outputs, 0.0)
+    return lambda x: tf.compat.v1.nn.fused_batch_norm(convolution(x), scale, shift, epsilon=1e-5)[0]
+
+
+def bottleneck(inputs, width, stride, first):
+    reduce = conv_norm(inputs, width, 1, stride, 0)
+    middle = conv_norm(width, width, 3, 1, 1)
+    expand = conv_norm(width, 4 * width, 1, 1, 0, 0.2)
+    project = conv_norm(inputs, 4 * width, 1, stride, 0) if first else lambda x: x
+    return lambda x: tf.nn.relu(expand(tf.nn.relu(middle(tf.nn.relu(reduce(x))))) + project(x))
+
+
+def resnet50():
+    stem = conv_norm(3, 64, 7, 2, 3)
+    blocks = []
+    inputs = 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for index in range(count):
+            blocks.append(bottleneck(inputs, width, stride if index == 0 else 1, index == 0))
+            inputs = 4 * width
+    head = dense(2048, 1000)
+
+    def call(x):
+        x = pool(tf.pad(tf.nn.relu(stem(x)), [[0, 0], [1, 1], [1, 1], [0, 0]]))
+        for block in blocks:
+            x = block(x)
+        return head(tf.reduce_mean(x, [1, 2]))
+
+    return call
+
+
+def lstm(length):
+    embedding = make(10000, 256)
+    layers = [(make(256, 1024), make(256, 1024), make(1024)) for _ in range(2)]
+    head = dense(256, 10000)
+
+    def cell(z, c):
+        i, f, g, o = tf.split(z, 4, 1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        return tf.sigmoid(o) * tf.tanh(c), c
+
+    def unrolled(z, u):
+        h = c = tf.zeros([batch, 256])
+        hs = []
+        for z_t in tf.unstack(z):
+            h, c = cell(z_t + tf.matmul(h, u), c)
+            hs.append(h)
+        return tf.stack(hs)
+
+    def looped(z, u):
+        zs = tf.TensorArray(tf.float32, length, element_shape=[batch, 1024]).unstack(z)
+        hs = tf.TensorArray(tf.float32, length, element_shape=[batch, 256])
+
+        def body(t, h, c, hs):
+            h, c = cell(zs.read(t) + tf.matmul(h, u), c)
+            return t + 1, h, c, hs.write(t, h)
+
+        zero = tf.zeros([batch, 256])
+        loop = tf.while_loop(lambda t, *_: t < length, body, (0, zero, zero, hs), maximum_iterations=length)
+        return loop[3].stack()
+
+    def call(tokens):
+        x = tf.gather(embedding, tokens)
+        for w, u, b in layers:
+            z = tf.nn.bias_add(tf.matmul(tf.reshape(x, [-1, 256]), w), b)
+            z = tf.reshape(z, [length, batch, 1024])
+            x = looped(z, tf.convert_to_tensor(u)) if mode == "xla" else unrolled(z, tf.convert_to_tensor(u))
+        return head(tf.reshape(x, [-1, 256]))
+
+    return call
+
+
+if network.startswith("lstm"):
+    length = int(network[4:])
+    model = lstm(length)
+    x = tf.constant(random.integers(10000, size=(length, batch)), tf.int32)
+    y = tf.constant(random.integers(10000, size=length * batch), tf.int32)
+elif network.startswith("fcn"):
+    hidden = int(network[3:]) - 2
+    sizes = [26752] + [2048] * hidden
+    body = [dense(a, b, tf.sigmoid) for a, b in pairwise(sizes)] + [dense(2048, 26752)]
+
+    def model(x):
+        for layer in body:
+            x = layer(x)
+        return x
+
+    x = tf.constant(random.random((batch, 26752), dtype=np.float32) * 2 - 1)
+    y = tf.constant(random.integers(26752, size=batch), tf.int32)
+else:
+    model = alexnet() if network == "alexnet" else resnet50()
+    x = tf.constant((random.random((batch, 224, 224, 3), dtype=np.float32) * 2 - 1) * np.float32(0.1))
+    y = tf.constant(random.integers(1000, size=batch), tf.int32)
+
+
+@tf.function(jit_compile=mode == "xla", autograph=False)
+def train(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x)))
+    for v, g in zip(variables, tape.gradient(loss, variables), strict=True):
+        if isinstance(g, tf.IndexedSlices):
+            v.scatter_sub(tf.IndexedSlices(0.01 * g.values, g.indices))
+        else:
+            tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.01, delta=g)
+    return loss
+
+
+for _ in range(3):
+    train(x, y)
+samples = []
+for _ in range(steps):
+    start = time.perf_counter_ns()
+    train(x, y)
+    samples.append(time.perf_counter_ns() - start)
+with open(out, "w") as file:  # noqa: PTH123
+    json.dump({"samples_ns": samples}, file)
