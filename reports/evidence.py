@@ -59,9 +59,7 @@ THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were
 CONTENDED = FlagKind("contended", "~", "others were in the way while it was measured")
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches did not end well")
-OTHER_ENVIRONMENT = FlagKind(
-    "other_environment", "e", "measured with an older environment than the rest of its row"
-)
+OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
 FEW_LAUNCHES = FlagKind(
     "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
 )
@@ -90,9 +88,7 @@ def working_threads(threads: ThreadEvidence) -> int | None:
     """Return how many threads had at least `WORKER_SHARE` of the wall time; None where the system does not tell."""
     if threads.cpu_seconds_by_thread is None:
         return None
-    return sum(
-        1 for seconds in threads.cpu_seconds_by_thread if seconds >= WORKER_SHARE * threads.wall_seconds
-    )
+    return sum(1 for seconds in threads.cpu_seconds_by_thread if seconds >= WORKER_SHARE * threads.wall_seconds)
 
 
 def launch_flags(cell: Cell, outcome: Outcome, host: Host | None) -> list[Flag]:
@@ -132,13 +128,7 @@ def _of_threads(outcome: Outcome, host: Host | None) -> list[Flag]:
         return [Flag(THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]
     if says is not None and says < asked:
         return [Flag(THREADS_UNUSED, f"the framework says it uses {says} threads, {asked} asked")]
-    if (
-        says is None
-        or asked < 2
-        or host is None
-        or host.effective_cpus is None
-        or asked > host.effective_cpus
-    ):
+    if says is None or asked < 2 or host is None or host.effective_cpus is None or asked > host.effective_cpus:
         return []
     if wanting < 1 + UNUSED_SHARE * (asked - 1):
         return [Flag(THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says} claimed")]

@@ -135,8 +135,7 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
     """Put cells side by side, in a settled order, and mark the best of each column within each group."""
     by_place = {(cell.group, cell.row, cell.column): cell for cell in cells}
     machines = {
-        name: place
-        for place, name in enumerate(dict.fromkeys([*hosts, *(key[2].machine for key in by_place)]))
+        name: place for place, name in enumerate(dict.fromkeys([*hosts, *(key[2].machine for key in by_place)]))
     }
     networks = {name: place for place, name in enumerate(NETWORKS)}
     columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
@@ -150,9 +149,7 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
     }
     for group in groups:
         for column in columns:
-            fastest = _fastest(
-                [by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place]
-            )
+            fastest = _fastest([by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place])
             if fastest is not None:
                 by_place[group, fastest.row, column] = replace(fastest, best=True)
     known = {name: hosts.get(name) or Host(name, name[:12]) for name in machines}
@@ -183,9 +180,7 @@ def _fastest(cells: list[MatrixCell]) -> MatrixCell | None:
     return min(pool, key=lambda cell: cell.timed.median if cell.timed else 0.0, default=None)
 
 
-def _choose(
-    records: Iterable[Record], all_runs: bool
-) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
+def _choose(records: Iterable[Record], all_runs: bool) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
     """Return the records that count for each machine and cell, the newest last, and notes on what does not."""
     grouped: dict[tuple[str, Cell], list[Record]] = {}
     for record in sorted(records, key=lambda record: record.started):
@@ -201,8 +196,7 @@ def _choose(
         chosen[key] = [
             record
             for record in same_build
-            if (all_runs or record.run == newest.run)
-            and (record.outcome.status is not Status.SKIPPED or not measured)
+            if (all_runs or record.run == newest.run) and (record.outcome.status is not Status.SKIPPED or not measured)
         ]
     notes = [
         f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
@@ -263,9 +257,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     summary = summarise([[max(ns, 1) * 1e-9 for ns in record.outcome.samples_ns] for record in timed])
     network = NETWORKS.get(cell.network)
     computes = any(record.outcome.parameter_count for record in timed)
-    gflops = (
-        training_flops(network, cell.batch_size) / summary.median * 1e-9 if network and computes else None
-    )
+    gflops = training_flops(network, cell.batch_size) / summary.median * 1e-9 if network and computes else None
     ceiling = ceilings.rate(newest.machine, cell)
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = evidence.cell_flags([evidence.launch_flags(cell, record.outcome, host) for record in timed])

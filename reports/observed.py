@@ -34,11 +34,7 @@ class Observed:
 
 def observe(outcomes: Sequence[Outcome]) -> Observed | None:
     """Return what these timed outcomes of one cell show; None where none of them has evidence."""
-    pairs = [
-        (outcome.threads, outcome)
-        for outcome in outcomes
-        if outcome.threads and outcome.threads.wall_seconds > 0
-    ]
+    pairs = [(outcome.threads, outcome) for outcome in outcomes if outcome.threads and outcome.threads.wall_seconds > 0]
     if not pairs:
         return None
     newest = pairs[-1][0]
@@ -64,17 +60,12 @@ def observe(outcomes: Sequence[Outcome]) -> Observed | None:
         framework_says=newest.framework_says,
         os_threads=whole(of_threads(lambda threads, _: threads.os_threads)),
         working_threads=whole(of_threads(lambda threads, _: working_threads(threads))),
-        wanting_threads=of_threads(lambda threads, outcome: wanting_threads(threads, outcome.contention))
-        or 0.0,
+        wanting_threads=of_threads(lambda threads, outcome: wanting_threads(threads, outcome.contention)) or 0.0,
         cpu_per_wall=of_threads(lambda threads, _: threads.cpu_seconds / threads.wall_seconds) or 0.0,
-        cpu_seconds_per_step=of_threads(
-            lambda threads, outcome: threads.cpu_seconds / max(1, len(outcome.samples_ns))
-        )
+        cpu_seconds_per_step=of_threads(lambda threads, outcome: threads.cpu_seconds / max(1, len(outcome.samples_ns)))
         or 0.0,
         waiting_per_wall=of_contention(lambda contention: contention.run_queue_seconds),
-        involuntary_switches_per_step=of_contention(
-            lambda contention: contention.involuntary_switches, per_step=True
-        ),
+        involuntary_switches_per_step=of_contention(lambda contention: contention.involuntary_switches, per_step=True),
         throttled_share=of_contention(lambda contention: contention.throttled_seconds),
         steal_per_wall=of_contention(lambda contention: contention.steal_seconds),
     )

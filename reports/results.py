@@ -71,9 +71,7 @@ class Results:
         ceilings: dict[str, Ceilings] = {}
         for part in parts:
             for record in part.records:
-                records.setdefault(
-                    (record.run, record.launch, record.cell, record.started, record.machine), record
-                )
+                records.setdefault((record.run, record.launch, record.cell, record.started, record.machine), record)
             for name, host in part.hosts.items():
                 if name not in hosts or not hosts[name].description:
                     hosts[name] = host

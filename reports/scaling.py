@@ -22,6 +22,11 @@ from dlbench.reports.statistics import Ratio, Summary, ratio
 INDISTINGUISHABLE = 1.02
 TOLERATED = 1.05
 WORSE = 1.02
+# A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
+# seconds, or is switched so many times as often.
+MORE_WAITING = 0.1
+MORE_CPU = 1.2
+MORE_SWITCHES = 10.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class Curve:
     @property
     def name(self) -> str:
         """The row in words."""
-        return self.row.framework if self.row.mode == "2016" else f"{self.row.framework} {self.row.mode}"
+        plain = self.row.mode in ("", "2016", self.row.framework)
+        return self.row.framework if plain else f"{self.row.framework} {self.row.mode}"
 
 
 def curves(matrix: Matrix) -> list[Curve]:
@@ -157,17 +163,17 @@ def _mechanism(points: Sequence[Point], best: int | None) -> str:
     if before is None or after is None:
         return ""
     causes = []
-    if after.throttled_share is not None and after.throttled_share > evidence.THROTTLED_SHARE:
+    throttled = (after.throttled_share or 0.0) - (before.throttled_share or 0.0)
+    if throttled > evidence.THROTTLED_SHARE:
         causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
-    if after.waiting_per_wall is not None and after.waiting_per_wall > 0.1 * worst.threads:
+    waiting = (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0)
+    if waiting > MORE_WAITING * worst.threads:
         causes.append(f"{after.waiting_per_wall:.1f} of {worst.threads} threads wait for a CPU at any moment")
-    more = (
-        after.cpu_seconds_per_step / before.cpu_seconds_per_step if before.cpu_seconds_per_step > 0 else 1.0
-    )
-    if more > 1.2:
+    more = after.cpu_seconds_per_step / before.cpu_seconds_per_step if before.cpu_seconds_per_step > 0 else 1.0
+    if more > MORE_CPU:
         causes.append(f"a step costs {more:.1f}x the CPU seconds (spinning, synchronising, cold caches)")
     switches = after.involuntary_switches_per_step
-    if switches is not None and switches > 10 * max(1.0, before.involuntary_switches_per_step or 0.0):
+    if switches is not None and switches > MORE_SWITCHES * max(1.0, before.involuntary_switches_per_step or 0.0):
         causes.append(f"{switches:.0f} involuntary switches a step")
     return f"at {worst.threads} threads " + "; ".join(causes) if causes else ""
 
@@ -185,9 +191,16 @@ def _advice(points: Sequence[Point], best: int | None, default: int | None) -> s
         words.append(", ".join(_cost(threads, value) for threads, value in others))
     elif len([p for p in points if p.seconds]) == 1:
         words = [f"only {best} thread{'s' if best != 1 else ''} timed: nothing to compare"]
+    unsure = [str(p.threads) for p in points if p.threads in dict(others) and _may_be_noise(p.penalty)]
+    if unsure:
+        words.append(f"noise may explain the cost of {' and '.join(unsure)}")
     if default is not None:
         words.append(f"the framework's default is {default}")
     return "; ".join(words)
+
+
+def _may_be_noise(found: Ratio | None) -> bool:
+    return found is not None and found.value > INDISTINGUISHABLE and found.low is not None and found.low <= 1.0
 
 
 def _cost(threads: int, value: float) -> str:

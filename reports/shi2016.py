@@ -37,9 +37,7 @@ HOSTS = {
     ),
     "gtx980": Host("shi2016:gtx980", "Shi 2016 GTX 980", description=(("GPU", "NVIDIA GTX 980"),)),
     "gtx1080": Host("shi2016:gtx1080", "Shi 2016 GTX 1080", description=(("GPU", "NVIDIA GTX 1080"),)),
-    "tesla_k80": Host(
-        "shi2016:k80", "Shi 2016 Tesla K80", description=(("GPU", "NVIDIA Tesla K80, one of two GPUs"),)
-    ),
+    "tesla_k80": Host("shi2016:k80", "Shi 2016 Tesla K80", description=(("GPU", "NVIDIA Tesla K80, one of two GPUs"),)),
 }
 
 
@@ -47,9 +45,7 @@ def table4() -> Matrix:
     """Return the paper's Table 4 as a matrix, its desktop, server and GPUs as machines."""
     text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
     cells = [_cell(line) for line in csv.DictReader(text.splitlines())]
-    return assemble(
-        cells, {host.fingerprint: host for host in HOSTS.values()}, [f"Source: {SOURCE}. {CAVEAT}"]
-    )
+    return assemble(cells, {host.fingerprint: host for host in HOSTS.values()}, [f"Source: {SOURCE}. {CAVEAT}"])
 
 
 def _cell(line: dict[str, str]) -> MatrixCell:

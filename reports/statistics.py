@@ -74,9 +74,7 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
     pooled = np.sort(np.concatenate(steps))
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
     low, high, method = _order_statistics(pooled, confidence)
-    return Summary(
-        float(np.median(pooled)), low, high, samples, len(steps), f"{method}, {within}", False, medians
-    )
+    return Summary(float(np.median(pooled)), low, high, samples, len(steps), f"{method}, {within}", False, medians)
 
 
 def published(seconds: float) -> Summary:
@@ -108,9 +106,7 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
         )
     if slower.low is None or slower.high is None or faster.low is None or faster.high is None:
         return Ratio(value, None, None, "no interval")
-    return Ratio(
-        value, slower.low / faster.high, slower.high / faster.low, "quotients of the intervals' ends"
-    )
+    return Ratio(value, slower.low / faster.high, slower.high / faster.low, "quotients of the intervals' ends")
 
 
 def _student(freedom: float, confidence: float) -> float:

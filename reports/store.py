@@ -105,9 +105,7 @@ class Store:
         """Keep a run that starts now; raises StoreError where its id is taken."""
         with self._writing() as connection:
             if connection.execute(sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)).first():
-                raise StoreError(
-                    f"The store {self.name} already has a run {run.id}; give the new one another id."
-                )
+                raise StoreError(f"The store {self.name} already has a run {run.id}; give the new one another id.")
             connection.execute(
                 sa.insert(schema.runs).values(
                     id=run.id,
@@ -161,9 +159,7 @@ class Store:
                 )
             )
 
-    def records(
-        self, run: str | None = None, suite: str | None = None, machine: str | None = None
-    ) -> list[Record]:
+    def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
         """Return the records in the order they were appended: all, or those of a run, suite or machine."""
         table = schema.records
         statement = sa.select(table.c.content).order_by(table.c.id)
@@ -175,10 +171,7 @@ class Store:
     def history(self) -> list[tuple[int, str, str]]:
         """Return the migrations that made this store's schema: (version, what, when in ISO 8601)."""
         table = schema.schema_history
-        return [
-            (row.version, row.what, row.applied)
-            for row in self._rows(sa.select(table).order_by(table.c.version))
-        ]
+        return [(row.version, row.what, row.applied) for row in self._rows(sa.select(table).order_by(table.c.version))]
 
     def _replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
         with self._writing() as connection:
@@ -221,8 +214,7 @@ class Store:
                 if version == 0:
                     raise StoreError(f"{self.name} holds no results yet; fill it with `dlbench run SUITE`.")
                 raise StoreError(
-                    f"{self.name} has the older schema {version}; `dlbench run` with this store brings it "
-                    "up to date."
+                    f"{self.name} has the older schema {version}; `dlbench run` with this store brings it up to date."
                 )
         if self._is_file:
             self._turn_on_write_ahead_log()
@@ -283,9 +275,7 @@ def _server_engine(target: str) -> tuple[sa.Engine, str]:
         url = sa.make_url(target)
         name = url.render_as_string(hide_password=True)
         if url.get_backend_name() == "sqlite":
-            return _sqlite_engine(
-                lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool
-            ), name
+            return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), name
         return sa.create_engine(url), name
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise StoreError(
@@ -304,9 +294,7 @@ def _check_file(path: Path, create: bool) -> None:
         if "\0" in str(path):
             raise ValueError("its name holds a zero byte")
         if path.is_dir():
-            raise StoreError(
-                f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}."
-            )
+            raise StoreError(f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}.")
         if path.exists():
             _check_header(path)
             return
@@ -376,9 +364,7 @@ def _not_a_database(name: str) -> StoreError:
 
 
 def _damaged(name: str) -> StoreError:
-    return StoreError(
-        f"The store {name} is damaged; restore it from a copy, or choose another file with --store."
-    )
+    return StoreError(f"The store {name} is damaged; restore it from a copy, or choose another file with --store.")
 
 
 def _explain(error: BaseException, name: str) -> StoreError:
@@ -387,14 +373,8 @@ def _explain(error: BaseException, name: str) -> StoreError:
     text = " ".join(str(cause).split())
     code = getattr(cause, "sqlite_errorname", "") or ""
     if code.startswith("SQLITE_NOTADB"):
-        return StoreError(
-            f"{name} is not a database; choose another file with --store. It was left as it is."
-        )
-    if (
-        code.startswith("SQLITE_CORRUPT")
-        or isinstance(cause, UnicodeDecodeError)
-        or "decode to UTF-8" in text
-    ):
+        return StoreError(f"{name} is not a database; choose another file with --store. It was left as it is.")
+    if code.startswith("SQLITE_CORRUPT") or isinstance(cause, UnicodeDecodeError) or "decode to UTF-8" in text:
         return _damaged(name)
     if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return StoreError(

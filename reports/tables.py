@@ -70,9 +70,7 @@ def networks_table(pairs: Iterable[tuple[str, int]] = ()) -> Table:
     wanted = list(pairs) or [(network.name, network.batch_size) for network in NETWORKS.values()]
     order = list(NETWORKS)
     rows = []
-    for name, batch in sorted(
-        wanted, key=lambda pair: (order.index(pair[0]) if pair[0] in order else 99, pair)
-    ):
+    for name, batch in sorted(wanted, key=lambda pair: (order.index(pair[0]) if pair[0] in order else 99, pair)):
         network = NETWORKS.get(name)
         if network is None:
             rows.append(tuple(Entry(field) for field in (name, "?", "?", "?", str(batch), "?")))

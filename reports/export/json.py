@@ -45,12 +45,7 @@ def tables_to_json(tables: Iterable[Table]) -> str:
 
 def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
     """Return the cells as plain JSON types, in the order of the table: groups, rows, columns."""
-    places = (
-        (group, row, column)
-        for group, rows in matrix.rows.items()
-        for row in rows
-        for column in matrix.columns
-    )
+    places = ((group, row, column) for group, rows in matrix.rows.items() for row in rows for column in matrix.columns)
     return [_cell(matrix, matrix.cells[place]) for place in places if place in matrix.cells]
 
 

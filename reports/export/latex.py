@@ -31,13 +31,9 @@ def matrix_to_latex(matrix: Matrix, quantity: str = "seconds") -> str:
     if not matrix.cells:
         return "Nothing was measured yet.\n"
     table = layout.matrix_table(matrix, matrix.columns, quantity)
-    groups = [
-        (machine, len(list(columns))) for machine, columns in groupby(c.machine for c in matrix.columns)
-    ]
+    groups = [(machine, len(list(columns))) for machine, columns in groupby(c.machine for c in matrix.columns)]
     over = [""] + [rf"\multicolumn{{{n}}}{{c}}{{{_escaped(matrix.hosts[m].name)}}}" for m, n in groups]
-    return _table(
-        table._replace(notes=tuple(layout.matrix_notes(matrix, quantity))), " & ".join(over) + r" \\" + "\n"
-    )
+    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix, quantity))), " & ".join(over) + r" \\" + "\n")
 
 
 def threads_to_latex(curves: Sequence[Curve]) -> str:
@@ -45,7 +41,7 @@ def threads_to_latex(curves: Sequence[Curve]) -> str:
     if not curves:
         return "Nothing was measured on a CPU yet.\n"
     parts = [_table(table) for table in layout.threads_tables(curves)]
-    closing = [layout.THREADS_LEGEND, *(line.strip() for line in findings(curves))]
+    closing = [*layout.threads_legend(curves), *(line.strip() for line in findings(curves))]
     return "\n".join([*parts, _notes(closing)])
 
 
@@ -58,9 +54,7 @@ def _table(table: layout.Table, over: str = "") -> str:
     columns = len(table.head)
     kinds = "l" * columns if table.words else "l" + "r" * (columns - 1)
     body = "".join(_row(row, columns) for row in table.rows)
-    head = (
-        " & ".join(_escaped(head) for head in table.head) + r" \\" + "\n\\hline\n" if any(table.head) else ""
-    )
+    head = " & ".join(_escaped(head) for head in table.head) + r" \\" + "\n\\hline\n" if any(table.head) else ""
     return (
         f"% {' '.join(table.title.split())}\n\\begin{{tabular}}{{{kinds}}}\n\\hline\n"
         f"{over}{head}{body}\\hline\n\\end{{tabular}}\n{_notes(table.notes)}"

@@ -110,7 +110,7 @@ def times(found: Ratio | None) -> str:
 
 def row_name(row: Row) -> str:
     """Return what stands before a row."""
-    return f"{row.framework} {row.mode}".strip()
+    return row.framework if row.mode in ("", row.framework) else f"{row.framework} {row.mode}"
 
 
 def group_name(group: Group) -> str:
@@ -199,15 +199,9 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
             lines.append(f"every number: {kind.legend}")
         elif any(cell.has(kind) for cell in shown):
             lines.append(f"{kind.symbol} {kind.legend}")
-    if any(
-        (g, r, c) not in matrix.cells for g, rows in matrix.rows.items() for r in rows for c in matrix.columns
-    ):
+    if any((g, r, c) not in matrix.cells for g, rows in matrix.rows.items() for r in rows for c in matrix.columns):
         lines.append(f"{MISSING} not measured")
-    holes = [
-        (HOLES[cell.status], cell.reason or "no reason was given", cell)
-        for cell in cells
-        if cell not in shown
-    ]
+    holes = [(HOLES[cell.status], cell.reason or "no reason was given", cell) for cell in cells if cell not in shown]
     lines += _grouped(matrix, holes)
     facts = [
         (flag.kind.symbol, flag.sentence, cell)
@@ -244,8 +238,18 @@ _THREADS_WIDTHS = (3, 11, 8, 4, 16, 5, 5, 6, 8)
 THREADS_LEGEND = (
     "p threads asked; vs best T(p)/T(best) with its 95 % interval, * the p to use; wait threads waiting for a CPU and "
     "busy threads running, on average; CPU s CPU seconds a step; switches involuntary ones a step; quota share of the "
-    "time that the CPU quota throttled."
+    "time that the CPU quota throttled it."
 )
+
+
+_OF_NO_MATTER_TO_THREADS = (evidence.FEW_LAUNCHES, evidence.PARITY_UNCHECKED)
+
+
+def threads_legend(curves: Sequence[Curve]) -> list[str]:
+    """Return the lines that explain the columns and marks of the threads tables."""
+    raised = {flag.kind for curve in curves for point in curve.points for flag in point.cell.flags}
+    used = [kind for kind in evidence.KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
+    return [THREADS_LEGEND, *(f"{kind.symbol} {kind.legend}" for kind in used)]
 
 
 def threads_tables(curves: Sequence[Curve]) -> list[Table]:
@@ -259,7 +263,7 @@ def _curve_table(curve: Curve) -> Table:
     if curve.mechanism:
         notes.append(f"Why: {curve.mechanism}.")
     return Table(
-        f"{group_name(curve.group)}: {curve.name}, on {curve.host.name}",
+        f"{group_name(curve.group)}: {row_name(curve.row)}, on {curve.host.name}",
         (*_THREADS_HEAD, "quota") if throttled else _THREADS_HEAD,
         tuple(_point_row(point, curve.best, throttled) for point in curve.points),
         tuple(notes),
@@ -272,7 +276,7 @@ def _point_row(point: Point, best: int | None, throttled: bool) -> tuple[Entry, 
     cell, seen = point.cell, point.cell.observed
     if cell.status is not Status.OK or cell.seconds is None:
         return (threads, Entry(HOLES[cell.status], hole=True), *[Entry("")] * (7 + throttled))
-    marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind is not evidence.FEW_LAUNCHES)
+    marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in _OF_NO_MATTER_TO_THREADS)
     fields = [
         number(cell.seconds.median) + interval(cell.seconds) + marks,
         _form(point.speedup, ".2f"),

@@ -24,7 +24,7 @@ def threads_to_markdown(curves: Sequence[Curve]) -> str:
     lines = [f"{'  ' if line.startswith(' ') else ''}- {_escaped(line.strip())}\n" for line in said]
     head = ["## Past the physical cores\n\n" + "".join(lines)] if said else []
     tables = [_table(table) for table in layout.threads_tables(curves)]
-    return "\n".join([*head, *tables, _escaped(layout.THREADS_LEGEND) + "\n"])
+    return "\n".join([*head, *tables, _list(layout.threads_legend(curves))])
 
 
 def tables_to_markdown(tables: Iterable[layout.Table]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -23,9 +23,7 @@ WIDTH = 80
 _INDENT = "  "
 
 
-def matrix_to_terminal(
-    matrix: Matrix, quantity: str = "seconds", width: int = WIDTH, colour: bool = False
-) -> str:
+def matrix_to_terminal(matrix: Matrix, quantity: str = "seconds", width: int = WIDTH, colour: bool = False) -> str:
     """Return the matrix in lines of at most ``width`` characters; with ``colour`` ANSI sequences come on top."""
     parts = []
     for columns in _stacks(matrix, quantity, width):
@@ -42,7 +40,7 @@ def threads_to_terminal(curves: Sequence[Curve], width: int = WIDTH, colour: boo
     if not curves:
         return "Nothing was measured on a CPU yet.\n"
     parts = [_table(table, width, colour) for table in layout.threads_tables(curves)]
-    closing = [layout.THREADS_LEGEND, "", *findings(curves)]
+    closing = [*layout.threads_legend(curves), "", *findings(curves)]
     return "\n".join(parts) + "\n" + _paragraphs(closing, width)
 
 
@@ -62,9 +60,7 @@ def _stacks(matrix: Matrix, quantity: str, width: int) -> list[tuple[Column, ...
             stacks[-1] = (*stacks[-1], *columns)
             continue
         pieces = 1
-        while pieces < len(columns) and any(
-            _needs(matrix, part, quantity) > width for part in _deal(columns, pieces)
-        ):
+        while pieces < len(columns) and any(_needs(matrix, part, quantity) > width for part in _deal(columns, pieces)):
             pieces += 1
         stacks += _deal(columns, pieces)
     return stacks
@@ -76,28 +72,49 @@ def _deal(columns: tuple[Column, ...], pieces: int) -> list[tuple[Column, ...]]:
 
 
 def _needs(matrix: Matrix, columns: Sequence[Column], quantity: str) -> int:
-    table = layout.matrix_table(matrix, columns, quantity)
+    return _total(_widths(layout.matrix_table(matrix, columns, quantity)))
+
+
+def _widths(table: layout.Table) -> list[int]:
+    """Return the width that each column needs for its longest field."""
     rows = [row for row in table.rows if len(row) > 1]
-    widths = [
-        max([len(head), *(len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)
-    ]
-    return len(_INDENT) + sum(widths) + 2 * (len(widths) - 1)
+    indent = len(_INDENT) if len(rows) < len(table.rows) else 0
+    needed = [max([len(head), *(len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)]
+    needed[0] += indent
+    return [max(pair) for pair in zip(needed, table.widths or needed, strict=True)]
+
+
+def _total(widths: Sequence[int], gap: int = 2) -> int:
+    return sum(widths) + gap * (len(widths) - 1)
 
 
 def _table(table: layout.Table, width: int, colour: bool) -> str:
+    head = _text([Text(table.title, style="bold")], width, colour)
+    body = _body(table, width, colour) if table.rows else ""
+    return head + body + _paragraphs(table.notes, width)
+
+
+def _body(table: layout.Table, width: int, colour: bool) -> str:
+    widths = _widths(table)
+    gap = 2 if _total(widths) <= width else 1
+    if _total(widths, gap) > width and len(table.head) > 2 and not table.words:
+        # Numbers are not to be folded: the right half of the columns follows beneath, behind the first column again.
+        half = (len(table.head) + 1) // 2
+        parts = ((*range(half),), (0, *range(half, len(table.head))))
+        return "".join(_body(_part(table, places), width, colour) for places in parts)
     grouped = any(len(row) == 1 for row in table.rows)
-    tight = bool(table.widths) and sum(table.widths) + len(table.widths) - 1 <= width
     shown = RichTable(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 0) if tight else (0, 1, 0, 0),
+        padding=(0, gap - 1, 0, 0),
         show_edge=False,
         header_style="bold",
         show_header=any(table.head),
     )
+    fits = _total(widths, gap) <= width
     for place, head in enumerate(table.head):
         left = table.words or (place == 0 and not table.widths)
-        least = table.widths[place] if tight else None
+        least = widths[place] if fits else None
         shown.add_column(head, justify="left" if left else "right", overflow="fold", min_width=least)
     for row in table.rows:
         if len(row) == 1:
@@ -105,16 +122,24 @@ def _table(table: layout.Table, width: int, colour: bool) -> str:
         else:
             name = Text((_INDENT if grouped else "") + row[0].plain)
             shown.add_row(name, *(_styled(entry) for entry in row[1:]))
+    return _text([shown], width, colour)
+
+
+def _part(table: layout.Table, places: Sequence[int]) -> layout.Table:
+    rows = [row if len(row) == 1 else tuple(row[place] for place in places) for row in table.rows]
+    widths = tuple(table.widths[place] for place in places) if table.widths else ()
+    return table._replace(head=tuple(table.head[place] for place in places), rows=tuple(rows), widths=widths)
+
+
+def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> str:
     buffer = io.StringIO()
     system: Literal["standard"] | None = "standard" if colour else None
     console = Console(
         file=buffer, width=width, force_terminal=colour, no_color=not colour, color_system=system, emoji=False
     )
-    console.print(Text(table.title, style="bold"))
-    if table.rows:
-        console.print(shown)
-    lines = "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
-    return lines + "\n" + _paragraphs(table.notes, width)
+    for renderable in renderables:
+        console.print(renderable)
+    return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
 
 
 def _styled(entry: layout.Entry) -> Text:

@@ -38,34 +38,22 @@ def busy() -> Results:
             records.append(
                 make.hole(status, f"a reason | with_signs & {status.value} 100% <b>", framework=status.value)
             )
-    wrong = make.outcome()._replace(
-        status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4")
-    )
+    wrong = make.outcome()._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
     records.append(make.record(framework="wrong", result=wrong))
-    nan = make.outcome()._replace(
-        parity=make.parity("agrees")._replace(losses=[float("nan")]), final_loss_finite=False
-    )
+    nan = make.outcome()._replace(parity=make.parity("agrees")._replace(losses=[float("nan")]), final_loss_finite=False)
     records.append(make.record(framework="diverged", result=nan))
-    records.append(
-        make.record(framework="knob", threads=2, result=make.outcome(threads=make.threads(2, 3.0, 1.0)))
-    )
+    records.append(make.record(framework="knob", threads=2, result=make.outcome(threads=make.threads(2, 3.0, 1.0))))
     return results_of(*records)
 
 
 MATRICES = {
     "empty": lambda: build_matrix(Results()),
-    "holes": lambda: build_matrix(
-        results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))
-    ),
+    "holes": lambda: build_matrix(results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))),
     "one machine": lambda: build_matrix(busy()),
-    "two machines": lambda: build_matrix(
-        results_of(*busy().records, make.record(machine="m-two", threads=4))
-    ),
+    "two machines": lambda: build_matrix(results_of(*busy().records, make.record(machine="m-two", threads=4))),
     "with the paper": lambda: combine([build_matrix(busy()), shi2016.table4()]),
     "a batch sweep": lambda: build_matrix(results_of(*(make.record(batch_size=b) for b in (1, 8, 64)))),
-    "a GPU": lambda: build_matrix(
-        results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))
-    ),
+    "a GPU": lambda: build_matrix(results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))),
 }
 OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
     "terminal": terminal.matrix_to_terminal,
@@ -136,10 +124,7 @@ def check(name: str, text: str) -> None:
 
 
 def test_the_terminal_matrix_as_a_whole() -> None:
-    assert (
-        terminal.matrix_to_terminal(build_matrix(busy()))
-        == (Path(__file__).parent / "matrix_of_80.txt").read_text()
-    )
+    assert terminal.matrix_to_terminal(build_matrix(busy())) == (Path(__file__).parent / "matrix_of_80.txt").read_text()
 
 
 def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
@@ -249,9 +234,7 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert layout.number(value) == text
 
 
-words = st.text(st.characters(codec="ascii", exclude_categories=("C",)), min_size=1, max_size=30).map(
-    str.strip
-)
+words = st.text(st.characters(codec="ascii", exclude_categories=("C",)), min_size=1, max_size=30).map(str.strip)
 frameworks = st.sampled_from(["torch", "torch-nightly", "tensorflow", "onnxruntime", "mxnet", "x" * 40])
 modes = st.sampled_from(["eager", "compile", "hybrid", ""])
 thread_counts = st.sampled_from([1, 2, 4, 8, 16, 32])

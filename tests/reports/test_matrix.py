@@ -91,9 +91,7 @@ def test_the_best_of_each_column_and_network_is_marked() -> None:
 def test_only_a_fair_number_can_be_the_best() -> None:
     wall = 5e-4
     unfair = {
-        "wrong": make.outcome([1e-4] * 5)._replace(
-            status=Status.PARITY_FAILED, parity=make.parity("disagrees")
-        ),
+        "wrong": make.outcome([1e-4] * 5)._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees")),
         "unproved": make.outcome([1e-4] * 5)._replace(parity=make.parity("unchecked")),
         "nan": make.outcome([1e-4] * 5)._replace(final_loss_finite=False),
         "greedy": make.outcome([1e-4] * 5)._replace(threads=make.threads(1, wall, 2.0)),
@@ -115,9 +113,7 @@ def test_holes_are_typed(status: Status) -> None:
 
 
 def test_failed_parity_outweighs_good_launches_and_keeps_its_samples() -> None:
-    wrong = make.outcome(
-        status=Status.PARITY_FAILED, reason="update error 1", parity=make.parity("disagrees")
-    )
+    wrong = make.outcome(status=Status.PARITY_FAILED, reason="update error 1", parity=make.parity("disagrees"))
     cell = only(matrix_of(make.record(), make.record(launch=1, result=wrong), make.record(launch=2)))
     assert (cell.status, cell.reason) == (Status.PARITY_FAILED, "update error 1")
     assert cell.seconds is not None
@@ -200,9 +196,7 @@ def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
 
 
 def test_a_framework_that_computes_nothing_has_no_rate() -> None:
-    cell = only(
-        matrix_of(make.record(result=make.outcome(parameter_count=None, parity=make.parity("unchecked"))))
-    )
+    cell = only(matrix_of(make.record(result=make.outcome(parameter_count=None, parity=make.parity("unchecked")))))
     assert cell.gflops is None
     assert cell.items_per_second is not None
 
@@ -221,9 +215,7 @@ def test_a_step_that_takes_no_time_is_no_error() -> None:
 
 def test_matrices_side_by_side_mark_the_best_anew() -> None:
     one = matrix_of(make.record([2.0]))
-    two = matrix_of(
-        make.record([1.0], machine="m-two"), make.record([0.5], machine="m-two", framework="mxnet")
-    )
+    two = matrix_of(make.record([1.0], machine="m-two"), make.record([0.5], machine="m-two", framework="mxnet"))
     both = combine([one, two])
     assert both.machines == (make.MACHINE, "m-two")
     assert {(c.column.machine, c.row.framework) for c in both.cells.values() if c.best} == {

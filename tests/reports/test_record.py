@@ -17,9 +17,7 @@ moments = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.
 cells = st.builds(Cell, text, text, text, text, text, count, count, text, text)
 protocols = st.builds(Protocol, count, count, count, finite)
 optional = st.none() | finite
-parities = st.builds(
-    Parity, text, text, st.lists(finite, max_size=3), optional, optional, text, finite, finite, finite
-)
+parities = st.builds(Parity, text, text, st.lists(finite, max_size=3), optional, optional, text, finite, finite, finite)
 threads = st.builds(
     ThreadEvidence,
     count,
@@ -49,9 +47,7 @@ outcomes = st.builds(
     software=st.dictionaries(text, text, max_size=3),
     gemm_flops_per_second=optional,
 )
-records = st.builds(
-    Record, text, text, count, cells, outcomes, text, text, text, protocols, moments, finite, text
-)
+records = st.builds(Record, text, text, count, cells, outcomes, text, text, text, protocols, moments, finite, text)
 runs = st.builds(
     Run,
     text,

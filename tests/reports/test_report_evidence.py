@@ -24,9 +24,7 @@ def flags(
 ) -> list[str]:
     """The names of the flags of a launch of 10 s."""
     seen = make.threads(requested, 10.0, cpu_per_wall, says, **(evidence_of_threads or {}))
-    result = make.outcome([1.0] * 10, threads=seen, contention=make.contention(**contention))._replace(
-        **(other or {})
-    )
+    result = make.outcome([1.0] * 10, threads=seen, contention=make.contention(**contention))._replace(**(other or {}))
     cell = make.cell(threads=requested, device=device)
     return [flag.kind.name for flag in launch_flags(cell, result, host)]
 

@@ -15,9 +15,7 @@ from dlbench.reports.statistics import Ratio, published, summarise
 HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0)
 
 
-def curve_of(
-    times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()
-) -> Curve:
+def curve_of(times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()) -> Curve:
     """The curve of launches with these times (of three launches, one per cent apart, unless given)."""
     records = list(extra)
     for p, given in times.items():
@@ -78,16 +76,12 @@ def test_a_single_count_cannot_be_compared() -> None:
 def test_wrong_mathematics_and_too_many_threads_take_no_part() -> None:
     wrong = make.outcome([0.1] * 5)._replace(parity=make.parity("disagrees"), status=Status.PARITY_FAILED)
     greedy = make.outcome([0.1] * 5)._replace(threads=make.threads(2, 0.5, 4.0))
-    found = curve_of(
-        {1: 1.0}, extra=[make.record(result=wrong, threads=4), make.record(result=greedy, threads=2)]
-    )
+    found = curve_of({1: 1.0}, extra=[make.record(result=wrong, threads=4), make.record(result=greedy, threads=2)])
     assert found.best == 1
     assert [point.seconds is not None for point in found.points] == [True, False, False]
 
 
-def observed(
-    seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0
-) -> Outcome:
+def observed(seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0) -> Outcome:
     wall = 5 * seconds
     seen = make.threads(p, wall, min(p, 2))
     other = make.contention(
@@ -161,3 +155,16 @@ def test_a_known_curve_is_recovered_from_noise() -> None:
 
     for _ in range(100):
         assert best_threads({p: summarise([launch(t) for _ in range(5)]) for p, t in truth.items()}) == 2
+
+
+def test_a_cost_that_noise_may_explain_is_called_so() -> None:
+    found = curve_of({1: (0.3, 0.7, 0.9), 2: (0.40, 0.5, 0.6), 4: 1.5})
+    assert found.best == 2
+    assert found.advice.endswith("; noise may explain the cost of 1")
+
+
+def test_waiting_that_the_best_shares_is_no_mechanism() -> None:
+    quick, slow = observed(0.5, 2, waiting=1.0), observed(0.8, 4, waiting=1.0)
+    records = [make.record(result=quick, threads=2, launch=n) for n in range(3)]
+    records += [make.record(result=slow, threads=4, launch=n) for n in range(3)]
+    assert "wait for a CPU" not in curve_of({}, extra=records).mechanism

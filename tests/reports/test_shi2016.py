@@ -27,9 +27,7 @@ def test_every_value_of_the_paper_is_in_the_matrix() -> None:
     text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
     lines = list(csv.DictReader(text.splitlines()))
     assert len(MATRIX.cells) == len(lines)
-    published = sorted(
-        float(line["seconds_per_minibatch"]) for line in lines if line["seconds_per_minibatch"]
-    )
+    published = sorted(float(line["seconds_per_minibatch"]) for line in lines if line["seconds_per_minibatch"])
     assert sorted(cell.seconds.median for cell in MATRIX.cells.values() if cell.seconds) == published
     holes = [cell for cell in MATRIX.cells.values() if cell.status is Status.UNSUPPORTED]
     assert len(holes) == len(lines) - len(published)
@@ -44,9 +42,7 @@ def test_the_shape_is_that_of_table_4() -> None:
         "lstm32",
         "lstm64",
     ]
-    assert MATRIX.rows[Group("lstm32", 128)] == tuple(
-        Row(name, "2016") for name in ("cntk", "tensorflow", "torch")
-    )
+    assert MATRIX.rows[Group("lstm32", 128)] == tuple(Row(name, "2016") for name in ("cntk", "tensorflow", "torch"))
     assert [(c.device, c.threads) for c in MATRIX.columns] == [
         *[("cpu", p) for p in (1, 2, 4, 8)],
         *[("cpu", p) for p in (1, 2, 4, 8, 16, 32)],
@@ -88,10 +84,7 @@ def test_the_findings_are_those_of_the_paper() -> None:
     said = "\n".join(findings(CURVES))
     desktop, server = said.split("Shi 2016 server")
     assert "caffe: gets worse on 2 of 2 networks" in desktop
-    assert (
-        "cntk: gets worse on 3 of 5 networks: alexnet 1.99x at 8, lstm32 3.8x at 8, lstm64 3.5x at 8"
-        in desktop
-    )
+    assert "cntk: gets worse on 3 of 5 networks: alexnet 1.99x at 8, lstm32 3.8x at 8, lstm64 3.5x at 8" in desktop
     assert "tensorflow: gains on fcn5 0.74x at 8" in desktop
     assert "torch: gets worse on 4 of 4 networks" in desktop
     assert "caffe: gets worse on 4 of 4 networks: fcn5 2.6x at 32, fcn8 2.6x at 32" in server

@@ -74,9 +74,7 @@ def test_the_interval_of_a_ratio_is_scipys_welch() -> None:
     random = np.random.default_rng(3)
     slower, faster = summarise(launches_of(random, 4, median=0.8)), summarise(launches_of(random, 6))
     found = ratio(slower, faster)
-    test = scipy.stats.ttest_ind(
-        np.log(slower.launch_medians), np.log(faster.launch_medians), equal_var=False
-    )
+    test = scipy.stats.ttest_ind(np.log(slower.launch_medians), np.log(faster.launch_medians), equal_var=False)
     low, high = test.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
 

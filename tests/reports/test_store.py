@@ -87,9 +87,7 @@ def test_machines_and_ceilings_are_replaced_by_later_ones(path: Path) -> None:
         assert store.ceilings("m") == {"gemm": [2.0]}
 
 
-@pytest.mark.parametrize(
-    "name", ["with space.sqlite", "hash#.sqlite", "percent%20.sqlite", "what?.sqlite", "ü.db"]
-)
+@pytest.mark.parametrize("name", ["with space.sqlite", "hash#.sqlite", "percent%20.sqlite", "what?.sqlite", "ü.db"])
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     fill(tmp_path / name, 1)
     assert [each.name for each in tmp_path.iterdir()] == [name]
@@ -261,9 +259,7 @@ def write_until_the_limit(path: str, limit: int, answer: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [1000, 30_000, 60_000, 100_000])
-def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(
-    tmp_path: Path, path: Path, limit: int
-) -> None:
+def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(tmp_path: Path, path: Path, limit: int) -> None:
     answer = tmp_path / "answer"
     writer = fresh.Process(target=write_until_the_limit, args=(str(path), limit, str(answer)))
     writer.start()

@@ -24,9 +24,7 @@ def test_software() -> None:
         make.record(result=make.outcome(software=software)),
         make.record(result=make.outcome(software=software), launch=1),
         make.hole(Status.CRASHED, "signal 11", minutes=5),  # tells nothing of its software
-        make.record(
-            framework="torch-nightly", environment="0123456789abcdef", result=make.outcome(software=software)
-        ),
+        make.record(framework="torch-nightly", environment="0123456789abcdef", result=make.outcome(software=software)),
     ]
     table = software_table(records)
     assert texts(table.rows) == [
