@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SHIPPED = os.path.join(HERE, "references")
 
 
-class ReferenceFailure(Exception):
+class ReferenceNotMadeError(Exception):
     """No reference could be made; the text says why."""
 
 
@@ -38,7 +38,7 @@ def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
-    minutes (ResNet-50); memory up to about 0.5 GB per example for ResNet-50. Raises ReferenceFailure.
+    minutes (ResNet-50); memory up to about 0.5 GB per example for ResNet-50. Raises ReferenceNotMadeError.
     """
     threads = threads or len(os.sched_getaffinity(0))
     control = tempfile.mkdtemp(prefix="dlbench-reference-")
@@ -62,16 +62,18 @@ def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.
             outcome = read_outcome(control)
         except OSError:
             tail = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            raise ReferenceFailure(
+            raise ReferenceNotMadeError(
                 "%s at mini-batch %d: the process ended with code %d and no outcome. %s"
                 % (network, batch_size, done.returncode, " ".join(tail))
-            )
+            ) from None
         if outcome.status is not Status.OK or not os.path.exists(made):
-            raise ReferenceFailure("%s at mini-batch %d: %s" % (network, batch_size, outcome.reason))
+            raise ReferenceNotMadeError("%s at mini-batch %d: %s" % (network, batch_size, outcome.reason))
         partial = path + ".part"
         shutil.copyfile(made, partial)
         os.replace(partial, path)
     except subprocess.TimeoutExpired:
-        raise ReferenceFailure("%s at mini-batch %d: not done after %.0f seconds" % (network, batch_size, timeout))
+        raise ReferenceNotMadeError(
+            "%s at mini-batch %d: not done after %.0f seconds" % (network, batch_size, timeout)
+        ) from None
     finally:
         shutil.rmtree(control, ignore_errors=True)

@@ -1,12 +1,12 @@
 """The parity steps by PyTorch's automatic differentiation in float64: a second derivation of the reference.
 
-``<python with torch> autodiff.py ADAPTERS_FOLDER OUTPUT_FOLDER NETWORK[:BATCH] ...`` writes one reference file per network.
+``<python with torch> autodiff.py ADAPTERS_FOLDER OUTPUT_FOLDER NETWORK[:BATCH] ...`` writes a file per network.
 Shares specifications, weights and mini-batches with the guest, and no arithmetic.
 """
 
-import os
 import sys
 import types
+from pathlib import Path
 
 import torch
 from torch.nn import functional
@@ -53,14 +53,14 @@ def forward_recurrent(n, family, w, tokens):
         hidden = torch.zeros(len(tokens), family.hidden, dtype=torch.float64)
         cell = torch.zeros_like(hidden)
         outputs = []
-        bias = w["lstm%d.bias" % layer]
+        bias = w[f"lstm{layer}.bias"]
         for step in range(family.steps):
             # torch's own cell, whose gate order is documented as input, forget, cell, output
             hidden, cell = torch.lstm_cell(
                 values[:, step],
                 (hidden, cell),
-                w["lstm%d.input_weight" % layer],
-                w["lstm%d.hidden_weight" % layer],
+                w[f"lstm{layer}.input_weight"],
+                w[f"lstm{layer}.hidden_weight"],
                 bias,
                 torch.zeros_like(bias),
             )
@@ -110,20 +110,19 @@ def load_guest(folder):
 
 
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     guest = load_guest(sys.argv[1])
     namespace = {}
-    with open(os.path.join(here, "small_networks.py")) as file:
-        exec(compile(file.read(), "small_networks.py", "exec"), namespace)
+    exec(compile((here / "small_networks.py").read_text(), "small_networks.py", "exec"), namespace)
     known = dict(guest.networks.NETWORKS)
     known.update(namespace["small_networks"](guest.networks))
     for wanted in sys.argv[3:]:
         name, _, size = wanted.partition(":")
         network = known[name]
         size = int(size or network.batch_size)
-        path = os.path.join(sys.argv[2], "%s-b%d.npz" % (name, size))
-        guest.parity.save(path, observe(guest, network, size))
+        path = Path(sys.argv[2], f"{name}-b{size}.npz")
+        guest.parity.save(str(path), observe(guest, network, size))
 
 
 main()
