@@ -324,7 +324,7 @@ def test_an_unwritable_folder_is_told_and_its_store_can_be_read(tmp_path: Path) 
 
 
 def test_a_store_held_by_another_program_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlbench.reports.store.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("dlbench.reports.database.BUSY_SECONDS", 0.1)
     fill(path, 1)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

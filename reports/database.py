@@ -1,0 +1,203 @@
+"""Opening a database: a SQLite file with care, any other through SQLAlchemy; and its errors in words.
+
+Every function raises StoreError, in one line that names the store and the remedy.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from dlbench.reports.errors import StoreError
+
+BUSY_SECONDS = 60.0
+"""How long a writer waits for other writers before it gives up."""
+
+# Set by writers only: SQLite must take the write lock when a transaction begins, since a transaction that turns from
+# reading to writing is refused at once, without waiting, when another wrote in between.
+_WRITES = "dlbench_writes"
+
+
+def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
+    """Return an engine for a file or a URL, and the name to call it by (the path, or the URL without its password).
+
+    Without ``create`` a file must exist, and is opened for reading only where it may not be written.
+    """
+    path = _sqlite_path(target)
+    if path is None:
+        return _server_engine(target)
+    _check_file(path, create)
+    return _file_engine(path, create), str(path)
+
+
+@contextmanager
+def writing(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
+    """Give a connection in a transaction that writes; it is durable when the block is left without an error."""
+    with (
+        explained(name),
+        engine.connect().execution_options(**{_WRITES: True}) as connection,
+        connection.begin(),
+    ):
+        yield connection
+
+
+def is_sqlite(engine: sa.Engine) -> bool:
+    """Tell whether this is SQLite rather than a server."""
+    return engine.dialect.name == "sqlite"
+
+
+def turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
+    """Let readers and a writer of a SQLite file work at the same time; the file remembers it."""
+    # On file systems without shared memory SQLite keeps its rollback journal, and so it may: writers then wait for
+    # readers too. A lock here only means that another process is doing it.
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("PRAGMA journal_mode=WAL")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error) and "busy" not in str(error):
+            raise _explain(error, name) from error
+    finally:
+        connection.close()
+
+
+def _sqlite_path(target: str) -> Path | None:
+    """Return the file of a SQLite store; None for a database server, or for one in memory."""
+    if "://" not in target:
+        return Path(target).expanduser()
+    scheme, _, rest = target.partition("://")
+    if scheme.partition("+")[0] == "sqlite" and rest.startswith("/") and not rest.startswith("/:memory:"):
+        return Path(rest[1:].partition("?")[0])
+    return None
+
+
+def _server_engine(target: str) -> tuple[sa.Engine, str]:
+    try:
+        url = sa.make_url(target)
+        name = url.render_as_string(hide_password=True)
+        if url.get_backend_name() == "sqlite":
+            return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), name
+        return sa.create_engine(url), name
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise StoreError(
+            "The store's URL cannot be understood; write a file name, or a URL such as "
+            f"postgresql+psycopg://USER@HOST/DATABASE ({type(error).__name__})."
+        ) from error
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"The store's database needs the Python package {error.name}; install it beside dlbench."
+        ) from error
+
+
+def _check_file(path: Path, create: bool) -> None:
+    """Say clearly, before SQLite says it vaguely, why the file cannot be opened."""
+    try:
+        if "\0" in str(path):
+            raise ValueError("its name holds a zero byte")
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}.")
+        if path.exists():
+            _check_header(path)
+            return
+        if not create:
+            raise StoreError(f"There is no store {path}; fill one with `dlbench run SUITE --store {path}`.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(
+            f"The store {path} cannot be created ({reason}); choose a writable place with --store FILE."
+        ) from error
+
+
+def _check_header(path: Path) -> None:
+    # SQLite takes any file shorter than its header for an empty database, and would overwrite it.
+    try:
+        with path.open("rb") as file:
+            header = file.read(16)
+    except PermissionError as error:
+        raise StoreError(f"The store {path} may not be read; check its permissions.") from error
+    if header not in (b"", b"SQLite format 3\0"):
+        raise _not_a_database(str(path))
+
+
+def _file_engine(path: Path, create: bool) -> sa.Engine:
+    mode = "rwc" if create else "rw"
+    if not create and not os.access(path, os.W_OK):
+        mode = "ro"
+        # Reading a write-ahead log needs a file beside the store; without one to make, nobody can be writing.
+        if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+            mode = "ro&immutable=1"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return _sqlite_engine(
+        lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False), QueuePool
+    )
+
+
+def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool]) -> sa.Engine:
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=pool)
+
+    @sa.event.listens_for(engine, "connect")
+    def _settle(connection: Any, _: Any) -> None:
+        # The sqlite3 module shall not begin transactions by itself: see _begin.
+        connection.isolation_level = None
+        connection.execute("PRAGMA synchronous=FULL")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn whatever the database raises within the block into a StoreError."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        raise _explain(error, name) from error
+
+
+def _not_a_database(name: str) -> StoreError:
+    return StoreError(f"{name} is not a database; choose another file with --store. It was left as it is.")
+
+
+def damaged(name: str) -> StoreError:
+    """Return the error of a store whose content cannot be understood."""
+    return StoreError(f"The store {name} is damaged; restore it from a copy, or choose another file with --store.")
+
+
+def _explain(error: BaseException, name: str) -> StoreError:
+    """Turn an error of the database into one line with the remedy."""
+    cause = getattr(error, "orig", None) or error
+    text = " ".join(str(cause).split())
+    code = getattr(cause, "sqlite_errorname", "") or ""
+    if code.startswith("SQLITE_NOTADB"):
+        return StoreError(f"{name} is not a database; choose another file with --store. It was left as it is.")
+    if code.startswith("SQLITE_CORRUPT") or isinstance(cause, UnicodeDecodeError) or "decode to UTF-8" in text:
+        return damaged(name)
+    if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return StoreError(
+            f"The store {name} could not be written: {text}. What it held is kept; make room on its "
+            "disk and go on with `dlbench run SUITE --resume`."
+        )
+    if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return StoreError(
+            f"The store {name} cannot be opened or written ({text}); check its permissions and those of its "
+            "folder, or choose a writable place with --store FILE."
+        )
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreError(
+            f"The store {name} is held by another program for more than {BUSY_SECONDS:.0f} s; close that "
+            "program and go on with `dlbench run SUITE --resume`."
+        )
+    return StoreError(f"The store {name} cannot be used ({text}); check it, or choose another with --store.")
