@@ -11,9 +11,10 @@ Past the physical cores (and past the effective CPUs) each p is held against the
 worse when the ratio's interval lies above 1 and the ratio exceeds `WORSE`, or, without intervals, by the ratio alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from dlbench.adapters.networks import NETWORKS
 from dlbench.reports import evidence
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import Group, Matrix, MatrixCell, Row
@@ -203,6 +204,12 @@ def _may_be_noise(found: Ratio | None) -> bool:
     return found is not None and found.value > INDISTINGUISHABLE and found.low is not None and found.low <= 1.0
 
 
+def _workload(group: Group) -> str:
+    known = NETWORKS.get(group.network)
+    usual = known is not None and known.batch_size == group.batch_size
+    return group.network if usual else f"{group.network} b{group.batch_size}"
+
+
 def _cost(threads: int, value: float) -> str:
     verb = "costs" if threads == 1 else "cost"
     if 1 / INDISTINGUISHABLE <= value <= INDISTINGUISHABLE:
@@ -215,27 +222,37 @@ def _times(value: float) -> str:
 
 
 def findings(curves_found: Sequence[Curve]) -> list[str]:
-    """State, machine by machine, which frameworks get worse past the physical cores, on what, and by how much."""
+    """State, machine by machine, which frameworks get worse past the physical cores, on what, and by how much.
+
+    And again past the effective CPUs, where these are more than the physical cores and more threads were tried.
+    """
     lines = []
     for fingerprint in dict.fromkeys(each.host.fingerprint for each in curves_found):
         here = [each for each in curves_found if each.host.fingerprint == fingerprint]
         host = here[0].host
-        if host.physical_cores is None:
-            continue
-        names = list(dict.fromkeys(each.name for each in here))
-        said = [f"  {text}" for name in names if (text := _finding([e for e in here if e.name == name]))]
-        if said:
-            lines.append(f"{host.name}: past {host.physical_cores} threads, one for each physical core,")
-            lines += said
+        if host.physical_cores is not None:
+            said = _findings(here, lambda point: point.past_cores)
+            if said:
+                lines += [f"{host.name}: past {host.physical_cores} threads, one for each physical core,", *said]
+        if host.effective_cpus is not None and host.effective_cpus != host.physical_cores:
+            said = _findings(here, lambda point: point.past_cpus)
+            if said:
+                lines += [f"{host.name}: past {host.effective_cpus} threads, one for each CPU it may use,", *said]
     return lines
 
 
-def _finding(of_one: Sequence[Curve]) -> str:
+def _findings(here: Sequence[Curve], past: Callable[[Point], Ratio | None]) -> list[str]:
+    names = list(dict.fromkeys(each.name for each in here))
+    said = [_finding([each for each in here if each.name == name], past) for name in names]
+    return [f"  {text}" for text in said if text]
+
+
+def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Ratio | None]) -> str:
     worse, same, better, beyond = [], [], [], 0
     for each in of_one:
-        past = [(point, point.past_cores) for point in each.points if point.past_cores is not None]
+        past = [(point, found) for point in each.points if (found := ratio_past(point)) is not None]
         beyond += bool(past)
-        network = each.group.network
+        network = _workload(each.group)
         bad = [(p, r) for p, r in past if is_worse(r)]
         if bad:
             point, found = max(bad, key=lambda pair: pair[1].value)
@@ -253,5 +270,5 @@ def _finding(of_one: Sequence[Curve]) -> str:
     if better:
         parts.append("gains on " + ", ".join(better))
     if same:
-        parts.append("stays as it is on " + ", ".join(same))
+        parts.append("shows no clear difference on " + ", ".join(same))
     return f"{of_one[0].name}: " + "; ".join(parts)

@@ -136,7 +136,7 @@ def test_findings_name_what_gets_worse_and_what_gains() -> None:
     assert findings(found) == [
         "two cores, four CPUs: past 2 threads, one for each physical core,",
         "  torch eager: gets worse on 1 of 3 networks: fcn5 1.60x at 4; gains on fcn8 0.60x at 4; "
-        "stays as it is on lstm32",
+        "shows no clear difference on lstm32 b64",
     ]
 
 
@@ -168,3 +168,13 @@ def test_waiting_that_the_best_shares_is_no_mechanism() -> None:
     records = [make.record(result=quick, threads=2, launch=n) for n in range(3)]
     records += [make.record(result=slow, threads=4, launch=n) for n in range(3)]
     assert "wait for a CPU" not in curve_of({}, extra=records).mechanism
+
+
+def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
+    found = curve_of({1: 1.0, 2: 0.5, 4: 0.4, 8: 1.2})
+    assert findings([found]) == [
+        "two cores, four CPUs: past 2 threads, one for each physical core,",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 2.4x at 8",
+        "two cores, four CPUs: past 4 threads, one for each CPU it may use,",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 3.0x at 8",
+    ]
