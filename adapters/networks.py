@@ -101,7 +101,27 @@ class Recurrent(NamedTuple):
 
 
 class ParityRecipe(NamedTuple):
-    """How the first steps of a launch prove that it computes the reference's mathematics."""
+    """How the first steps of a launch prove that it computes the reference's mathematics.
+
+    Tolerances stand about ten times above what honest float32 implementations show (five where rounding flips ReLUs)
+    and far below what mistakes show. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
+    TensorFlow (graph, XLA), MXNet and the reference's own code in float32, where measured; and the smallest update
+    error of the mistakes in tests/adapters/broken that must be caught:
+
+        ========  ==========  ============  ===============================
+        network   loss error  update error  smallest mistake (update error)
+        ========  ==========  ============  ===============================
+        fcn5      5.1e-7      2.4e-5        7.1e-2, weight decay of 1e-4
+        fcn8      4.6e-8      1.5e-3
+        alexnet   3.1e-7      7.3e-3        1.0, a doubled or frozen bias
+        resnet50  2.0e-7      1.9e-2
+        lstm32    1.2e-7      2.0e-4        1.9e-1, state carried over
+        lstm64    1.2e-8      4.9e-4
+        ========  ==========  ============  ===============================
+
+    Not caught in a one-step recipe: momentum (no first step shows it) and, in alexnet, weight decay of 5e-4 or less
+    (8.5e-3); the fully connected and recurrent networks, driven by the same optimiser, show both.
+    """
 
     steps: int
     learning_rate: float
@@ -136,14 +156,13 @@ def _fully_connected(name, hidden_layers, summary):
     layers = []  # type: List[Layer]
     for index in range(len(sizes) - 1):
         last = index == len(sizes) - 2
-        layers.append(
-            Dense("fc%d" % (index + 1), sizes[index], sizes[index + 1], "none" if last else "sigmoid")
-        )
+        layers.append(Dense("fc%d" % (index + 1), sizes[index], sizes[index + 1], "none" if last else "sigmoid"))
+    # Each further sigmoid layer shrinks the first layers' updates towards the rounding of the weights.
     recipe = ParityRecipe(
         2,
         1.0,
-        1e-5,
-        2e-2,
+        3e-6,
+        5e-4 if hidden_layers <= 3 else 1e-2,
         "learning rate 1: at 0.01 the updates sink towards float32 resolution of the weights",
     )
     return Network(name, Feedforward((26752,), tuple(layers)), 64, 1.0, recipe, summary)
@@ -168,9 +187,9 @@ def _alexnet():
     recipe = ParityRecipe(
         1,
         LEARNING_RATE,
-        1e-5,
-        2e-2,
-        "one step: ReLU and max-pool ties make float32 trajectories part after it",
+        3e-6,
+        5e-2,
+        "one step: ReLU and max-pool ties make float32 trajectories part after it, and move single entries in it",
     )
     # Inputs scaled by 0.1: with unit-variance inputs the loss is not finite within 7 steps at learning rate 0.01.
     return Network(
@@ -196,7 +215,7 @@ def _resnet50():
     recipe = ParityRecipe(
         1,
         LEARNING_RATE,
-        1e-4,
+        1e-5,
         1e-1,
         "last gamma 0.2 and one step: with gamma 1 float32 conditioning swamps the comparison in every framework",
     )
@@ -209,14 +228,12 @@ def _lstm(steps):
     recipe = ParityRecipe(
         2,
         10.0,
-        1e-5,
-        2e-2,
+        3e-6,
+        2e-3 if steps <= 32 else 5e-3,
         "learning rate 10: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake",
     )
     family = Recurrent(10000, 256, 256, 2, steps)
-    return Network(
-        "lstm%d" % steps, family, 128, 1.0, recipe, "2-layer LSTM language model, %d steps" % steps
-    )
+    return Network("lstm%d" % steps, family, 128, 1.0, recipe, "2-layer LSTM language model, %d steps" % steps)
 
 
 NETWORKS = {
@@ -243,9 +260,7 @@ def _norm(name, channels, gamma):
 def _convolution(name, outputs, inputs, kernel):
     # type: (str, int, int, int) -> Parameter
     # He et al. 2015, arXiv 1502.01852, eq. 10: variance 2 / fan-in, here as a uniform distribution.
-    return Parameter(
-        name + ".weight", (outputs, inputs, kernel, kernel), math.sqrt(6.0 / (inputs * kernel**2))
-    )
+    return Parameter(name + ".weight", (outputs, inputs, kernel, kernel), math.sqrt(6.0 / (inputs * kernel**2)))
 
 
 def _feedforward_parameters(family):

@@ -20,7 +20,16 @@ BATCH_SIZES = {"fcn5": 16, "alexnet": 4, "lstm32": 4, "resnet50": 8}
 #: How far beyond its tolerance the error of a caught mistake must be.
 MARGIN = 2.0
 #: Mistakes that the check is known not to catch, and why; each is shown to be missed, lest this list grow stale.
-MISSED: dict[tuple[str, str], str] = {}
+_ONE_STEP = "one step of this network moves its weights far more by the gradient than by the decay"
+_NEAR = "within a factor of two of the tolerance, which float32 rounding dictates"
+MISSED: dict[tuple[str, str], str] = {
+    ("weight decay 5e-4", "alexnet"): _ONE_STEP,
+    ("weight decay 1e-4", "alexnet"): _ONE_STEP,
+    ("TF32 weights", "fcn5"): _NEAR,
+    ("TF32 weights", "alexnet"): _NEAR,
+    ("TF32 weights", "lstm32"): _NEAR,
+    ("bfloat16 weights", "lstm32"): _NEAR,
+}
 
 
 def adapter_for(name, kind=ReferenceAdapter, dtype="float64"):

@@ -250,6 +250,8 @@ def reduced_precision(bits):
 
 
 FAMILIES = ("fcn5", "alexnet", "lstm32", "resnet50")
+#: Without ResNet-50, whose float32 conditioning leaves no room to see them.
+SHARP = ("fcn5", "alexnet", "lstm32")
 
 MISTAKES = (
     Mistake("gates i,o,f,c", with_model(Recurrent, gates_in_order((0, 2, 3, 1))), ("lstm32",)),
@@ -272,7 +274,7 @@ MISTAKES = (
     Mistake("learning rate", NotTheRate, FAMILIES),
     Mistake("momentum", Momentum, ("fcn5", "lstm32")),
     Mistake("weight decay 5e-4", weight_decay(5e-4), FAMILIES),
-    Mistake("weight decay 1e-4", weight_decay(1e-4), FAMILIES),
-    Mistake("bfloat16 weights", reduced_precision(7), FAMILIES),
-    Mistake("TF32 weights", reduced_precision(10), FAMILIES),
+    Mistake("weight decay 1e-4", weight_decay(1e-4), SHARP),
+    Mistake("bfloat16 weights", reduced_precision(7), SHARP),
+    Mistake("TF32 weights", reduced_precision(10), SHARP),
 )
