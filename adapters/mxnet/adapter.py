@@ -1,5 +1,6 @@
 """MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine."""
 
+import os
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import mxnet as mx
@@ -80,7 +81,10 @@ class MxnetAdapter(Adapter):
         return {
             "framework": "mxnet",
             "version": mx.__version__,
-            "features": sorted(f.name for f in mx.runtime.feature_list() if f.enabled),
+            "features": sorted(feature.name for feature in mx.runtime.feature_list() if feature.enabled),
+            "dense_products": "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else libraries.blas().get("name"),
+            "onednn_recurrent": os.environ.get("MXNET_USE_MKLDNN_RNN", "1") != "0",
+            "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
             "blas": libraries.blas(),
             "execution": "hybridize(static_alloc=%s, static_shape=%s), loss in the graph" % ((self.static,) * 2),
             "optimizer": "sgd_update, one operator for each parameter",

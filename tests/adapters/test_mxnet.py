@@ -1,0 +1,185 @@
+"""What is particular to MXNet, shown by the guest in MXNet's own interpreter."""
+
+import json
+import os
+import subprocess
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.framework
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work on.
+PREAMBLE = """
+import importlib.util, json, os, sys, types
+package = types.ModuleType("guest")
+package.__path__ = [{adapters!r}]
+sys.modules["guest"] = package
+from guest import batches, networks, parity
+from guest.protocol import Cell
+specification = importlib.util.spec_from_file_location("small_networks", {small!r})
+small = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(small)
+SMALL = small.small_networks(networks)
+import mxnet as mx
+from guest.mxnet.adapter import ADAPTER
+
+def make(name, threads=1, **settings):
+    return ADAPTER(Cell("mxnet", "mxnet", "hybrid", name, "cpu", threads, 4), settings, "")
+
+def prepared(name, **options):
+    adapter, network = make(name, **options), SMALL[name]
+    adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
+    adapter.set_learning_rate(0.1)
+    return adapter
+"""
+
+Guest = Callable[..., Any]
+
+
+@pytest.fixture
+def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+    """Give a function that runs statements in MXNet's interpreter and returns what they bind to ``answer``."""
+    interpreter = framework_python("mxnet")
+    small = ROOT / "tests" / "adapters" / "small_networks.py"
+
+    def run(statements: str, **variables: str) -> Any:
+        target = tmp_path / "answer.json"
+        preamble = PREAMBLE.format(adapters=str(ROOT / "adapters"), small=str(small))
+        program = "\n".join((preamble, textwrap.dedent(statements), f"json.dump(answer, open({str(target)!r}, 'w'))"))
+        done = subprocess.run(
+            [str(interpreter), "-I", "-c", program],
+            env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+            capture_output=True,
+            text=True,
+            timeout=540,
+        )
+        assert target.exists(), done.stderr[-3000:]
+        return json.loads(target.read_text())
+
+    return run
+
+
+def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
+    different = guest("""
+        answer = []
+        for name, network in SMALL.items():
+            adapter = make(name)
+            weights = batches.initial_weights(network)
+            adapter.prepare(network, weights, batches.mini_batch(network, 4))
+            returned = dict(adapter.parameters())
+            answer += [name + ": names"] if set(returned) != set(weights) else []
+            answer += [name + ": " + key for key in weights if not (returned[key] == weights[key]).all()]
+            # Copied, not shared: the worker drops the weights it gave.
+            next(iter(weights.values()))[...] = 7
+            answer += [name + ": shared"] if (next(iter(dict(adapter.parameters()).values())) == 7).all() else []
+    """)
+    assert different == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"static": False}, {"fused_norm": False}],
+    ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()),
+)
+def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
+    errors = guest(f"""
+        answer = {{}}
+        for name, network in SMALL.items():
+            found, expected = [
+                small.parity_observation(parity, batches, make(name, **chosen), network, 4)
+                for chosen in ({settings!r}, {{}})
+            ]
+            verdict = parity.judge(found, expected, network.parity)
+            answer[name] = (verdict.verdict, verdict.reason)
+    """)
+    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+
+
+def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
+    second = guest("""
+        adapter = prepared("small-recurrent")
+        adapter.step()
+        found = adapter.block.collect_params(".*h2h_bias")
+        answer = [float(abs(parameter.data()).max().asscalar()) for parameter in found.values()]
+    """)
+    assert second == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_engines_worker_tells_its_threads(guest: Guest, threads: int) -> None:
+    says = guest(f"answer = make('small-dense', threads={threads}).effective_threads()", OMP_NUM_THREADS=str(threads))
+    assert says == threads
+
+
+def test_a_knob_that_did_nothing_is_told(guest: Guest) -> None:
+    """The framework's word is what it does, not what the cell asked for."""
+    assert guest("answer = make('small-dense', threads=4).effective_threads()", OMP_NUM_THREADS="3") == 3
+
+
+def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_graph(guest: Guest) -> None:
+    moved, same = guest("""
+        adapter = prepared("small-dense")
+        moved, graphs = [], set()
+        for rate in (0.0, 0.5, 0.0):
+            before = dict((name, value.copy()) for name, value in adapter.parameters())
+            adapter.set_learning_rate(rate)
+            adapter.step()
+            graphs.add(id(adapter.block._cached_op))
+            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
+        answer = moved, len(graphs)
+    """)
+    assert moved == [False, True, False]
+    assert same == 1
+
+
+def test_a_step_is_queued_and_synchronise_waits_for_it(guest: Guest) -> None:
+    queued, waited = guest("""
+        import time
+        n = networks
+        wide = n.Feedforward((2048,), (n.Dense("fc1", 2048, 4096, "relu"), n.Dense("fc2", 4096, 2048, "none")))
+        network = SMALL["small-dense"]._replace(family=wide)
+        adapter = make("small-dense")
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 256))
+        adapter.step(); adapter.synchronize()
+        answer = []
+        start = time.perf_counter(); adapter.step(); answer.append(time.perf_counter() - start)
+        adapter.synchronize(); answer.append(time.perf_counter() - start)
+    """)
+    assert waited > 2 * queued
+
+
+def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
+    recognised = guest("""
+        import resource
+        adapter, answer = prepared("small-dense"), []
+        adapter.step(); adapter.synchronize()
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (256 << 20), resource.RLIM_INFINITY))
+        for provoke in (
+            lambda: mx.nd.zeros((1 << 14, 1 << 15)).wait_to_read(),
+            lambda: mx.nd.dot(mx.nd.ones((3, 3)), mx.nd.ones((4, 4))).wait_to_read(),
+        ):
+            try:
+                provoke()
+            except Exception as error:
+                answer.append((type(error).__name__, str(error)[-300:], adapter.is_out_of_memory(error)))
+    """)
+    assert [memory for _, _, memory in recognised] == [True, False], recognised
+
+
+def test_the_description_names_what_decides_speed(guest: Guest) -> None:
+    described = guest("""
+        adapter = prepared("small-dense")
+        adapter.step()
+        answer = adapter.describe()
+    """)
+    assert described["version"] == "1.9.1"
+    assert described["dense_products"] == "oneDNN"
+    assert described["blas"]["threads"] == 1
+    assert {"features", "blas", "execution", "optimizer", "engine"} <= set(described)
