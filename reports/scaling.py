@@ -161,7 +161,8 @@ def _mechanism(points: Sequence[Point], best: int | None) -> str:
         return ""
     worst = max(beyond, key=lambda p: p.penalty.value if p.penalty else 0.0)
     before, after = start.cell.observed, worst.cell.observed
-    if before is None or after is None:
+    disturbed = start.cell.has(evidence.CONTENDED) or worst.cell.has(evidence.CONTENDED)
+    if before is None or after is None or disturbed:
         return ""
     causes = []
     throttled = (after.throttled_share or 0.0) - (before.throttled_share or 0.0)
@@ -195,6 +196,9 @@ def _advice(points: Sequence[Point], best: int | None, default: int | None) -> s
     unsure = [str(p.threads) for p in points if p.threads in dict(others) and _may_be_noise(p.penalty)]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
+    disturbed = [str(p.threads) for p in points if p.seconds is not None and p.cell.has(evidence.CONTENDED)]
+    if disturbed:
+        words.append(f"others were in the way at {', '.join(disturbed)}: measure again on a quiet machine")
     if default is not None:
         words.append(f"the framework's default is {default}")
     return "; ".join(words)

@@ -53,7 +53,9 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = No
         facts = [f"{key} {_words(software[key])}" for key in _FACTS if software.get(key)]
         variables = software.get("variables")
         if isinstance(variables, dict):
-            facts += [f"{key}={value}" for key, value in sorted(variables.items())]
+            threads = str(record.cell.threads)
+            for key, value in sorted(variables.items()):
+                facts.append(f"{key}={'the threads asked' if 'THREADS' in key and value == threads else value}")
         if facts:
             notes.append(f"{name}: " + "; ".join(facts))
     head = ("framework", "version", "interpreter", "NumPy", "environment")
@@ -115,5 +117,7 @@ def hardware_table(host: Host) -> Table:
 
 
 def _words(value: object) -> str:
+    if isinstance(value, dict):
+        value = ", ".join(f"{key} {inner}" for key, inner in value.items())
     text = " ".join(str(value).split())
     return text if len(text) <= 100 else text[:97] + "..."

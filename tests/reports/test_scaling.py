@@ -178,3 +178,13 @@ def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
         "two cores, four CPUs: past 4 threads, one for each CPU it may use,",
         "  torch eager: gets worse on 1 of 1 networks: fcn5 3.0x at 8",
     ]
+
+
+def test_advice_from_a_busy_machine_says_so_and_blames_no_mechanism() -> None:
+    half = make.threads(1, 2.5, 0.5)
+    disturbed = make.outcome([0.5] * 5, threads=half, contention=make.contention(run_queue_seconds=1.25))
+    records = [make.record(result=disturbed, threads=1, launch=n) for n in range(3)]
+    records += [make.record(result=observed(0.9, 8, waiting=6.0), threads=8, launch=n) for n in range(3)]
+    found = curve_of({}, extra=records)
+    assert found.advice == ("use 1 thread; 8 cost 1.80x; others were in the way at 1: measure again on a quiet machine")
+    assert found.mechanism == ""

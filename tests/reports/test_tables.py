@@ -18,7 +18,7 @@ def test_software() -> None:
         "version": "2.13.0",
         "numpy": "2.4",
         "blas": "MKL",
-        "variables": {"OMP": "1"},
+        "variables": {"OMP_NUM_THREADS": "1", "SPIN": "0"},
     }
     records = [
         make.record(result=make.outcome(software=software)),
@@ -31,7 +31,7 @@ def test_software() -> None:
         ["torch eager", "2.13.0", "CPython 3.11.7", "2.4", "abc123"],
         ["torch-nightly eager", "torch 2.13.0", "CPython 3.11.7", "2.4", "0123456789ab"],
     ]
-    assert table.notes[0] == "torch eager: blas MKL; OMP=1"
+    assert table.notes[0] == "torch eager: blas MKL; OMP_NUM_THREADS=the threads asked; SPIN=0"
 
 
 def test_software_of_several_machines_is_told_apart() -> None:
