@@ -4,28 +4,27 @@ Exit codes: 0 done; 1 the run ended and not one cell gave a number; 2 bad input;
 missing; 4 the result store cannot be used; 130 Ctrl-C; 143 SIGTERM.
 """
 
-import json
 import signal
 import sys
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from dlbench.hardware_probe import Machine, describe, measure, probe
+from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 
-from . import axes, environment, listing, options, session, suite
+from . import listing, options, session, suite
+from .cli_env import env_app
 from .cli_report import matrix_so_far, report_app
+from .cli_show import list_command, probe_command
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
-from .framework import find, offered
 from .launcher import ProcessLauncher
 from .plan import Choices, Plan, expand
 from .progress import ProgressDisplay, clock
 from .runner import Ending, Runner
+from .screen import err, out, print_json, say, table
 
 app = typer.Typer(
     name="dlbench",
@@ -38,161 +37,14 @@ app = typer.Typer(
         "this machine - and can the number be believed?\n\nStart with `dlbench run quick`."
     ),
 )
-env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 app.add_typer(env_app, name="env")
 app.add_typer(report_app, name="report")
 
 # What the parser of the command line raises: typer has no public name for it, and where it lies depends on its version.
 _BadUsage: type[Exception] = typer.BadParameter.__mro__[2]
 
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
-
-
-def _say(line: str) -> None:
-    _err.print(line, soft_wrap=True, markup=False)
-
-
-def _print_json(content: object) -> None:
-    print(json.dumps(content, indent=1))
-
-
-def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    _out.print(table, markup=False)
-
-
-@app.command("list")
-def list_command(as_json: options.Json = False) -> None:
-    """List networks, frameworks with the state of their environments, and suites.
-
-    Examples:
-
-    - `dlbench list --json`
-    """
-    networks, frameworks, suites = listing.networks(), listing.frameworks(), listing.suites()
-    if as_json:
-        _print_json({"networks": networks, "frameworks": frameworks, "suites": suites})
-        return
-    _table(
-        "Networks",
-        ["name", "parameters", "mini-batch", "GFLOP a step", "what"],
-        [
-            [
-                n["name"],
-                f"{n['parameters'] / 1e6:.1f} M",
-                str(n["batch_size"]),
-                f"{n['gflop_per_step']:.1f}",
-                n["summary"],
-            ]
-            for n in networks
-        ],
-    )
-    _out.print()
-    _table(
-        "Frameworks",
-        ["name", "modes", "state", "interpreter"],
-        [[f["name"], ", ".join(f["modes"]), f["state"], f["python"] or "-"] for f in frameworks],
-    )
-    _out.print()
-    _table("Suites", ["name", "what"], [[s["name"], s["summary"]] for s in suites])
-
-
-@env_app.command("list")
-def env_list(as_json: options.Json = False) -> None:
-    """Say for each framework whether its environment is built, where, and what it needs.
-
-    Examples:
-
-    - `dlbench env list`
-    """
-    frameworks = listing.frameworks()
-    if as_json:
-        _print_json(frameworks)
-        return
-    for each in frameworks:
-        where = each["interpreter"] or each["reason"]
-        _out.print(f"{each['name']}: {each['state']}. {where}", soft_wrap=True, markup=False)
-
-
-@env_app.command("build")
-def env_build(
-    names: Annotated[list[str] | None, typer.Argument(help="Frameworks; all when none is named.")] = None,
-) -> None:
-    """Build the environments of these frameworks, each with exactly its locked requirements.
-
-    Examples:
-
-    - `dlbench env build torch mxnet`
-    """
-    frameworks = [find(name) for name in names] if names else list(offered().values())
-    failed = None
-    for framework in frameworks:
-        if environment.locate(framework).state is environment.State.READY:
-            _say(f"{framework.title}: ready")
-            continue
-        _say(environment.announce(framework))
-        try:
-            environment.build(framework, _say)
-        except DlbenchError as error:
-            failed = error
-            _say(f"dlbench: {error}")
-    if failed is not None:
-        raise typer.Exit(failed.exit_code)
-
-
-@env_app.command("remove")
-def env_remove(names: Annotated[list[str], typer.Argument(help="Frameworks.")]) -> None:
-    """Remove the environments of these frameworks and what their adapters cached.
-
-    Examples:
-
-    - `dlbench env remove torch`
-    """
-    for framework in [find(name) for name in names]:
-        removed = environment.remove(framework)
-        _say(f"{framework.title}: {'removed' if removed else 'was not built'}")
-
-
-@app.command("probe")
-def probe_command(
-    as_json: options.Json = False,
-    ceilings: Annotated[bool, typer.Option("--ceilings", help="Measure GEMM rate and memory bandwidth too.")] = False,
-    threads: Annotated[str, typer.Option(help="Thread counts of the ceilings.")] = "1,cores,cpus",
-) -> None:
-    """Say what this machine is and, with --ceilings, what it can do.
-
-    Examples:
-
-    - `dlbench probe --ceilings --threads 1,2,4`
-    """
-    machine = probe()
-    measured = measure(axes.counts(threads, session.capacity(machine))) if ceilings else None
-    if as_json:
-        content: dict[str, Any] = {"machine": machine.to_dict()}
-        if measured is not None:
-            content["ceilings"] = measured.to_dict()
-        _print_json(content)
-        return
-    _table("Machine", ["", ""], [[label, value] for label, value in describe(machine)])
-    if measured is not None:
-        _out.print()
-        _table(
-            "Ceilings",
-            ["threads", "GEMM GFLOP/s", "memory GB/s"],
-            [
-                [
-                    str(each.threads),
-                    f"{each.gemm_flops_per_second / 1e9:.1f}",
-                    f"{each.bandwidth_bytes_per_second / 1e9:.1f}",
-                ]
-                for each in measured.measured
-            ],
-        )
+app.command("list")(list_command)
+app.command("probe")(probe_command)
 
 
 @app.command("plan")
@@ -221,19 +73,19 @@ def plan_command(
     )
     plan = _plan(name, chosen, probe(), seed)
     if as_json:
-        _print_json(listing.plan(plan))
+        print_json(listing.plan(plan))
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell in plan.cells:
         key = (cell.network, str(cell.batch_size), cell.framework, cell.mode, cell.device)
         groups.setdefault(key, []).append(str(cell.threads))
-    _table(
+    table(
         f"{plan.suite}: {len(plan.cells)} cells, {plan.launches} launch(es) of each",
         ["network", "mini-batch", "framework", "mode", "device", "threads"],
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
     at_most = len(plan.cells) * plan.launches * plan.cell_seconds
-    _out.print(f"At most {clock(at_most)}; usually a small part of it.", markup=False)
+    out.print(f"At most {clock(at_most)}; usually a small part of it.", markup=False)
 
 
 def _plan(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
@@ -282,14 +134,14 @@ def run_command(
         run: Run | None = None
         if resume:
             plan, run = session.resume(plan, store, machine, chosen.builds)
-        sources = session.prepare_sources(plan, _say, build_missing=not no_build)
+        sources = session.prepare_sources(plan, say, build_missing=not no_build)
         if not no_ceilings:
-            session.ensure_ceilings(plan, store, machine, _say)
+            session.ensure_ceilings(plan, store, machine, say)
         cores = session.capacity(machine).cores
-        reference = session.prepare_references(plan, launcher, cores, _say)
+        reference = session.prepare_references(plan, launcher, cores, say)
         run = run or session.begin(plan, store, machine)
-        _say(f"{plan.suite}: {len(plan.cells)} cells, {plan.launches} launch(es) of each, run {run.id} in {store.name}")
-        display = ProgressDisplay(_err, lambda: matrix_so_far(store, run.id))
+        say(f"{plan.suite}: {len(plan.cells)} cells, {plan.launches} launch(es) of each, run {run.id} in {store.name}")
+        display = ProgressDisplay(err, lambda: matrix_so_far(store, run.id))
         runner = Runner(plan, run, store, launcher, sources, reference, display, allowed.seconds)
         ending = _watched(runner, display, name, store_file)
         _show(store, run, ending, name, store_file)
@@ -318,7 +170,7 @@ def _show(store: Store, run: Run, ending: Ending, name: str, store_file: str) ->
     print(f"  dlbench report tables{option}     software, networks and hardware behind the numbers")
     print(f"  dlbench report matrix --json{option}   everything, for a script (also csv, markdown, latex)")
     if not any(record.outcome.samples_ns for record in store.records(run=run.id)):
-        _say("dlbench: not one cell gave a number; the reasons stand under the matrix.")
+        say("dlbench: not one cell gave a number; the reasons stand under the matrix.")
         raise typer.Exit(1)
 
 
