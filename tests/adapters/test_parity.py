@@ -25,6 +25,7 @@ _NEAR = "within a factor of two of the tolerance, which float32 rounding dictate
 MISSED: dict[tuple[str, str], str] = {
     ("weight decay 5e-4", "alexnet"): _ONE_STEP,
     ("weight decay 1e-4", "alexnet"): _ONE_STEP,
+    ("epsilon 1e-3", "resnet50"): "7e-2 in the update, where float32 alone gives 2e-2",
     ("TF32 weights", "fcn5"): _NEAR,
     ("TF32 weights", "alexnet"): _NEAR,
     ("TF32 weights", "lstm32"): _NEAR,
