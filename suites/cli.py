@@ -7,7 +7,7 @@ missing; 4 the result store cannot be used; 130 Ctrl-C; 143 SIGTERM.
 import signal
 import sys
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
