@@ -29,8 +29,7 @@ def sample_weights(weights):
     # type: (Dict[str, np.ndarray]) -> Dict[str, np.ndarray]
     """Return the sampled entries of the starting weights, so that the weights themselves can be dropped."""
     return {
-        name: value.reshape(-1)[sampled_entries(name, value.size)].astype(np.float64)
-        for name, value in weights.items()
+        name: value.reshape(-1)[sampled_entries(name, value.size)].astype(np.float64) for name, value in weights.items()
     }
 
 
@@ -99,9 +98,7 @@ def judge(observation, reference, recipe, seconds=0.0):
     if not loss_error <= recipe.loss_tolerance:
         problems.append("loss off by %.1e (tolerance %.0e)" % (loss_error, recipe.loss_tolerance))
     if not update_error <= recipe.update_tolerance:
-        problems.append(
-            "update of %s off by %.1e (tolerance %.0e)" % (worst, update_error, recipe.update_tolerance)
-        )
+        problems.append("update of %s off by %.1e (tolerance %.0e)" % (worst, update_error, recipe.update_tolerance))
     finite = bool(np.isfinite(loss_error) and np.isfinite(update_error))
     return Parity(
         verdict="disagrees" if problems else "agrees",
@@ -120,9 +117,7 @@ def unchecked(network, reason):
     # type: (Network, str) -> Parity
     """Return the verdict of a launch that could not be compared, with the reason."""
     recipe = network.parity
-    return Parity(
-        "unchecked", reason, [], None, None, "", recipe.loss_tolerance, recipe.update_tolerance, 0.0
-    )
+    return Parity("unchecked", reason, [], None, None, "", recipe.loss_tolerance, recipe.update_tolerance, 0.0)
 
 
 class Stopwatch:

@@ -18,7 +18,7 @@ BATCH_SIZES = {
     "fcn8": (64, 16, 32, 128, 256),
     "alexnet": (16, 4, 8, 32),
     "resnet50": (16, 8, 32),
-    "lstm32": (128, 32, 64, 256),
+    "lstm32": (128, 4, 32, 64, 256),  # 4: for the tests of the parity check
     "lstm64": (128, 32, 64, 256),
 }
 
