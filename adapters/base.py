@@ -18,7 +18,7 @@ from .networks import Network
 from .protocol import Cell
 
 
-class Unsupported(Exception):
+class Unsupported(Exception):  # noqa: N818 - an answer, not an error
     """Raised in ``prepare`` for what turns out only there not to be possible; the text is the reason shown."""
 
 

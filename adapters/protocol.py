@@ -121,9 +121,7 @@ class Outcome(NamedTuple):
     samples_ns: List[int] = []  # every timed step, in order
     final_loss: Optional[float] = None  # after the timed steps; None when it is not finite or was not read
     final_loss_finite: Optional[bool] = None
-    peak_memory_bytes: Optional[int] = (
-        None  # resident, from after the parity check to the end of the timed steps
-    )
+    peak_memory_bytes: Optional[int] = None  # resident, from after the parity check to the end of the timed steps
     parity: Optional[Parity] = None
     threads: Optional[ThreadEvidence] = None
     contention: Optional[Contention] = None
@@ -168,7 +166,7 @@ def _build(kind, data, where):
     try:
         return kind(**fields)
     except TypeError as error:
-        raise ProtocolError("%s: %s" % (where, error))
+        raise ProtocolError("%s: %s" % (where, error)) from error
 
 
 def cell_from_dict(data):
@@ -207,7 +205,7 @@ def _read(path, kind, what):
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
     except ValueError as error:
-        raise ProtocolError("%s is not JSON: %s" % (what, error))
+        raise ProtocolError("%s is not JSON: %s" % (what, error)) from error
     if not isinstance(content, dict):
         raise ProtocolError("%s is not an object" % what)
     version = content.pop("schema_version", None)
@@ -216,7 +214,7 @@ def _read(path, kind, what):
     try:
         return _build(kind, content, what)
     except ValueError as error:
-        raise ProtocolError("%s: %s" % (what, error))
+        raise ProtocolError("%s: %s" % (what, error)) from error
 
 
 def _write(path, value):

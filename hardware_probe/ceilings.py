@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from dlbench.hardware_probe.cpu import probe_cpu
 from dlbench.hardware_probe.memory import probe_memory
-from pydantic import TypeAdapter
 
 WORKER = Path(__file__).with_name("ceiling_worker.py")
 

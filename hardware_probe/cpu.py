@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
 from dlbench.hardware_probe._files import ROOT, parse_cpu_list, parse_fields, parse_size, read_int, read_text
 from dlbench.hardware_probe.cgroups import cpu_quota
 from dlbench.hardware_probe.instruction_sets import arm_model, instruction_sets

@@ -34,7 +34,9 @@ def find_framework_python(name: str) -> Path:
     except DlbenchError as error:
         pytest.skip(str(error))
     if found is None:
-        pytest.skip(f"the environment of {name} is not built here (set {variable}, or `dlbench env build {name}`)")
+        # In continuous integration every environment is built first: a missing one must not pass unseen.
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse(f"the environment of {name} is not built here (set {variable}, or `dlbench env build {name}`)")
     return found
 
 

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from dlbench.hardware_probe import Ceiling, CeilingError, Ceilings, measure
-from dlbench.hardware_probe.ceilings import WORKER
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dlbench.hardware_probe import Ceiling, CeilingError, Ceilings, measure
+from dlbench.hardware_probe.ceilings import WORKER
 
 MIB = 1024**2
 

@@ -12,11 +12,12 @@ import loky
 import psutil
 import pytest
 import recorded_trees
-from dlbench.hardware_probe import Cache, Frequency, probe_cpu
-from dlbench.hardware_probe._files import parse_cpu_list, parse_size, read_int, selected_option
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_trees import write_tree
+
+from dlbench.hardware_probe import Cache, Frequency, probe_cpu
+from dlbench.hardware_probe._files import parse_cpu_list, parse_size, read_int, selected_option
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pynvml
 import pytest
+
 from dlbench.hardware_probe import probe_gpus
 
 GIB = 1024**3

@@ -5,9 +5,10 @@ from pathlib import Path
 import psutil
 import pytest
 import recorded_trees
+from recorded_trees import Tree, write_tree
+
 from dlbench.hardware_probe import probe_memory
 from dlbench.hardware_probe.cgroups import cpu_quota, memory_limit
-from recorded_trees import Tree, write_tree
 
 GIB = 1024**3
 
