@@ -86,7 +86,7 @@ def test_a_wrong_word_is_refused_before_anything_is_written(call, tmp_path, comm
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        (b"name = ", ["not valid TOML", "line 1"]),
+        (b"name = ]", ["not valid TOML", "line 1"]),
         (b"\xff\xfe", ["not a text file in UTF-8"]),
         (GOOD.replace("fcn5", "fcn55").encode(), ["key networks", "Did you mean 'fcn5'?"]),
         (GOOD.encode() + b"[protocol]\nlaunches = 0\n", ["key protocol.launches"]),
@@ -175,15 +175,17 @@ def text_file(path):
 
 
 def foreign_database(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE notes (text)")
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE notes (text)")
+    connection.close()
 
 
 def newer_store(path):
     Store.open(path).close()
-    with sqlite3.connect(path) as connection:
+    connection = sqlite3.connect(path)
+    with connection:
         connection.execute("INSERT INTO schema_history VALUES (999, 'from the future', '2100-01-01')")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
 
 
 def damaged_store(path):
@@ -239,7 +241,7 @@ def test_a_half_built_environment_is_said_and_left_out_where_nothing_is_to_be_bu
     half = environment.locate(find("mxnet")).directory
     half.mkdir(parents=True)
     words = ["--frameworks", "null,mxnet", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
-    code, out, errors = call("run", "quick", *words, "--no-build", "--no-ceilings")
+    code, _, errors = call("run", "quick", *words, "--no-build", "--no-ceilings")
     assert code == 0
     assert "MXNet is left out. Its build was interrupted. `dlbench env build mxnet` makes it anew." in errors
     assert "half-built" in call("list")[1]

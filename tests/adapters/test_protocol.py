@@ -1,0 +1,174 @@
+"""The contract on disk: what one side writes the other reads as it was, and nothing else is taken for it."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlbench.adapters import protocol
+from dlbench.adapters.protocol import (
+    Cell,
+    Contention,
+    Launch,
+    Outcome,
+    Parity,
+    Protocol,
+    ProtocolError,
+    Status,
+    ThreadEvidence,
+)
+
+text = st.text(max_size=12)
+count = st.integers(0, 10**15)
+real = st.floats(allow_nan=False, allow_infinity=False)
+maybe_real, maybe_count = st.none() | real, st.none() | count
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | real | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=8,
+)
+# Settings and software may hold the names of the contract's own fields.
+tables = st.dictionaries(
+    text | st.sampled_from(["cell", "threads", "status", "parity", "schema_version"]), plain, max_size=4
+)
+
+cells = st.builds(Cell, text, text, text, text, text, count, count, text, text)
+protocols = st.builds(Protocol, count, count, count, real)
+launches = st.builds(Launch, cells, protocols, tables, st.none() | text, text, st.none() | text)
+parities = st.builds(Parity, text, text, st.lists(real, max_size=3), maybe_real, maybe_real, text, real, real, real)
+evidences = st.builds(
+    ThreadEvidence, count, maybe_count, maybe_count, real, real, st.none() | st.lists(real, max_size=3)
+)
+contentions = st.builds(
+    Contention, maybe_real, maybe_count, maybe_count, maybe_real, maybe_real, maybe_real, maybe_real, maybe_count
+)
+outcomes = st.builds(
+    Outcome,
+    status=st.sampled_from(Status),
+    reason=text,
+    import_seconds=maybe_real,
+    prepare_seconds=maybe_real,
+    first_step_seconds=maybe_real,
+    warmup_ns=st.lists(count, max_size=3),
+    samples_ns=st.lists(count, max_size=3),
+    final_loss=maybe_real,
+    final_loss_finite=st.none() | st.booleans(),
+    peak_memory_bytes=maybe_count,
+    parity=st.none() | parities,
+    threads=st.none() | evidences,
+    contention=st.none() | contentions,
+    software=tables,
+    parameter_count=maybe_count,
+    gemm_flops_per_second=maybe_real,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("control")
+
+
+@settings(deadline=None)
+@given(launches)
+def test_a_launch_is_read_as_it_was_written(folder, launch):
+    protocol.write_launch(str(folder), launch)
+    assert protocol.read_launch(str(folder)) == launch
+
+
+@settings(deadline=None)
+@given(outcomes)
+def test_an_outcome_is_read_as_it_was_written(folder, outcome):
+    protocol.write_outcome(str(folder), outcome)
+    read = protocol.read_outcome(str(folder))
+    assert read == outcome
+    assert isinstance(read.status, Status)
+
+
+@settings(deadline=None)
+@given(cells, protocols, outcomes)
+def test_what_a_store_keeps_is_read_as_it_was(cell, one, outcome):
+    def kept(value):
+        return json.loads(json.dumps(protocol.to_dict(value)))
+
+    assert protocol.cell_from_dict(kept(cell)) == cell
+    assert protocol.protocol_from_dict(kept(one)) == one
+    assert protocol.outcome_from_dict(kept(outcome)) == outcome
+
+
+GOOD = protocol.to_dict(Outcome(Status.OK, parity=Parity("agrees", "", [1.0], 0.0, 0.0, "w", 1.0, 1.0, 0.1)))
+
+
+@pytest.mark.parametrize("version", [None, 0, protocol.SCHEMA_VERSION + 1, "1", [1]])
+def test_another_schema_version_is_refused(folder, version):
+    content = {**GOOD, "schema_version": version}
+    if version is None:
+        del content["schema_version"]
+    (folder / "outcome.json").write_text(json.dumps(content))
+    with pytest.raises(ProtocolError, match="schema version"):
+        protocol.read_outcome(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"colour": "red"}, "unknown keys: colour"),
+        ({"parity": {**GOOD["parity"], "colour": "red"}}, "outcome.json.parity has unknown keys: colour"),
+        ({"parity": {"verdict": "agrees"}}, "outcome.json.parity"),
+        ({"contention": {"steal": 1}}, "outcome.json.contention has unknown keys: steal"),
+        ({"status": "well"}, "well"),
+        ({"status": None}, "None"),
+    ],
+)
+def test_what_the_contract_does_not_know_is_refused(folder, changes, complaint):
+    content = {**GOOD, "schema_version": protocol.SCHEMA_VERSION, **changes}
+    (folder / "outcome.json").write_text(json.dumps(content))
+    with pytest.raises(ProtocolError) as caught:
+        protocol.read_outcome(str(folder))
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"3", b"\xff\xfe", b'{"schema_version": 1}'])
+def test_what_is_no_outcome_is_refused(folder, content):
+    (folder / "outcome.json").write_bytes(content)
+    with pytest.raises(ProtocolError):
+        protocol.read_outcome(str(folder))
+
+
+@pytest.mark.parametrize("read", [protocol.cell_from_dict, protocol.outcome_from_dict, protocol.protocol_from_dict])
+@pytest.mark.parametrize("data", [None, [], "x", {"colour": "red"}])
+def test_what_is_no_table_of_the_contract_is_refused(read, data):
+    with pytest.raises(ProtocolError):
+        read(data)
+
+
+def test_a_missing_outcome_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        protocol.read_outcome(str(tmp_path))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_numbers_json_does_not_know_are_never_written(tmp_path, number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        protocol.write_outcome(str(tmp_path), Outcome(Status.OK, final_loss=number))
+    assert not (tmp_path / "outcome.json").exists()
+
+
+def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):
+    protocol.write_outcome(str(tmp_path), Outcome(Status.OK, "first"))
+    with pytest.raises(TypeError):
+        protocol.write_outcome(str(tmp_path), Outcome(Status.OK, software={"a": "b" * 10**6, "c": object()}))
+    assert protocol.read_outcome(str(tmp_path)).reason == "first"
+
+
+def test_statuses_are_the_documented_ones():
+    assert {status.value for status in Status} == {
+        "ok",
+        "unsupported",
+        "out_of_memory",
+        "timed_out",
+        "crashed",
+        "parity_failed",
+        "skipped",
+    }

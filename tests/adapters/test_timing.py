@@ -1,0 +1,126 @@
+"""The timed loop over a clock that tests turn by hand."""
+
+import gc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlbench.adapters import timing
+from dlbench.adapters.protocol import Protocol
+
+
+class Machine:
+    """Steps of known length on a clock of its own; notes what is called."""
+
+    def __init__(self, lengths, fence=0):
+        self.lengths, self.fence = iter(lengths), fence
+        self.now, self.calls, self.collecting = 10**18, [], []
+
+    def clock(self):
+        return self.now
+
+    def step(self):
+        self.calls.append("step")
+        self.collecting.append(gc.isenabled())
+        self.now += next(self.lengths)
+
+    def synchronize(self):
+        self.calls.append("fence")
+        self.now += self.fence
+
+
+def run(machine, **protocol):
+    defaults = {"warmup_steps": 0, "steps": 10, "minimum_steps": 3, "seconds": 1.0}
+    return timing.timed_loop(machine.step, machine.synchronize, Protocol(**{**defaults, **protocol}), machine.clock)
+
+
+SECOND = 10**9
+
+
+def test_it_stops_at_the_number_of_steps():
+    lengths = [5, 7, 6, 9, 8]
+    assert run(Machine(lengths), steps=5) == lengths
+
+
+def test_it_stops_once_the_seconds_are_over():
+    assert run(Machine([SECOND // 4] * 99), steps=99, minimum_steps=1) == [SECOND // 4] * 5
+
+
+def test_it_takes_the_minimum_whatever_it_costs():
+    assert run(Machine([60 * SECOND] * 99), minimum_steps=3) == [60 * SECOND] * 3
+    assert run(Machine([60 * SECOND] * 99), minimum_steps=1) == [60 * SECOND]
+
+
+def test_the_minimum_never_exceeds_the_steps():
+    assert run(Machine([1] * 99), steps=2, minimum_steps=5) == [1, 1]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.integers(0, 2 * SECOND), min_size=12, max_size=12),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.floats(0, 10),
+    st.integers(0, SECOND),
+)
+def test_any_steps_are_kept_in_order_until_the_first_reason_to_stop(lengths, steps, minimum, seconds, fence):
+    found = run(Machine(lengths, fence), steps=steps, minimum_steps=minimum, seconds=seconds)
+    samples = [length + fence for length in lengths]
+    passed = [sum(samples[: n + 1]) for n in range(len(samples))]
+    stops = [n + 1 for n in range(steps) if n + 1 == steps or (passed[n] > int(seconds * SECOND) and n + 1 >= minimum)]
+    assert found == samples[: stops[0]]
+
+
+def test_the_device_is_idle_before_and_after_each_step():
+    machine = Machine([1] * 3)
+    run(machine, steps=3)
+    assert machine.calls == ["fence", "step", "fence", "step", "fence", "step", "fence"]
+
+
+def test_the_fence_counts_to_the_step():
+    assert run(Machine([5, 5], fence=100), steps=2) == [105, 105]
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_no_garbage_is_collected_between_steps_and_afterwards_it_is_as_before(collecting):
+    (gc.enable if collecting else gc.disable)()
+    try:
+        machine = Machine([1] * 4)
+        run(machine, steps=4)
+        assert machine.collecting == [False] * 4
+        assert gc.isenabled() is collecting
+    finally:
+        gc.enable()
+
+
+def test_a_step_that_fails_leaves_the_collector_as_it_was():
+    def broken():
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        timing.timed_loop(broken, lambda: None, Protocol())
+    assert gc.isenabled()
+
+
+def test_one_step_is_timed_from_idle_to_idle(monkeypatch):
+    machine = Machine([50], fence=100)
+    monkeypatch.setattr(timing, "nanoseconds", machine.clock)
+    assert timing.time_one(machine.step, machine.synchronize) == 150
+    assert machine.calls == ["fence", "step", "fence"]
+
+
+def test_the_rate_of_a_product_is_that_of_the_fastest(monkeypatch):
+    machine = Machine([9 * SECOND, SECOND // 10, SECOND // 100, SECOND // 10] + [SECOND] * 9)
+    monkeypatch.setattr(timing, "nanoseconds", machine.clock)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: machine.now / SECOND)
+    assert timing.gemm_rate(machine.step, 100, budget_seconds=1.0) == pytest.approx(2 * 100**3 / 0.01)
+    assert len(machine.calls) == 5  # the first is not timed; the one that ends the budget is the last
+
+
+def test_the_clock_counts_nanoseconds_and_never_back():
+    readings = [timing.nanoseconds() for _ in range(1000)]
+    assert readings == sorted(readings)
+    assert all(isinstance(reading, int) for reading in readings)
+    fallback = timing._nanoseconds_from_seconds()
+    assert readings[-1] - SECOND < fallback < readings[-1] + 600 * SECOND
