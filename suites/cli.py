@@ -138,7 +138,7 @@ def run_command(
         if not no_ceilings:
             session.ensure_ceilings(plan, store, machine, say)
         cores = session.capacity(machine).cores
-        reference = session.prepare_references(plan, launcher, cores, say)
+        reference = session.prepare_references(plan, cores, say)
         run = run or session.begin(plan, store, machine)
         say(f"{plan.suite}: {len(plan.cells)} cells, {plan.launches} launch(es) of each, run {run.id} in {store.name}")
         display = ProgressDisplay(err, lambda: matrix_so_far(store, run.id))

@@ -16,7 +16,6 @@ from . import references, sources
 from .axes import Build, Capacity, rows
 from .environment import Report
 from .errors import UsageError
-from .launcher import Launcher
 from .plan import Plan
 from .sources import Source
 
@@ -113,11 +112,11 @@ def prepare_sources(plan: Plan, report: Report, build_missing: bool) -> dict[str
     return sources.prepare((row.build for row in plan.rows), report, build_missing)
 
 
-def prepare_references(plan: Plan, launcher: Launcher, cores: int, report: Report) -> Callable[[Cell], Path | None]:
+def prepare_references(plan: Plan, cores: int, report: Report) -> Callable[[Cell], Path | None]:
     """Return a look-up of each cell's parity reference, computing what is not there yet."""
     computing = {row.build.name for row in plan.rows if row.build.framework.computes}
     found = {
-        key: references.ensure(*key, launcher, report, cores)
+        key: references.ensure(*key, report, cores)
         for key in dict.fromkeys((c.network, c.batch_size) for c in plan.cells if c.framework in computing)
     }
     return lambda cell: found.get((cell.network, cell.batch_size))
