@@ -120,10 +120,10 @@ def test_the_reference_agrees_with_automatic_differentiation(framework_python, t
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))
 def test_the_shipped_references_agree_with_automatic_differentiation(framework_python, tmp_path, name):
     size = BATCH_SIZES.get(name, networks.NETWORKS[name].batch_size)
-    shipped = references.shipped(name, size)
+    shipped = references.find(name, size)
     if not shipped.exists():
         size = networks.NETWORKS[name].batch_size
-        shipped = references.shipped(name, size)
+        shipped = references.find(name, size)
     differentiate_by_torch(framework_python("torch"), tmp_path, f"{name}:{size}")
     other = parity.load(str(tmp_path / f"{name}-b{size}.npz"))
     verdict = parity.judge(parity.load(str(shipped)), other, networks.NETWORKS[name].parity)
@@ -134,7 +134,7 @@ def test_the_shipped_references_agree_with_automatic_differentiation(framework_p
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))
 def test_every_network_has_a_reference_at_the_papers_mini_batch(name):
     network = networks.NETWORKS[name]
-    path = references.shipped(name, network.batch_size)
+    path = references.find(name, network.batch_size)
     reference = parity.load(str(path))
     assert len(reference.losses) == network.parity.steps, "made with another recipe: run reference/generate.py"
     assert set(reference.updates) == {parameter.name for parameter in networks.parameters(network)}
@@ -153,7 +153,7 @@ def caught_on() -> list:
 @pytest.mark.parametrize(("mistake", "name"), caught_on())
 def test_a_mistake_is_caught(mistake: Mistake, name: str):
     network, size = networks.NETWORKS[name], BATCH_SIZES[name]
-    reference = parity.load(str(references.shipped(name, size)))
+    reference = parity.load(str(references.find(name, size)))
     observation = parity_observation(parity, batches, adapter_for(name, mistake.adapter), network, size)
     verdict = parity.judge(observation, reference, network.parity)
     beyond = max(
@@ -179,7 +179,7 @@ def test_a_residual_mistake_changes_a_small_network(mistake: Mistake):
 
 def test_rounding_alone_is_not_taken_for_a_mistake():
     network, size = networks.NETWORKS["lstm32"], BATCH_SIZES["lstm32"]
-    reference = parity.load(str(references.shipped("lstm32", size)))
+    reference = parity.load(str(references.find("lstm32", size)))
     own = parity_observation(parity, batches, adapter_for("lstm32", dtype="float32"), network, size)
     verdict = parity.judge(own, reference, network.parity)
     assert verdict.verdict == "agrees"
@@ -272,7 +272,7 @@ def broken_torch_outcome(python: Path, folder: Path) -> Outcome:
 
     cell = Cell("torch", "pytorch", "eager", "lstm32", "cpu", 1, 32)
     protocol = Protocol(warmup_steps=1, steps=2, minimum_steps=2, seconds=0.1)
-    reference = str(references.shipped("lstm32", 32))
+    reference = str(references.find("lstm32", 32))
     write_launch(str(folder), Launch(cell, protocol, {}, reference, str(folder)))
     script = Path(__file__).parent / "broken" / "torch_doubled_bias.py"
     subprocess.run([python, "-I", script, GUEST_DIRECTORY, folder], check=True, timeout=300)
