@@ -37,7 +37,6 @@ def timed_loop(step, synchronize, protocol, clock=nanoseconds):
     samples = [0] * protocol.steps
     minimum = protocol.minimum_steps
     collecting = gc.isenabled()
-    gc.collect()
     gc.disable()
     done = 0
     try:
