@@ -225,4 +225,7 @@ def run(directory, load=load_adapter):
 def _first_line(error):
     # type: (BaseException) -> str
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
+    if len(lines) > 1 and lines[0].startswith("Traceback"):
+        return lines[-1][:300]
     return lines[0][:300] if lines else "(no message)"
