@@ -14,6 +14,7 @@ from conftest import SHORT
 from dlbench.adapters import batches, networks
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.adapters.reference.adapter import ReferenceAdapter
+from dlbench.reports.evidence import wanting_threads
 from dlbench.suites.framework import catalogue
 
 SLOW = ("fcn8", "resnet50", "lstm64")
@@ -90,13 +91,11 @@ def test_one_thread_is_one_thread(launched):
     assert threads is not None, outcome.reason
     assert threads.requested == 1
     assert threads.framework_says in (None, 1)
-    if threads.cpu_seconds_by_thread is None:
-        pytest.skip("this system does not tell the CPU seconds of each thread")
     # Thread clocks tick a hundred times a second, so a short region is judged a few ticks more leniently.
     allowance = 0.04 / threads.wall_seconds
-    assert threads.cpu_seconds / threads.wall_seconds <= ONE_THREAD + allowance
-    helpers = sum(threads.cpu_seconds_by_thread[1:])
-    assert helpers <= 0.1 * threads.wall_seconds + 0.04, threads.cpu_seconds_by_thread
+    # Threads running or waiting to run at any moment. Two that take turns are one (XLA hands a step's parts from one
+    # pool thread to another), so the spread over threads is not asked.
+    assert wanting_threads(threads, outcome.contention) <= ONE_THREAD + allowance, threads.cpu_seconds_by_thread
 
 
 def test_it_says_what_it_is(launched):
