@@ -126,6 +126,32 @@ def test_other_wrong_words(call, words, code, parts):
         assert part in one_line(errors)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_build_that_is_ended_says_so_in_one_line(call, monkeypatch, number, code):
+    monkeypatch.setattr(environment, "_install", lambda *arguments: signal.raise_signal(number))
+    found, _, errors = call("env", "build", "mxnet")
+    assert found == code
+    *announced, last = errors.splitlines()
+    assert last.startswith("dlbench: ")
+    assert not any(line.startswith("dlbench: ") or "Traceback" in line for line in announced)
+    assert not environment.locate(find("mxnet")).directory.exists()
+
+
+def test_a_build_of_the_unfinished_run_must_be_given_again(call):
+    mine = ["run", "quick", "--python", f"mine:null={sys.executable}", *QUICKLY, "--launches", "2", "--budget", "1ms"]
+    assert call(*mine)[0] == 0
+    code, _, errors = call("run", "quick", "--resume")
+    assert code == 2
+    assert "no framework named 'mine'" in one_line(errors)
+    assert "Give its --python again" in one_line(errors)
+    code, _, errors = call("run", "quick", "--resume", "--python", f"mine:null={sys.executable}")
+    assert code == 0, errors
+    with Store.open("dlbench.sqlite") as store:
+        assert sorted((r.cell.framework, r.launch) for r in store.records()) == [
+            (framework, launch) for framework in ("mine", "null") for launch in (0, 1)
+        ]
+
+
 @pytest.mark.parametrize("make", ["none", "folder", "text", "script", "python2"])
 def test_a_python_that_is_no_interpreter_is_refused(call, tmp_path, make):
     path = tmp_path / "python"

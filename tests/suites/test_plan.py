@@ -51,11 +51,14 @@ def test_the_seed_makes_the_order_again(choices, seed):
 
 
 def test_another_seed_is_another_order_and_so_is_another_block():
-    plan = plan_of(Choices(launches=2), seed=1, of=TABLE)
+    plan = plan_of(Choices(launches=3), seed=1, of=TABLE)
     order = [planned.cell for planned in plan.order()]
-    half = len(plan.cells)
-    assert order[:half] != order[half:]
-    assert order != [planned.cell for planned in plan_of(Choices(launches=2), seed=2, of=TABLE).order()]
+    size = len(plan.cells)
+    blocks = [order[start : start + size] for start in (0, size, 2 * size)]
+    assert blocks[1] != blocks[2]
+    assert blocks[0] != blocks[1]
+    other = [planned.cell for planned in plan_of(Choices(launches=3), seed=2, of=TABLE).order()]
+    assert other[size : 2 * size] != blocks[1]
 
 
 def test_the_order_is_no_sorting():

@@ -1,0 +1,62 @@
+"""Beginning and resuming: a resumed run is the run that was begun, whatever was typed the second time."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from dlbench.reports.store import Store
+from dlbench.suites import axes, session, suite
+from dlbench.suites.axes import Capacity
+from dlbench.suites.errors import UsageError
+from dlbench.suites.plan import Choices, expand
+
+HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
+
+
+def plan_of(seed=1, **choices):
+    return expand(suite.load("quick"), Choices(**choices), Capacity(2, 4), seed)
+
+
+@pytest.fixture
+def store():
+    with Store.open("sqlite://") as opened:
+        yield opened
+
+
+def test_a_resumed_run_keeps_cells_protocol_launches_and_order(store):
+    begun = plan_of(seed=11, frameworks="null,torch:compile", launches=3, steps=2)
+    run = session.begin(begun, store, HERE)
+    typed_now = plan_of(seed=99, networks="fcn5", launches=1)
+    resumed, found = session.resume(typed_now, store, HERE, ())
+    assert found == run
+    assert list(resumed.order()) == list(begun.order())
+    assert (resumed.rows, resumed.protocol) == (begun.rows, begun.protocol)
+
+
+def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
+    session.begin(plan_of(seed=1), store, HERE)
+    newest = session.begin(plan_of(seed=2), store, HERE)
+    finished = session.begin(plan_of(seed=3), store, HERE)
+    store.finish_run(finished.id, finished.started)
+    session.begin(plan_of(seed=4), store, THERE)
+    assert session.resume(plan_of(), store, HERE, ())[1].id == newest.id
+
+
+def test_nothing_to_resume_is_said(store):
+    session.begin(plan_of(), store, THERE)
+    with pytest.raises(UsageError, match="no unfinished run of quick on this machine"):
+        session.resume(plan_of(), store, HERE, ())
+
+
+def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
+    build = axes.build("mine:null=/opt/mine/bin/python")
+    session.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
+    with pytest.raises(UsageError, match="Give its --python again"):
+        session.resume(plan_of(), store, HERE, ())
+    moved = axes.build("mine:null=/opt/moved/bin/python")
+    resumed, _ = session.resume(plan_of(), store, HERE, (moved,))
+    assert [row.build for row in resumed.rows] == [moved]
+
+
+def test_two_runs_never_share_an_id(store):
+    assert len({session.begin(plan_of(), store, HERE).id for _ in range(50)}) == 50
