@@ -100,15 +100,22 @@ def how_to_get_python(framework: Framework) -> str:
     )
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:  # of a folder on the way: what cannot be looked into is not there
+        return False
+
+
 def locate(framework: Framework) -> Environment:
     """Return the framework's environment as it is now."""
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
     directory = _directory(framework)
     interpreter = directory / "bin" / "python"
-    if (directory / MANIFEST).exists() and interpreter.exists():
+    if _is_there(directory / MANIFEST) and _is_there(interpreter):
         return Environment(framework, directory, State.READY, interpreter)
-    if directory.exists():
+    if _is_there(directory):
         reason = f"Its build was interrupted. `dlbench env build {framework.name}` makes it anew."
         return Environment(framework, directory, State.HALF_BUILT, None, reason)
     if _base_python(framework) is None:

@@ -239,6 +239,18 @@ def test_a_home_that_cannot_be_written_is_named_with_the_remedy(tiny, home):
         environment.make_folder(environment.cache_directory(tiny))
 
 
+def test_a_home_that_may_not_be_looked_into_holds_no_environment(tiny, home, monkeypatch):
+    exists = Path.exists
+
+    def forbidden(path):
+        if path.is_relative_to(home):
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", forbidden)  # as for one who is not root
+    assert environment.locate(tiny).state is State.NOT_BUILT
+
+
 def test_removing_takes_environment_and_cache(tiny):
     directory = environment.build(tiny).directory
     cache = environment.make_folder(environment.cache_directory(tiny))

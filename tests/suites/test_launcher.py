@@ -258,6 +258,12 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
 
 
+def test_the_guest_is_isolated_and_run_by_path(tmp_path):
+    looking = guest(tmp_path, f'echo "$1 $2 $#" > {tmp_path}/words\nexec {sys.executable} "$@"')
+    assert launch(tmp_path, interpreter=looking).outcome.status is Status.OK
+    assert (tmp_path / "words").read_text() == f"-I {launcher.GUEST_DIRECTORY} 3\n"
+
+
 def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monkeypatch):
     (tmp_path / "sneaked_in-1.0.dist-info").mkdir()
     (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong NumPy')")
