@@ -31,7 +31,10 @@ class Adapter:
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
-        """Keep the cell; a subclass sets thread counts and execution mode here, before anything else runs."""
+        """Keep the cell; a subclass sets thread counts and execution mode here, before anything else runs.
+
+        With ``cell.threads`` 0 it sets no thread count: the launch finds out the framework's default.
+        """
         self.cell = cell
         self.settings = settings
         self.cache_directory = cache_directory

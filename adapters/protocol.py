@@ -41,7 +41,7 @@ class Cell(NamedTuple):
     mode: str  # execution mode, e.g. "eager" or "compile"
     network: str
     device: str  # "cpu", "cuda:0", ...
-    threads: int  # intra-op threads requested
+    threads: int  # intra-op threads requested; 0: ask for nothing, the framework's own default
     batch_size: int  # examples per mini-batch
     precision: str = "float32"
     placement: str = "resident"  # where the mini-batch lies when the step starts

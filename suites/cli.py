@@ -128,30 +128,31 @@ def run_command(
     allowed = options.Budget.parse(budget)
     machine = probe()
     plan = _plan(name, chosen, machine, seed)
+    session.check_brought(chosen.builds)
     launcher = ProcessLauncher()
-    with Store.open(store_file) as store:
-        store.add_machine(machine.fingerprint, machine.to_dict())
-        run: Run | None = None
+    # Resuming needs a store that is there: it must not leave an empty one behind.
+    with Store.open(store_file, create=not resume) as store:
+        unfinished: Run | None = None
         if resume:
-            plan, run = session.resume(plan, store, machine, chosen.builds)
+            plan, unfinished = session.resume(plan, store, machine, chosen.builds)
+        store.add_machine(machine.fingerprint, machine.to_dict())
         sources = session.prepare_sources(plan, say, build_missing=not no_build)
         if not no_ceilings:
             session.ensure_ceilings(plan, store, machine, say)
-        cores = session.capacity(machine).cores
-        reference = session.prepare_references(plan, cores, say)
-        run = run or session.begin(plan, store, machine)
+        reference = session.prepare_references(plan, machine, say)
+        defaults = session.prepare_defaults(plan, sources, machine, launcher, say)
+        run = unfinished or session.begin(plan, store, machine)
         say(f"{plan.suite}: {len(plan.cells)} cells, {plan.launches} launch(es) of each, run {run.id} in {store.name}")
-        display = ProgressDisplay(err, lambda: matrix_so_far(store, run.id))
-        runner = Runner(plan, run, store, launcher, sources, reference, display, allowed.seconds)
-        ending = _watched(runner, display, name, store_file)
+        with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
+            runner = Runner(plan, run, store, launcher, sources, reference, display, allowed.seconds, defaults)
+            ending = _watched(runner, name, store_file)
         _show(store, run, ending, name, store_file)
 
 
-def _watched(runner: Runner, display: ProgressDisplay, name: str, store_file: str) -> Ending:
+def _watched(runner: Runner, name: str, store_file: str) -> Ending:
     go_on = f"Every finished launch is stored; go on with: dlbench run {name} --resume --store {store_file}"
     try:
-        with display:
-            return runner.run()
+        return runner.run()
     except Terminated as error:
         raise Terminated(f"Ended by SIGTERM. {go_on}") from error
     except KeyboardInterrupt as error:

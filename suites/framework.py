@@ -59,9 +59,16 @@ class Framework(_Data):
         return GUEST_DIRECTORY / self.folder / self.requirements
 
     def launch_variables(self, mode: str, threads: int) -> dict[str, str]:
-        """Return the environment variables of one launch, with the thread count filled in."""
+        """Return the environment variables of one launch, with the thread count filled in.
+
+        Zero threads mean the framework's own default: then no variable speaks of threads.
+        """
         merged = {**self.variables, **self.modes[mode].variables}
-        return {name: value.replace("{threads}", str(threads)) for name, value in merged.items()}
+        return {
+            name: value.replace("{threads}", str(threads))
+            for name, value in merged.items()
+            if threads or "{threads}" not in value
+        }
 
 
 def explain(error: ValidationError) -> str:

@@ -5,11 +5,12 @@ run launches exactly what is missing.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median
+from types import MappingProxyType
 from typing import Protocol as TypingProtocol
 
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Status
@@ -82,6 +83,7 @@ class Runner:
         reference: Callable[[Cell], Path | None],
         observer: Observer,
         budget_seconds: float | None = None,
+        default_threads: Mapping[tuple[str, str], int] = MappingProxyType({}),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
@@ -92,6 +94,7 @@ class Runner:
         self._reference = reference
         self._observer = observer
         self._budget = budget_seconds
+        self._default_threads = default_threads
         self._clock = clock
         self._records = store.records(run=run.id)
         self._estimates = Estimates(plan.protocol.seconds + 8.0)
@@ -147,12 +150,16 @@ class Runner:
                 self._order(planned.cell, source.interpreter), self._tick(planned, pending)
             )
             self._estimates.learn(planned.cell, launched.wall_seconds)
+        outcome = launched.outcome
+        default = self._default_threads.get((planned.cell.framework, planned.cell.mode))
+        if default is not None:
+            outcome = outcome._replace(software={**outcome.software, "default_threads": default})
         return Record(
             run=self._run.id,
             suite=self._run.suite,
             launch=planned.block,
             cell=planned.cell,
-            outcome=launched.outcome,
+            outcome=outcome,
             machine=self._run.machine,
             environment=source.digest,
             interpreter=source.name,

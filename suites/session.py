@@ -1,21 +1,25 @@
 """From a plan to a runner that is ready: machine, ceilings, environments, references, and the run's own record."""
 
+import contextlib
 import importlib.metadata
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import filelock
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
 from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 
-from . import references, sources
+from . import defaults, environment, references, sources
 from .axes import Build, Capacity, rows
 from .environment import Report
 from .errors import UsageError
+from .launcher import Launcher
 from .plan import Plan
 from .sources import Source
 
@@ -112,11 +116,41 @@ def prepare_sources(plan: Plan, report: Report, build_missing: bool) -> dict[str
     return sources.prepare((row.build for row in plan.rows), report, build_missing)
 
 
-def prepare_references(plan: Plan, cores: int, report: Report) -> Callable[[Cell], Path | None]:
+def check_brought(builds: Iterable[Build]) -> None:
+    """Look into every interpreter the user brought; raises FrameworkEnvironmentError for the first that will not do."""
+    for build in builds:
+        sources.brought(build)
+
+
+def prepare_defaults(
+    plan: Plan, prepared: dict[str, Source], machine: Machine, launcher: Launcher, report: Report
+) -> dict[tuple[str, str], int]:
+    """Return the thread count each row takes when nobody asks for one; see ``defaults``."""
+    where = f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
+    return defaults.threads_by_default(plan, prepared, where, launcher, report)
+
+
+@contextlib.contextmanager
+def exclusive(run: Run) -> Iterator[None]:
+    """Hold a run, so that no second process of this user resumes it meanwhile; raises UsageError where one does."""
+    folder = environment.make_folder(environment.home() / "runs")
+    lock = filelock.FileLock(folder / f"{run.id}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise UsageError(f"Run {run.id} is being carried out by another dlbench. Wait for it, or end it.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+        (folder / f"{run.id}.lock").unlink(missing_ok=True)
+
+
+def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Path | None]:
     """Return a look-up of each cell's parity reference, computing what is not there yet."""
     computing = {row.build.name for row in plan.rows if row.build.framework.computes}
     found = {
-        key: references.ensure(*key, report, cores)
+        key: references.ensure(*key, report, capacity(machine).cores)
         for key in dict.fromkeys((c.network, c.batch_size) for c in plan.cells if c.framework in computing)
     }
     return lambda cell: found.get((cell.network, cell.batch_size))

@@ -38,7 +38,8 @@ class TorchAdapter(Adapter):
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(TorchAdapter, self).__init__(cell, settings, cache_directory)
-        torch.set_num_threads(cell.threads)
+        if cell.threads:
+            torch.set_num_threads(cell.threads)
         # Nothing here runs operations side by side; the pool would only be threads without work.
         if torch.get_num_interop_threads() != 1:
             torch.set_num_interop_threads(1)

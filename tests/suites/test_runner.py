@@ -106,7 +106,7 @@ def begin(store, plan=PLAN):
     return run
 
 
-def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None):
+def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None, defaults=None):
     return Runner(
         plan,
         run,
@@ -116,6 +116,7 @@ def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, given=
         reference,
         watcher or Watcher(),
         budget,
+        defaults or {},
         lambda: launcher.time,
     )
 
@@ -372,3 +373,11 @@ def test_estimates_learn_from_the_same_network_first():
     estimates.learn(lstm32, 20.0)
     assert (estimates.of(fcn5), estimates.of(lstm32)) == (2.0, 15.0)
     assert estimates.total(PLAN.order()) == 2.0 * len(ORDER) / 2 + 15.0 * len(ORDER) / 2
+
+
+def test_a_record_carries_its_rows_default_thread_count():
+    row = PLAN.rows[0]
+    store, _, _ = carry_out(defaults={(row.build.name, row.mode): 7})
+    for record in store.records():
+        told = record.outcome.software.get("default_threads")
+        assert told == (7 if (record.cell.framework, record.cell.mode) == (row.build.name, row.mode) else None)
