@@ -58,6 +58,7 @@ def plan_command(
     devices: options.Devices = "",
     launches: options.Launches = None,
     steps: options.Steps = None,
+    cell_budget: options.CellBudget = "",
     python: options.Python = None,
     seed: options.Seed = None,
     as_json: options.Json = False,
@@ -69,7 +70,7 @@ def plan_command(
     - `dlbench plan table4 --networks fcn5 --threads 1,2`
     """
     chosen = options.choices(
-        networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, python
+        networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, cell_budget, python
     )
     plan = _plan(name, chosen, probe(), seed)
     if as_json:
@@ -103,6 +104,7 @@ def run_command(
     devices: options.Devices = "",
     launches: options.Launches = None,
     steps: options.Steps = None,
+    cell_budget: options.CellBudget = "",
     python: options.Python = None,
     budget: Annotated[str, typer.Option("--budget", help="Time for all launches: 90s, 10m, 1.5h.")] = "",
     store_file: options.StoreFile = options.DEFAULT_STORE,
@@ -110,6 +112,7 @@ def run_command(
     no_build: Annotated[bool, typer.Option("--no-build", help="Build no environment; leave those rows out.")] = False,
     no_ceilings: Annotated[bool, typer.Option("--no-ceilings", help="Do not measure ceilings first.")] = False,
     seed: options.Seed = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
 ) -> None:
     """Measure a suite on this machine and show its matrix.
 
@@ -123,7 +126,7 @@ def run_command(
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     """
     chosen = options.choices(
-        networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, python
+        networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, cell_budget, python
     )
     allowed = options.Budget.parse(budget)
     machine = probe()
@@ -146,7 +149,7 @@ def run_command(
         with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(plan, run, store, launcher, sources, reference, display, allowed.seconds, defaults)
             ending = _watched(runner, name, store_file)
-        _show(store, run, ending, name, store_file)
+        _show(store, run, ending, name, store_file, as_json)
 
 
 def _watched(runner: Runner, name: str, store_file: str) -> Ending:
@@ -159,20 +162,24 @@ def _watched(runner: Runner, name: str, store_file: str) -> Ending:
         raise Interrupted(f"Interrupted. {go_on}") from error
 
 
-def _show(store: Store, run: Run, ending: Ending, name: str, store_file: str) -> None:
-    print(matrix_so_far(store, run.id))
+def _show(store: Store, run: Run, ending: Ending, name: str, store_file: str, as_json: bool) -> None:
     option = "" if store_file == options.DEFAULT_STORE else f" --store {store_file}"
+    print(matrix_so_far(store, run.id, as_json))
     if ending.launches_left:
-        print(
-            f"The budget is spent with {ending.launches_left} launches left. Go on: dlbench run {name} --resume{option}"
-        )
+        go_on = f"dlbench run {name} --resume{option}"
+        say(f"The budget is spent with {ending.launches_left} launches left. Go on: {go_on}")
+    if not as_json:
+        _tell_next(option)
+    if not any(record.outcome.samples_ns for record in store.records(run=run.id)):
+        say("dlbench: not one cell gave a number; the reasons stand under the matrix.")
+        raise typer.Exit(1)
+
+
+def _tell_next(option: str) -> None:
     print("Next:")
     print(f"  dlbench report threads{option}    how many threads to give, and what more than the cores cost")
     print(f"  dlbench report tables{option}     software, networks and hardware behind the numbers")
     print(f"  dlbench report matrix --json{option}   everything, for a script (also csv, markdown, latex)")
-    if not any(record.outcome.samples_ns for record in store.records(run=run.id)):
-        say("dlbench: not one cell gave a number; the reasons stand under the matrix.")
-        raise typer.Exit(1)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

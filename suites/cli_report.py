@@ -85,9 +85,9 @@ def _matrix(reference: str, results: Callable[[], Results], all_runs: bool) -> M
     return shi2016.table4()
 
 
-def matrix_so_far(store: Store, run: str) -> str:
-    """Return the matrix of one run as it stands, for a terminal of 80 columns."""
-    return terminal.matrix_to_terminal(build_matrix(Results.of([store], run)), colour=_colour())
+def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
+    """Return the matrix of one run as it stands, for a terminal of 80 columns or as JSON."""
+    return EXPORTERS["json" if as_json else "terminal"].matrix(build_matrix(Results.of([store], run)), "seconds")
 
 
 @report_app.command("matrix")

@@ -25,6 +25,9 @@ BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes
 Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu, cuda:0.")]
 Launches = Annotated[int | None, typer.Option("--launches", help="Launches (fresh processes) per cell.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="Timed steps per launch, at most.")]
+CellBudget = Annotated[
+    str, typer.Option("--cell-budget", help="Time for one launch: 60s, 10m. One that lasts longer is ended: timed out.")
+]
 Python = Annotated[
     list[str] | None,
     typer.Option(
@@ -64,8 +67,10 @@ def choices(
     devices: str = "",
     launches: int | None = None,
     steps: int | None = None,
+    cell_budget: str = "",
     python: list[str] | None = None,
 ) -> Choices:
     """Return what the options say; raises UsageError for a --python that cannot be read."""
     builds = tuple(axes.build(text) for text in python or [])
-    return Choices(networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, builds)
+    narrowed = networks, frameworks, threads, threads_limit, batch_sizes, devices
+    return Choices(*narrowed, launches, steps, cell_budget, builds)

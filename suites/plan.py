@@ -25,6 +25,7 @@ class Choices:
     devices: str = ""
     launches: int | None = None
     steps: int | None = None
+    cell_budget: str = ""
     builds: tuple[Build, ...] = ()
 
 
@@ -94,6 +95,8 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
         section = section.model_copy(update={"launches": _within_reason(choices.launches, "--launches")})
     if choices.steps is not None:
         section = section.model_copy(update={"steps": _within_reason(choices.steps, "--steps")})
+    if choices.cell_budget:
+        section = section.model_copy(update={"cell_seconds": axes.duration(choices.cell_budget)})
     cells = (
         Cell(row.build.name, row.build.framework.folder, row.mode, network, axes.device(device), threads, batch)
         for network in networks
