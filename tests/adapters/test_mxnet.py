@@ -1,85 +1,25 @@
 """What is particular to MXNet, shown by the guest in MXNet's own interpreter."""
 
-import json
-import os
-import subprocess
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
 
 pytestmark = pytest.mark.framework
-
-ROOT = Path(__file__).resolve().parents[2]
-
-# The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work on.
-PREAMBLE = """
-import importlib.util, json, os, sys, types
-package = types.ModuleType("guest")
-package.__path__ = [{adapters!r}]
-sys.modules["guest"] = package
-from guest import batches, networks, parity
-from guest.protocol import Cell
-specification = importlib.util.spec_from_file_location("small_networks", {small!r})
-small = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(small)
-SMALL = small.small_networks(networks)
-import mxnet as mx
-from guest.mxnet.adapter import ADAPTER
-
-def make(name, threads=1, **settings):
-    return ADAPTER(Cell("mxnet", "mxnet", "hybrid", name, "cpu", threads, 4), settings, "")
-
-def prepared(name, **options):
-    adapter, network = make(name, **options), SMALL[name]
-    adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
-    adapter.set_learning_rate(0.1)
-    return adapter
-"""
-
-Guest = Callable[..., Any]
 
 
 @pytest.fixture
 def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
     """Give a function that runs statements in MXNet's interpreter and returns what they bind to ``answer``."""
-    interpreter = framework_python("mxnet")
-    small = ROOT / "tests" / "adapters" / "small_networks.py"
-
-    def run(statements: str, **variables: str) -> Any:
-        target = tmp_path / "answer.json"
-        preamble = PREAMBLE.format(adapters=str(ROOT / "adapters"), small=str(small))
-        program = "\n".join((preamble, textwrap.dedent(statements), f"json.dump(answer, open({str(target)!r}, 'w'))"))
-        done = subprocess.run(
-            [str(interpreter), "-I", "-c", program],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-            capture_output=True,
-            text=True,
-            timeout=540,
-        )
-        assert target.exists(), done.stderr[-3000:]
-        return json.loads(target.read_text())
-
-    return run
+    return guest_of(
+        framework_python("mxnet"), tmp_path, "mxnet", "mxnet", "hybrid", "import mxnet as mx", OMP_NUM_THREADS="1"
+    )
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    different = guest("""
-        answer = []
-        for name, network in SMALL.items():
-            adapter = make(name)
-            weights = batches.initial_weights(network)
-            adapter.prepare(network, weights, batches.mini_batch(network, 4))
-            returned = dict(adapter.parameters())
-            answer += [name + ": names"] if set(returned) != set(weights) else []
-            answer += [name + ": " + key for key in weights if not (returned[key] == weights[key]).all()]
-            # Copied, not shared: the worker drops the weights it gave.
-            next(iter(weights.values()))[...] = 7
-            answer += [name + ": shared"] if (next(iter(dict(adapter.parameters()).values())) == 7).all() else []
-    """)
-    assert different == []
+    check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize(

@@ -1,89 +1,31 @@
 """What is particular to TensorFlow, shown by the guest in TensorFlow's own interpreter."""
 
-import json
-import os
-import subprocess
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
 
 pytestmark = pytest.mark.framework
-
-ROOT = Path(__file__).resolve().parents[2]
-
-# The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work on.
-PREAMBLE = """
-import importlib.util, json, os, sys, types
-package = types.ModuleType("guest")
-package.__path__ = [{adapters!r}]
-sys.modules["guest"] = package
-from guest import batches, networks, parity
-from guest.protocol import Cell
-specification = importlib.util.spec_from_file_location("small_networks", {small!r})
-small = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(small)
-SMALL = small.small_networks(networks)
-import numpy as np
-import tensorflow as tf
-from guest.tensorflow.adapter import ADAPTER
-
-def make(name, threads=1, batch_size=4, mode="function", **settings):
-    return ADAPTER(Cell("tensorflow", "tensorflow", mode, name, "cpu", threads, batch_size), settings, "")
-
-def prepared(name, **options):
-    adapter, network = make(name, **options), SMALL[name]
-    adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
-    adapter.set_learning_rate(0.1)
-    return adapter
-"""
-
-Guest = Callable[..., Any]
 
 
 @pytest.fixture
 def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
     """Give a function that runs statements in TensorFlow's interpreter and returns what they bind to ``answer``."""
-    interpreter = framework_python("tensorflow")
-    small = ROOT / "tests" / "adapters" / "small_networks.py"
-
-    def run(statements: str, **variables: str) -> Any:
-        preamble = PREAMBLE.format(adapters=str(ROOT / "adapters"), small=str(small))
-        target = tmp_path / "answer.json"
-        program = "\n".join(
-            (preamble, textwrap.dedent(statements), f"json.dump(answer, open({str(target)!r}, 'w'))", "os._exit(0)")
-        )
-        done = subprocess.run(
-            [str(interpreter), "-I", "-c", program],
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables},
-            capture_output=True,
-            text=True,
-            timeout=540,
-        )
-        assert target.exists(), done.stderr[-3000:]
-        return json.loads(target.read_text())
-
-    return run
+    return guest_of(
+        framework_python("tensorflow"),
+        tmp_path,
+        "tensorflow",
+        "tensorflow",
+        "function",
+        "import tensorflow as tf",
+        TF_CPP_MIN_LOG_LEVEL="3",
+    )
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    different = guest("""
-        answer = []
-        for name, network in SMALL.items():
-            adapter = make(name)
-            weights = batches.initial_weights(network)
-            original = {key: value.copy() for key, value in weights.items()}
-            adapter.prepare(network, weights, batches.mini_batch(network, 4))
-            # Copied, not shared: the worker drops the weights it gave.
-            for value in weights.values():
-                value[...] = 7
-            returned = dict(adapter.parameters())
-            answer += [name + ": names"] if set(returned) != set(original) else []
-            answer += [name + ": " + key for key in original if not np.array_equal(returned[key], original[key])]
-    """)
-    assert different == []
+    check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize(

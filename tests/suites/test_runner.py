@@ -106,7 +106,9 @@ def begin(store, plan=PLAN):
     return run
 
 
-def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None, defaults=None):
+def runner_of(
+    store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None, defaults=None
+):
     return Runner(
         plan,
         run,
