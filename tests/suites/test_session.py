@@ -65,8 +65,7 @@ def test_two_runs_never_share_an_id(store):
 def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(store, tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     run = session.begin(plan_of(), store, HERE)
-    with session.exclusive(run):
-        with pytest.raises(UsageError, match="carried out by another"), session.exclusive(run):
-            pass
+    with session.exclusive(run), pytest.raises(UsageError, match="carried out by another"), session.exclusive(run):
+        pass
     with session.exclusive(run):
         pass
