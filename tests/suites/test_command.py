@@ -153,8 +153,8 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
 def test_a_spent_budget_says_how_to_go_on(folder):
     done = run_command(folder, "run", "mine.toml", "--budget", "10ms")
     assert done.returncode == 0, done.stderr
-    assert "11 launches left" in done.stdout
-    assert "dlbench run mine.toml --resume" in done.stdout
+    assert "11 launches left" in done.stderr
+    assert "dlbench run mine.toml --resume" in done.stderr
     assert len(records_in(folder)) == 1
     run_command(folder, "run", "mine.toml", "--resume")
     assert launched(folder) == ALL

@@ -71,9 +71,11 @@ def test_a_loss_that_is_not_finite_is_said(tmp_path):
 def test_a_guest_that_hangs_is_ended(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(launcher, "_GRACE_SECONDS", 1.0)
     pids = []
+    # Earlier tests may have left a helper of their own (loky's resource tracker).
+    others = {child.pid for child in psutil.Process().children()}
 
     def tick(directory):
-        pids.extend(child.pid for child in psutil.Process().children())
+        pids.extend(child.pid for child in psutil.Process().children() if child.pid not in others)
 
     order = null_order(tmp_path, {"fault": fault}, timeout=3.0)
     launched = ProcessLauncher().launch(order, tick)
@@ -117,9 +119,10 @@ def test_the_helpers_a_guest_forked_end_with_it(tmp_path, monkeypatch, ending, s
 
 def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
     pids = []
+    others = {child.pid for child in psutil.Process().children()}
 
     def interrupt(directory):
-        pids.extend(child.pid for child in psutil.Process().children())
+        pids.extend(child.pid for child in psutil.Process().children() if child.pid not in others)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
