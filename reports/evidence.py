@@ -30,6 +30,8 @@ STEAL_SHARE = 0.05
 """Contended: the hypervisor took this share of the CPUs' time."""
 THROTTLED_SHARE = 0.05
 """Contended: the control group was throttled for this share of the time, with no more threads than its quota."""
+SHORTEST_REGION = 0.2
+"""Seconds: a shorter timed region is a few ticks of the clocks that the evidence is read from, and tells nothing."""
 CEILING_SLACK = 1.02
 """A rate is over the ceiling when it exceeds it by more than measurement noise."""
 
@@ -118,7 +120,7 @@ def _of_mathematics(outcome: Outcome) -> list[Flag]:
 
 def _of_threads(outcome: Outcome, host: Host | None) -> list[Flag]:
     threads = outcome.threads
-    if threads is None or threads.wall_seconds <= 0:
+    if threads is None or threads.wall_seconds < SHORTEST_REGION:
         return []
     asked, says = threads.requested, threads.framework_says
     wanting = wanting_threads(threads, outcome.contention)
@@ -128,20 +130,21 @@ def _of_threads(outcome: Outcome, host: Host | None) -> list[Flag]:
         return [Flag(THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]
     if says is not None and says < asked:
         return [Flag(THREADS_UNUSED, f"the framework says it uses {says} threads, {asked} asked")]
-    if says is None or asked < 2 or host is None or host.effective_cpus is None or asked > host.effective_cpus:
+    # Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run.
+    if asked < 2 or host is None or host.effective_cpus is None or asked > host.effective_cpus:
         return []
     if wanting < 1 + UNUSED_SHARE * (asked - 1):
-        return [Flag(THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says} claimed")]
+        return [Flag(THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says or asked} claimed")]
     working = working_threads(threads)
     listed = len(threads.cpu_seconds_by_thread or ())
-    if working is not None and working < asked <= listed:
+    if says is not None and working is not None and working < asked <= listed:
         return [Flag(THREADS_UNUSED, f"{working} threads did the work, {says} claimed")]
     return []
 
 
 def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, exceeded: bool) -> list[Flag]:
     contention, threads = outcome.contention, outcome.threads
-    if contention is None or threads is None or threads.wall_seconds <= 0:
+    if contention is None or threads is None or threads.wall_seconds < SHORTEST_REGION:
         return []
     wall = threads.wall_seconds
     cpus = None if host is None else host.effective_cpus

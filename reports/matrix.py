@@ -20,7 +20,7 @@ from dlbench.reports.hosts import Host
 from dlbench.reports.observed import Observed, observe
 from dlbench.reports.record import Record
 from dlbench.reports.results import Results
-from dlbench.reports.statistics import Summary, summarise
+from dlbench.reports.statistics import Summary, indistinguishable, ratio, summarise
 
 
 class Group(NamedTuple):
@@ -69,7 +69,7 @@ class MatrixCell:
     observed: Observed | None = None
     flags: tuple[evidence.Flag, ...] = ()
     best: bool = False
-    """The fastest of its column within its group."""
+    """Among the fastest of its column within its group: none is faster by more than noise may explain."""
     run: str = ""
     environment: str = ""
     interpreter: str = ""
@@ -118,13 +118,15 @@ def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
     newest: dict[tuple[str, Row], Record] = {}
     for (machine, cell), records in chosen.items():
         key = machine, Row(cell.framework, cell.mode)
+        if not records[-1].environment:
+            continue  # it never ran
         if key not in newest or records[-1].started > newest[key].started:
             newest[key] = records[-1]
     cells = []
     for (machine, _), records in chosen.items():
         made = _cell(records, results.hosts.get(machine), ceilings)
-        row_environment = newest[machine, made.row].environment
-        if made.environment != row_environment:
+        row_environment = newest[machine, made.row].environment if (machine, made.row) in newest else ""
+        if made.environment and made.environment != row_environment:
             sentence = f"environment {made.environment[:12]}, the row's newest is {row_environment[:12]}"
             made = replace(made, flags=(*made.flags, evidence.Flag(evidence.OTHER_ENVIRONMENT, sentence)))
         cells.append(made)
@@ -149,9 +151,8 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
     }
     for group in groups:
         for column in columns:
-            fastest = _fastest([by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place])
-            if fastest is not None:
-                by_place[group, fastest.row, column] = replace(fastest, best=True)
+            for cell in _fastest([by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place]):
+                by_place[group, cell.row, column] = replace(cell, best=True)
     known = {name: hosts.get(name) or Host(name, name[:12]) for name in machines}
     used = {column.machine for column in columns}
     return Matrix({n: h for n, h in known.items() if n in used}, tuple(columns), rows, by_place, tuple(notes))
@@ -170,14 +171,18 @@ def _device_order(column: Column) -> tuple[bool, str, int]:
     return column.device != "cpu", column.device, column.threads or 0
 
 
-def _fastest(cells: list[MatrixCell]) -> MatrixCell | None:
-    """Return the fastest cell that used no more threads than its column says.
+def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
+    """Return the fastest cells that used no more threads than their column says, where there is a choice at all.
 
-    One that proved nothing about its mathematics is best only where none did.
+    Those that cannot be told from the fastest are as good as it. One that proved nothing about its mathematics is best
+    only where none did.
     """
-    fair = [cell for cell in cells if cell.timed is not None and not cell.has(evidence.THREADS_EXCEEDED)]
-    pool = [cell for cell in fair if not cell.has(evidence.PARITY_UNCHECKED)] or fair
-    return min(pool, key=lambda cell: cell.timed.median if cell.timed else 0.0, default=None)
+    fair = [(cell, cell.timed) for cell in cells if cell.timed is not None and not cell.has(evidence.THREADS_EXCEEDED)]
+    pool = [pair for pair in fair if not pair[0].has(evidence.PARITY_UNCHECKED)] or fair
+    if len(pool) < 2:
+        return []
+    least = min((timed for _, timed in pool), key=lambda timed: timed.median)
+    return [cell for cell, timed in pool if indistinguishable(ratio(timed, least))]
 
 
 def _choose(records: Iterable[Record], all_runs: bool) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
@@ -202,6 +207,11 @@ def _choose(records: Iterable[Record], all_runs: bool) -> tuple[dict[tuple[str, 
         f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
         for name in displaced
     ]
+    runs = {record.run for found in chosen.values() for record in found}
+    if len(runs) > 1:
+        times = sorted(record.started for found in chosen.values() for record in found)
+        first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
+        notes.append(f"From {len(runs)} runs, {first} to {last} UTC: a machine may have changed between them.")
     return chosen, notes
 
 

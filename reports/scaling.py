@@ -3,9 +3,9 @@
 For every row of a matrix on a CPU: T(p) with its interval, speed-up T(1) / T(p), efficiency speed-up / p, the best p,
 and the penalty T(p) / T(best) of every other.
 
-The best p is the smallest whose time cannot be told from the fastest: within `INDISTINGUISHABLE` of it, or within
-`TOLERATED` where the interval of their ratio includes 1. Fewer threads for the same time leave the rest to others. A p
-whose cell failed parity, or whose framework used more threads than asked, takes no part.
+The best p is the smallest whose time cannot be told from the fastest (`statistics.indistinguishable`). Fewer threads
+for the same time leave the rest to others. A p whose cell failed parity, or whose framework used more threads than
+asked, takes no part.
 
 Past the physical cores (and past the effective CPUs) each p is held against the fastest p within them; it is called
 worse when the ratio's interval lies above 1 and the ratio exceeds `WORSE`, or, without intervals, by the ratio alone.
@@ -18,10 +18,8 @@ from dlbench.adapters.networks import NETWORKS
 from dlbench.reports import evidence
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import Group, Matrix, MatrixCell, Row
-from dlbench.reports.statistics import Ratio, Summary, ratio
+from dlbench.reports.statistics import INDISTINGUISHABLE, Ratio, Summary, indistinguishable, ratio
 
-INDISTINGUISHABLE = 1.02
-TOLERATED = 1.05
 WORSE = 1.02
 # A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
 # seconds, or is switched so many times as often.
@@ -109,12 +107,7 @@ def best_threads(times: dict[int, Summary]) -> int | None:
     if not times:
         return None
     fastest = min(times.values(), key=lambda summary: summary.median)
-    return min(threads for threads, summary in times.items() if _as_fast(ratio(summary, fastest)))
-
-
-def _as_fast(found: Ratio) -> bool:
-    overlaps = found.low is not None and found.low <= 1.0
-    return found.value <= INDISTINGUISHABLE or (overlaps and found.value <= TOLERATED)
+    return min(threads for threads, summary in times.items() if indistinguishable(ratio(summary, fastest)))
 
 
 def is_worse(found: Ratio | None) -> bool:

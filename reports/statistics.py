@@ -16,6 +16,8 @@ from scipy.special import bdtr, ndtri, stdtrit
 CONFIDENCE = 0.95
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
+INDISTINGUISHABLE = 1.02
+TOLERATED = 1.05
 LAUNCH_DEVIATION = 0.02
 """Standard deviation assumed between launches of one cell where too few were made to see it; pairs of launches on a
 quiet 2-core virtual machine showed 0.3 to 1.7 %."""
@@ -38,6 +40,8 @@ class Summary:
     covers_launches: bool
     """Whether the interval covers launch-to-launch variation."""
     launch_medians: tuple[float, ...]
+    coverage: float | None = None
+    """What the interval covers by its construction, 0.95 or, from few steps, less; None without an interval."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,14 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
             f"{confidence:.0%} Student t over {len(steps)} launch log-medians",
             True,
             medians,
+            confidence,
         )
     pooled = np.sort(np.concatenate(steps))
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
-    low, high, method = _order_statistics(pooled, confidence)
-    return Summary(float(np.median(pooled)), low, high, samples, len(steps), f"{method}, {within}", False, medians)
+    low, high, coverage = _order_statistics(pooled, confidence)
+    method = "a single step, no interval" if coverage is None else f"{coverage:.0%} order statistics of the median"
+    middle = float(np.median(pooled))
+    return Summary(middle, low, high, samples, len(steps), f"{method}, {within}", False, medians, coverage)
 
 
 def published(seconds: float) -> Summary:
@@ -118,21 +125,33 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     )
 
 
+def indistinguishable(found: Ratio) -> bool:
+    """Tell whether the slower of two cannot be told from the faster.
+
+    It is within `INDISTINGUISHABLE` of it, or within `TOLERATED` where the interval of their ratio includes 1.
+    """
+    overlaps = found.low is not None and found.low <= 1.0
+    return found.value <= INDISTINGUISHABLE or (overlaps and found.value <= TOLERATED)
+
+
 def _student(freedom: float, confidence: float) -> float:
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
 def _order_statistics(
     ordered: np.ndarray[tuple[int], np.dtype[np.float64]], confidence: float
-) -> tuple[float | None, float | None, str]:
-    """Return the narrowest symmetric pair of order statistics that covers the median with this confidence."""
+) -> tuple[float | None, float | None, float | None]:
+    """Return the narrowest symmetric pair of order statistics that covers the median with this confidence.
+
+    Third is what it covers: less than asked for where even the extremes of so few steps do not.
+    """
     count = len(ordered)
     if count == 1:
-        return None, None, "a single step, no interval"
+        return None, None, None
     # The number of samples under the median is binomial(count, 1/2): the pair (k-th smallest, k-th largest), k from
     # 0, misses it when that number is at most k, or at least count - k.
     k = 0
     while 2 * (k + 1) < count and 1 - 2 * float(bdtr(k + 1, count, 0.5)) >= confidence:
         k += 1
     coverage = 1 - 2 * float(bdtr(k, count, 0.5))
-    return float(ordered[k]), float(ordered[count - 1 - k]), f"{coverage:.0%} order statistics of the median"
+    return float(ordered[k]), float(ordered[count - 1 - k]), coverage

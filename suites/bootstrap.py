@@ -121,7 +121,8 @@ def main(arguments: list[str]) -> int:
         return run_tests(arguments[1:])
     if arguments[0] == "check":
         return check()
-    return os.execv(PYTHON, [str(PYTHON), "-m", "dlbench.suites", *arguments])
+    command = str(VENV / "bin" / "dlbench")
+    return os.execv(command, [command, *arguments])
 
 
 if __name__ == "__main__":

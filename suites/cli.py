@@ -4,8 +4,10 @@ Exit codes: 0 done; 1 the run ended and not one cell gave a number; 2 bad input;
 missing; 4 the result store cannot be used; 130 Ctrl-C; 143 SIGTERM.
 """
 
+import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -15,7 +17,7 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 
-from . import listing, options, session, suite
+from . import environment, listing, options, session, suite
 from .cli_env import env_app
 from .cli_report import matrix_so_far, report_app
 from .cli_show import list_command, probe_command
@@ -24,7 +26,7 @@ from .launcher import ProcessLauncher
 from .plan import Choices, Plan, expand
 from .progress import ProgressDisplay, clock
 from .runner import Ending, Runner
-from .screen import err, out, print_json, say, table
+from .screen import counted, err, out, print_json, program, say, table
 
 app = typer.Typer(
     name="dlbench",
@@ -42,6 +44,16 @@ app.add_typer(report_app, name="report")
 
 # What the parser of the command line raises: typer has no public name for it, and where it lies depends on its version.
 _BadUsage: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+@app.callback(invoke_without_command=False)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(session.version())
+        raise typer.Exit
+
 
 app.command("list")(list_command)
 app.command("probe")(probe_command)
@@ -81,7 +93,7 @@ def plan_command(
         key = (cell.network, str(cell.batch_size), cell.framework, cell.mode, cell.device)
         groups.setdefault(key, []).append(str(cell.threads))
     table(
-        f"{plan.suite}: {len(plan.cells)} cells, {plan.launches} launch(es) of each",
+        f"{plan.suite}: {_size(plan)}",
         ["network", "mini-batch", "framework", "mode", "device", "threads"],
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
@@ -129,15 +141,22 @@ def run_command(
         networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, cell_budget, python
     )
     allowed = options.Budget.parse(budget)
+    if resume and chosen != Choices(builds=chosen.builds):
+        raise UsageError(
+            "A resumed run keeps its own cells and protocol. Leave out what narrows or changes them, or leave out "
+            "--resume to start a run of its own."
+        )
     machine = probe()
     plan = _plan(name, chosen, machine, seed)
     session.check_brought(chosen.builds)
+    environment.make_folder(environment.home())  # where it cannot be, nothing is built or measured
     launcher = ProcessLauncher()
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with Store.open(store_file, create=not resume) as store:
         unfinished: Run | None = None
         if resume:
             plan, unfinished = session.resume(plan, store, machine, chosen.builds)
+            session.check_same_builds(plan, store.records(run=unfinished.id))
         store.add_machine(machine.fingerprint, machine.to_dict())
         sources = session.prepare_sources(plan, say, build_missing=not no_build)
         if not no_ceilings:
@@ -145,15 +164,15 @@ def run_command(
         reference = session.prepare_references(plan, machine, say)
         defaults = session.prepare_defaults(plan, sources, machine, launcher, say)
         run = unfinished or session.begin(plan, store, machine)
-        say(f"{plan.suite}: {len(plan.cells)} cells, {plan.launches} launch(es) of each, run {run.id} in {store.name}")
+        say(f"{plan.suite}: {_size(plan)}, run {run.id} in {store.name}")
         with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(plan, run, store, launcher, sources, reference, display, allowed.seconds, defaults)
-            ending = _watched(runner, name, store_file)
-        _show(store, run, ending, name, store_file, as_json)
+            ending = _watched(runner, name, store_file, python or ())
+        _show(store, run, ending, _resume_command(name, store_file, python or ()), as_json)
 
 
-def _watched(runner: Runner, name: str, store_file: str) -> Ending:
-    go_on = f"Every finished launch is stored; go on with: dlbench run {name} --resume --store {store_file}"
+def _watched(runner: Runner, name: str, store_file: str, builds: Sequence[str]) -> Ending:
+    go_on = f"Every finished launch is stored; go on with: {_resume_command(name, store_file, builds)}"
     try:
         return runner.run()
     except Terminated as error:
@@ -162,24 +181,31 @@ def _watched(runner: Runner, name: str, store_file: str) -> Ending:
         raise Interrupted(f"Interrupted. {go_on}") from error
 
 
-def _show(store: Store, run: Run, ending: Ending, name: str, store_file: str, as_json: bool) -> None:
-    option = "" if store_file == options.DEFAULT_STORE else f" --store {store_file}"
+def _size(plan: Plan) -> str:
+    return f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')} of each"
+
+
+def _resume_command(name: str, store_file: str, builds: Sequence[str]) -> str:
+    words = [program(), "run", name, "--resume"]
+    words += [] if store_file == options.DEFAULT_STORE else ["--store", store_file]
+    for build in builds:
+        words += ["--python", build]
+    return shlex.join(words)
+
+
+def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> None:
     print(matrix_so_far(store, run.id, as_json))
     if ending.launches_left:
-        go_on = f"dlbench run {name} --resume{option}"
-        say(f"The budget is spent with {ending.launches_left} launches left. Go on: {go_on}")
+        left = counted(ending.launches_left, "launch", "launches")
+        say(f"The budget is spent with {left} left. Go on: {go_on}")
     if not as_json:
-        _tell_next(option)
+        print(f"Next ({program()} ... --store {store.name}):")
+        print("  report threads          how many threads to give, and what more of them cost")
+        print("  report tables           software, networks and hardware behind the numbers")
+        print("  report matrix --json    everything, for a script (also csv, markdown, latex)")
     if not any(record.outcome.samples_ns for record in store.records(run=run.id)):
         say("dlbench: not one cell gave a number; the reasons stand under the matrix.")
         raise typer.Exit(1)
-
-
-def _tell_next(option: str) -> None:
-    print("Next:")
-    print(f"  dlbench report threads{option}    how many threads to give, and what more than the cores cost")
-    print(f"  dlbench report tables{option}     software, networks and hardware behind the numbers")
-    print(f"  dlbench report matrix --json{option}   everything, for a script (also csv, markdown, latex)")
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -200,6 +226,8 @@ def _end_for_usage(error: Any) -> NoReturn:
 def main() -> NoReturn:
     """Run the command line; every expected error is one line on stderr and a documented exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    # A reader that leaves a pipe early (head) ends this command as it ends any other.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     code = 0
     try:
         code = app(standalone_mode=False) or 0
@@ -210,7 +238,4 @@ def main() -> NoReturn:
     except DlbenchError as error:
         print(f"dlbench: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe left early: nothing to say to it
-        sys.exit(0)
     sys.exit(code)

@@ -18,6 +18,7 @@ from dlbench.reports.tables import tables
 
 from . import options
 from .errors import UsageError, unknown_name
+from .screen import print_json, table
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
 
@@ -74,7 +75,14 @@ def _results(stores: list[str] | None, run: str | None, suite: str | None, machi
         raise UsageError(
             f"There is no result store {targets[0]} here. Measure first (dlbench run quick), or name one: --store FILE."
         )
-    return Results.read(targets, run, suite, machine)
+    results = Results.read(targets, run, suite, machine)
+    narrowed = {"--run": run, "--suite": suite, "--machine": machine}
+    if not results.records and any(narrowed.values()):
+        wanted = " ".join(f"{option} {value}" for option, value in narrowed.items() if value)
+        raise UsageError(
+            f"Nothing in {', '.join(targets)} matches {wanted}. `dlbench report runs` lists what is there."
+        )
+    return results
 
 
 def _matrix(reference: str, results: Callable[[], Results], all_runs: bool) -> Matrix:
@@ -157,3 +165,33 @@ def tables_command(
     """
     exporter = _exporter(form, as_json)
     print(exporter.tables(tables(_results(store, run, suite, machine))))
+
+
+@report_app.command("runs")
+def runs_command(store: Stores = None, as_json: options.Json = False) -> None:
+    """List the runs of a store: id, suite, machine, start, end, records.
+
+    Examples:
+
+    - `dlbench report runs --store results.sqlite`
+    """
+    rows = []
+    for target in store or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]:
+        with Store.open(target, create=False) as opened:
+            for run in opened.runs():
+                rows.append(
+                    {
+                        "id": run.id,
+                        "suite": run.suite,
+                        "machine": run.machine,
+                        "started": f"{run.started:%Y-%m-%d %H:%M}",
+                        "finished": f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "unfinished",
+                        "cells": len(run.plan),
+                        "records": len(opened.records(run=run.id)),
+                    }
+                )
+    if as_json:
+        print_json(rows)
+        return
+    heads = ["id", "suite", "machine", "started", "finished", "cells", "records"]
+    table("Runs", heads, [[str(row[head]) for head in heads] for row in rows])

@@ -246,4 +246,6 @@ def remove(framework: Framework) -> bool:
     folders = [folder for folder in (_directory(framework), cache_directory(framework)) if folder.exists()]
     for folder in folders:
         shutil.rmtree(folder)
+    for left in (Path(f"{_directory(framework)}.lock"), _directory(framework).with_suffix(".log")):
+        left.unlink(missing_ok=True)
     return bool(folders)

@@ -67,6 +67,6 @@ class Terminated(Interrupted):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that does not exist, with the nearest one that does."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
     return UsageError(f"There is no {kind} named {name!r}. {hint}")

@@ -22,7 +22,7 @@ ThreadsLimit = Annotated[
     str, typer.Option("--threads-limit", help="Largest thread count taken from the suite (table4: `4*cpus`).")
 ]
 BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes: 64 or 16,32,64.")]
-Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu, cuda:0.")]
+Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu (cuda:0, ... are typed unsupported so far).")]
 Launches = Annotated[int | None, typer.Option("--launches", help="Launches (fresh processes) per cell.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="Timed steps per launch, at most.")]
 CellBudget = Annotated[

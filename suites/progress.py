@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line per launch, two bars with the time left, the matrix as it fills."""
+"""What a person sees of a run: a line per launch, a line with the time left, the matrix as it fills."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dlbench.reports.record import Record
 
 from .plan import PlannedLaunch
 
-# The bars are redrawn at this interval at most: a redraw costs about 2 ms of a core that may be measuring.
+# The line is redrawn at this interval at most: a redraw costs about 2 ms of a core that may be measuring.
 _REDRAW_SECONDS = 1.0
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
 _MATRIX_SECONDS = 60.0
@@ -43,7 +43,7 @@ def result_line(record: Record) -> str:
     if outcome.samples_ns:
         seconds = median(outcome.samples_ns) * 1e-9
         verdict = outcome.parity.verdict if outcome.parity else "unchecked"
-        text = f"{seconds:.4g} s a mini-batch ({len(outcome.samples_ns)} steps), parity {verdict}"
+        text = f"{seconds:.4g} s, parity {verdict}"
         return text if outcome.status is Status.OK else f"{text}: {outcome.reason}"
     return f"{outcome.status.value.replace('_', ' ')}: {outcome.reason}"
 
@@ -76,7 +76,7 @@ class ProgressDisplay:
         self._draw("starting", expected_seconds, None)
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
-        """Redraw the bars, at most once a second."""
+        """Redraw the line, at most once a second."""
         self._draw(phase, seconds_left, seconds_left_overall)
 
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
@@ -94,8 +94,8 @@ class ProgressDisplay:
         if self._live is None or now - self._drawn_at < _REDRAW_SECONDS:
             return
         self._drawn_at = now
-        whole = "" if overall is None else f", {clock(overall)} overall"
-        text = Text(
-            f"{self._what}: {phase}, about {clock(seconds_left)} left{whole}", overflow="ellipsis", no_wrap=True
-        )
+        # What a narrow terminal cuts off is the launch's description, never the time left.
+        whole = "" if overall is None else f", all in {clock(overall)}"
+        line = f"{phase}, {clock(seconds_left)} left{whole}  {self._what}"
+        text = Text(line, overflow="ellipsis", no_wrap=True)
         self._live.update(text, refresh=True)

@@ -142,7 +142,7 @@ class Runner:
         started = datetime.now(UTC)
         source = self._sources[planned.cell.framework]
         if source.interpreter is None:
-            launched = Launched(Outcome(Status.UNSUPPORTED, source.reason), 0.0)
+            launched = Launched(Outcome(Status.SKIPPED, source.reason), 0.0)
         elif reason := self._beyond_budget(planned.cell):
             launched = Launched(Outcome(Status.SKIPPED, reason), 0.0)
         else:

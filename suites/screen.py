@@ -1,10 +1,23 @@
 """What the commands share for showing things: lines on stderr, plain tables and JSON on stdout."""
 
 import json
+import os
+import shutil
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+
+def program() -> str:
+    """Return how this command was called, for hints that can be typed as they stand."""
+    called = Path(sys.argv[0])
+    if called.name != "dlbench" or shutil.which("dlbench") == str(called):
+        return "dlbench"
+    return os.path.relpath(called) if called.is_absolute() and called.is_relative_to(Path.cwd()) else str(called)
+
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -28,3 +41,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for row in rows:
         shown.add_row(*row)
     out.print(shown, markup=False)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return "1 cell", "2 cells", "2 launches"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

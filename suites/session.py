@@ -12,13 +12,14 @@ import filelock
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
-from dlbench.reports.record import Run
+from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
 from . import defaults, environment, references, sources
 from .axes import Build, Capacity, rows
 from .environment import Report
 from .errors import UsageError
+from .interpreters import inspect
 from .launcher import Launcher
 from .plan import Plan
 from .sources import Source
@@ -103,7 +104,7 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
         return
     for each in new.measured:
         if each.doubt:
-            report(f"the ceiling at {each.threads} threads is not kept: {each.doubt}")
+            report(f"no ceiling at {each.threads} threads: {each.doubt}")
     sound = [each for each in new.measured if not each.doubt]
     merged = sorted((*known, *sound), key=lambda each: each.threads)
     if not merged:
@@ -114,6 +115,24 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
 def prepare_sources(plan: Plan, report: Report, build_missing: bool) -> dict[str, Source]:
     """Return every row's interpreter, building environments that are not there yet."""
     return sources.prepare((row.build for row in plan.rows), report, build_missing)
+
+
+def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
+    """Refuse to go on with other builds than those the run's records were made with; raises UsageError."""
+    made = {record.cell.framework: record for record in records if record.environment}
+    for build in {row.build.name: row.build for row in plan.rows}.values():
+        record = made.get(build.name)
+        if record is None:
+            continue
+        interpreter = build.interpreter or environment.locate(build.framework).interpreter
+        here = inspect(interpreter) if interpreter else None
+        if here is None or here.digest != record.environment:
+            now = f"{here.name}, environment {here.digest}" if here else "not built"
+            then = f"{record.interpreter}, environment {record.environment}"
+            raise UsageError(
+                f"The unfinished run measured {build.name} with {then}; here it is {now}. Give that interpreter "
+                f"(--python {build.name}=...), or start a new run."
+            )
 
 
 def check_brought(builds: Iterable[Build]) -> None:

@@ -33,7 +33,10 @@ def matrix_to_latex(matrix: Matrix, quantity: str = "seconds") -> str:
     table = layout.matrix_table(matrix, matrix.columns, quantity)
     groups = [(machine, len(list(columns))) for machine, columns in groupby(c.machine for c in matrix.columns)]
     over = [""] + [rf"\multicolumn{{{n}}}{{c}}{{{_escaped(matrix.hosts[m].name)}}}" for m, n in groups]
-    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix, quantity))), " & ".join(over) + r" \\" + "\n")
+    return _table(
+        table._replace(notes=tuple(layout.matrix_notes(matrix, quantity, best="bold:"))),
+        " & ".join(over) + r" \\" + "\n",
+    )
 
 
 def threads_to_latex(curves: Sequence[Curve]) -> str:
@@ -41,7 +44,7 @@ def threads_to_latex(curves: Sequence[Curve]) -> str:
     if not curves:
         return "Nothing was measured on a CPU yet.\n"
     parts = [_table(table) for table in layout.threads_tables(curves)]
-    closing = [*layout.threads_legend(curves), *(line.strip() for line in findings(curves))]
+    closing = [*layout.threads_legend(curves, best="bold:"), *(line.strip() for line in findings(curves))]
     return "\n".join([*parts, _notes(closing)])
 
 

@@ -14,7 +14,7 @@ from dlbench.reports import evidence
 from dlbench.reports.errors import ReportError
 from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row
 from dlbench.reports.scaling import Curve, Point
-from dlbench.reports.statistics import Ratio, Summary
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, Summary
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -27,6 +27,8 @@ HOLES = {
 }
 """What stands in a cell without a number."""
 MISSING = "-"
+BEST = "*"
+"""Marks the best in plain text, and in the notes, where an exporter puts its own word for it."""
 
 
 class Entry(NamedTuple):
@@ -186,13 +188,18 @@ def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "sec
     return Table(shown.title, head, tuple(rows))
 
 
-def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = 12) -> list[str]:
-    """Return the lines beneath a matrix: marks used, why each hole is one, what the flags found, at most so many."""
+def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = 12, best: str = BEST) -> list[str]:
+    """Return the lines beneath a matrix: marks used, why each hole is one, what the flags found, at most so many.
+
+    ``best`` is how the exporter marks the best.
+    """
     cells = list(matrix.cells.values())
     shown = [cell for cell in cells if cell.status is Status.OK and cell.seconds is not None]
-    lines = ["* the fastest of its column"] if any(cell.best for cell in cells) else []
+    lines = []
+    if any(cell.best for cell in cells):
+        lines.append(f"{best} the fastest of its column, and what noise cannot tell from it")
     if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
-        lines.append("± 95 % interval of the median, its larger side")
+        lines.append("± 95 % interval of the median, its larger side" + _lesser_coverage(shown))
     common = common_flags(matrix)
     for kind in evidence.KINDS:
         if kind in common:
@@ -213,6 +220,16 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     if details is not None and len(found) > details:
         found = [*found[:details], f"... and {len(found) - details} more; --json has them all"]
     return lines + found + list(matrix.notes)
+
+
+def _lesser_coverage(cells: Iterable[MatrixCell]) -> str:
+    """Return what the intervals from few steps cover instead, e.g. "; from 5 steps 94 %"."""
+    lesser = {
+        cell.seconds.samples: cell.seconds.coverage
+        for cell in cells
+        if cell.seconds is not None and cell.seconds.coverage is not None and cell.seconds.coverage < 0.945
+    }
+    return "".join(f"; from {samples} steps {coverage:.0%}" for samples, coverage in sorted(lesser.items()))
 
 
 def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, MatrixCell]]) -> list[str]:
@@ -236,20 +253,25 @@ def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, MatrixCell]]) -> li
 _THREADS_HEAD = ("p", "s/batch", "speed-up", "eff.", "vs best", "wait", "busy", "CPU s", "switches")
 _THREADS_WIDTHS = (3, 11, 8, 4, 16, 5, 5, 6, 8)
 THREADS_LEGEND = (
-    "p threads asked; vs best T(p)/T(best) with its 95 % interval, * the p to use; wait threads waiting for a CPU and "
-    "busy threads running, on average; CPU s CPU seconds a step; switches involuntary ones a step; quota share of the "
-    "time that the CPU quota throttled it."
+    "p threads asked; vs best T(p)/T(best) with its 95 % interval, {best} the p to use; wait threads waiting for a CPU "
+    "and busy threads running, on average; CPU s CPU seconds a step; switches involuntary ones a step; quota share of "
+    "the time that the CPU quota throttled it."
+)
+FEW_LAUNCHES_LEGEND = (
+    f"Fewer than {ENOUGH_LAUNCHES} launches: their steps say nothing of how launches differ, so each interval vs best "
+    f"is widened by an assumed deviation of {LAUNCH_DEVIATION:.0%} between launches."
 )
 
 
 _OF_NO_MATTER_TO_THREADS = (evidence.FEW_LAUNCHES, evidence.PARITY_UNCHECKED)
 
 
-def threads_legend(curves: Sequence[Curve]) -> list[str]:
+def threads_legend(curves: Sequence[Curve], best: str = BEST) -> list[str]:
     """Return the lines that explain the columns and marks of the threads tables."""
     raised = {flag.kind for curve in curves for point in curve.points for flag in point.cell.flags}
     used = [kind for kind in evidence.KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
-    return [THREADS_LEGEND, *(f"{kind.symbol} {kind.legend}" for kind in used)]
+    few = [FEW_LAUNCHES_LEGEND] if evidence.FEW_LAUNCHES in raised else []
+    return [THREADS_LEGEND.format(best=best), *few, *(f"{kind.symbol} {kind.legend}" for kind in used)]
 
 
 def threads_tables(curves: Sequence[Curve]) -> list[Table]:

@@ -1,5 +1,6 @@
 """Tables in Markdown (GitHub's pipe tables); the best of a column is bold."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from dlbench.reports.export import layout
@@ -13,7 +14,7 @@ def matrix_to_markdown(matrix: Matrix, quantity: str = "seconds") -> str:
         return f"## {layout.quantity_named(quantity).title}\n\nNothing was measured yet.\n"
     table = layout.matrix_table(matrix, matrix.columns, quantity)
     machines = _list(layout.machine_lines(matrix))
-    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix, quantity))), before=machines)
+    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix, quantity, best="bold:"))), before=machines)
 
 
 def threads_to_markdown(curves: Sequence[Curve]) -> str:
@@ -24,7 +25,7 @@ def threads_to_markdown(curves: Sequence[Curve]) -> str:
     lines = [f"{'  ' if line.startswith(' ') else ''}- {_escaped(line.strip())}\n" for line in said]
     head = ["## Past the physical cores\n\n" + "".join(lines)] if said else []
     tables = [_table(table) for table in layout.threads_tables(curves)]
-    return "\n".join([*head, *tables, _list(layout.threads_legend(curves))])
+    return "\n".join([*head, *tables, _list(layout.threads_legend(curves, best="bold:"))])
 
 
 def tables_to_markdown(tables: Iterable[layout.Table]) -> str:
@@ -56,7 +57,8 @@ def _entry(entry: layout.Entry) -> str:
 
 
 def _list(lines: Iterable[str]) -> str:
-    return "".join(f"- {_escaped(line)}\n" for line in lines)
+    # A line that begins with the mark of what was not measured would open a list within the list.
+    return "".join("- " + re.sub(r"^-", r"\\-", _escaped(line)) + "\n" for line in lines)
 
 
 def _escaped(text: str) -> str:

@@ -80,7 +80,9 @@ def _widths(table: layout.Table) -> list[int]:
     rows = [row for row in table.rows if len(row) > 1]
     indent = len(_INDENT) if len(rows) < len(table.rows) else 0
     needed = [max([len(head), *(len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)]
-    needed[0] += indent
+    # A heading stands in the first column, which must not fold it.
+    headings = [len(row[0].plain) for row in table.rows if len(row) == 1]
+    needed[0] = max([needed[0] + indent, *headings])
     return [max(pair) for pair in zip(needed, table.widths or needed, strict=True)]
 
 

@@ -38,7 +38,7 @@ def test_a_cell_of_several_launches() -> None:
     assert cell.gflops == pytest.approx(training_flops(NETWORKS["fcn5"], 64) / cell.seconds.median / 1e9)
     assert cell.ceiling_fraction is None
     assert cell.flags == ()
-    assert cell.best
+    assert not cell.best  # of nothing
 
 
 def test_nothing_makes_an_empty_matrix() -> None:
@@ -85,16 +85,16 @@ def test_the_best_of_each_column_and_network_is_marked() -> None:
         make.record([9.0], framework="mxnet", network="fcn8"),
     )
     best = {(c.group.network, c.row.framework, c.column.threads) for c in matrix.cells.values() if c.best}
-    assert best == {("fcn5", "torch", 1), ("fcn5", "mxnet", 2), ("fcn8", "mxnet", 1)}
+    assert best == {("fcn5", "torch", 1), ("fcn5", "mxnet", 2)}  # a row alone is best of nothing
 
 
 def test_only_a_fair_number_can_be_the_best() -> None:
-    wall = 5e-4
+    wall = 0.25
     unfair = {
-        "wrong": make.outcome([1e-4] * 5)._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees")),
-        "unproved": make.outcome([1e-4] * 5)._replace(parity=make.parity("unchecked")),
-        "nan": make.outcome([1e-4] * 5)._replace(final_loss_finite=False),
-        "greedy": make.outcome([1e-4] * 5)._replace(threads=make.threads(1, wall, 2.0)),
+        "wrong": make.outcome([0.05] * 5)._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees")),
+        "unproved": make.outcome([0.05] * 5)._replace(parity=make.parity("unchecked")),
+        "nan": make.outcome([0.05] * 5)._replace(final_loss_finite=False),
+        "greedy": make.outcome([0.05] * 5)._replace(threads=make.threads(1, wall, 2.0)),
     }
     records = [make.record(framework=name, result=result) for name, result in unfair.items()]
     best = [c.row.framework for c in matrix_of(*records, make.record([1.0])).cells.values() if c.best]
@@ -149,6 +149,30 @@ def test_a_skipped_cell_does_not_displace_a_measured_one() -> None:
     skipped = make.hole(Status.SKIPPED, "budget", run="new", minutes=60)
     assert only(matrix_of(make.record(run="old"), skipped)).run == "old"
     assert only(matrix_of(skipped)).status is Status.SKIPPED
+
+
+def test_a_row_that_could_not_run_displaces_nothing() -> None:
+    left_out = make.hole(Status.SKIPPED, "not built", run="new", environment="", minutes=60)
+    matrix = matrix_of(make.record(run="old"), left_out)
+    cell = only(matrix)
+    assert (cell.run, cell.status, cell.flags) == ("old", Status.OK, only(matrix_of(make.record())).flags)
+    assert matrix.notes == ()
+
+
+def test_what_noise_cannot_tell_from_the_fastest_is_marked_with_it() -> None:
+    matrix = matrix_of(
+        make.record([1.00, 1.01, 1.02, 1.0, 1.01, 1.02], framework="torch"),
+        make.record([1.02, 1.03, 1.01, 1.03, 1.02, 1.01], framework="mxnet"),
+        make.record([1.20, 1.21, 1.22, 1.2, 1.21, 1.22], framework="tensorflow"),
+    )
+    assert [cell.row.framework for cell in matrix.cells.values() if cell.best] == ["torch", "mxnet"]
+
+
+def test_cells_of_several_runs_are_said_to_be() -> None:
+    matrix = matrix_of(make.record(run="one"), make.record(run="two", threads=2, minutes=60))
+    assert len(matrix.notes) == 1
+    assert matrix.notes[0].startswith("From 2 runs")
+    assert matrix_of(make.record(), make.record(threads=2)).notes == ()
 
 
 def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:

@@ -53,9 +53,15 @@ def test_threads_that_take_turns_are_one_thread() -> None:
     assert flags(1, 1.0, evidence_of_threads=spread) == []
 
 
+def test_a_region_of_a_few_clock_ticks_tells_nothing() -> None:
+    brief = make.threads(1, 0.05, 2.5)
+    result = make.outcome([0.001] * 20, threads=brief, contention=make.contention(run_queue_seconds=0.5))
+    assert launch_flags(make.cell(), result, HOST) == []
+
+
 def test_a_knob_that_did_nothing() -> None:
     assert flags(2, 1.0) == ["threads_unused"]
-    assert flags(2, 1.0, says=None) == []  # it claims nothing
+    assert flags(2, 1.0, says=None) == ["threads_unused"]  # it claims nothing, and two were asked
     assert flags(2, 1.0, host=None) == []  # with one CPU it could not do better
     assert flags(4, 2.0, says=2) == ["threads_unused"]  # capped to the CPUs, and it says so
     four = Host("m", "four CPUs", 4, 4, 4.0)

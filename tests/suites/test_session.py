@@ -1,13 +1,18 @@
 """Beginning and resuming: a resumed run is the run that was begun, whatever was typed the second time."""
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.reports.record import Record
 from dlbench.reports.store import Store
 from dlbench.suites import axes, session, suite
 from dlbench.suites.axes import Capacity
 from dlbench.suites.errors import UsageError
+from dlbench.suites.interpreters import inspect
 from dlbench.suites.plan import Choices, expand
 
 HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
@@ -69,3 +74,20 @@ def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(stor
         pass
     with session.exclusive(run):
         pass
+
+
+def record_made_with(run, cell, environment):
+    return Record(
+        run.id, run.suite, 0, cell, Outcome(Status.OK), "here", environment, "CPython 3", run.protocol,
+        run.started, 1.0, "0",
+    )  # fmt: skip
+
+
+def test_a_run_is_not_resumed_with_another_build_than_it_was_begun_with(store):
+    plan = plan_of(frameworks="null")
+    run = session.begin(plan, store, HERE)
+    same = inspect(Path(sys.executable)).digest
+    session.check_same_builds(plan, [record_made_with(run, plan.cells[0], same)])
+    session.check_same_builds(plan, [record_made_with(run, plan.cells[0], "")])  # it never ran
+    with pytest.raises(UsageError, match="measured null with CPython 3, environment another"):
+        session.check_same_builds(plan, [record_made_with(run, plan.cells[0], "another")])
