@@ -107,8 +107,7 @@ def _check_file(path: Path, create: bool) -> None:
             return
         if not create:
             raise StoreError(f"There is no store {path}; fill one with `dlbench run SUITE --store {path}`.")
-        if not path.parent.is_dir():
-            raise StoreError(f"The folder {path.parent} of the store does not exist; create it, or name another place.")
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
     except (OSError, ValueError) as error:

@@ -179,7 +179,7 @@ def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
     """
     fair = [(cell, cell.timed) for cell in cells if cell.timed is not None and not cell.has(evidence.THREADS_EXCEEDED)]
     pool = [pair for pair in fair if not pair[0].has(evidence.PARITY_UNCHECKED)] or fair
-    if len(pool) < 2:
+    if not pool or len(cells) < 2:
         return []
     least = min((timed for _, timed in pool), key=lambda timed: timed.median)
     return [cell for cell, timed in pool if indistinguishable(ratio(timed, least))]
@@ -196,7 +196,7 @@ def _choose(records: Iterable[Record], all_runs: bool) -> tuple[dict[tuple[str, 
         measured = [record for record in found if record.outcome.status is not Status.SKIPPED]
         newest = (measured or found)[-1]
         same_build = [record for record in found if record.environment == newest.environment]
-        if len(same_build) < len(found):
+        if any(record.environment != newest.environment for record in measured):
             displaced[f"{newest.cell.framework} {newest.cell.mode}"] = None
         chosen[key] = [
             record

@@ -84,11 +84,11 @@ def test_a_run_from_beginning_to_end(folder):
     assert (run.suite, run.seed, run.launches, len(run.plan)) == ("mine", 7, 2, 6)
     assert run.finished is not None
     lines = done.stderr.splitlines()
-    assert "6 cells, 2 launch(es) of each" in lines[0]
+    assert "6 cells, 2 launches of each" in lines[0]
     assert [line.split("]")[0] for line in lines[1:]] == [f"[{n}/12" for n in range(1, 13)]
     assert "fcn5" in done.stdout
     assert "null" in done.stdout
-    assert "dlbench report threads" in done.stdout
+    assert "report threads" in done.stdout
 
 
 def test_table_4_of_the_null_framework_as_documented(folder):
@@ -221,7 +221,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_every_finished_record(folder
     kept = records_in(folder)
     assert 1 <= len(kept) < 12
     assert len(kept) == 1 + len(
-        [line for line in full.stderr.splitlines() if line.startswith("[") and " s a mini" in line]
+        [line for line in full.stderr.splitlines() if line.startswith("[") and " s, parity" in line]
     )
     resumed = run_command(folder, "run", "mine.toml", "--resume")
     assert resumed.returncode == 0, resumed.stderr
@@ -246,7 +246,7 @@ def test_without_network_the_framework_is_left_out_and_the_others_run(folder):
     assert str(folder / "home") in announced
     outcomes = {record.cell.framework: record.outcome for record in records_in(folder)}
     assert outcomes["null"].status is Status.OK
-    assert outcomes["mxnet"].status is Status.UNSUPPORTED
+    assert outcomes["mxnet"].status is Status.SKIPPED
     if "not on PATH" not in outcomes["mxnet"].reason and "none is on PATH" not in outcomes["mxnet"].reason:
         assert "the package index could not be reached" in outcomes["mxnet"].reason
     left = [entry.name for entry in (folder / "home" / "environments").iterdir()]
