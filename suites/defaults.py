@@ -6,11 +6,12 @@ and mode, so that it is asked once.
 """
 
 import json
+import math
 from pathlib import Path
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Protocol
-from dlbench.reports.evidence import working_threads
+from dlbench.reports.evidence import wanting_threads, working_threads
 
 from . import environment
 from .axes import Row
@@ -33,10 +34,15 @@ def _ask(row: Row, interpreter: Path, launcher: Launcher) -> int | None:
     cache = environment.make_folder(environment.cache_directory(framework))
     launch = Launch(cell, _PROTOCOL, framework.modes[row.mode].settings, None, str(cache))
     order = Order(launch, interpreter, framework.launch_variables(row.mode, 0), _SECONDS)
-    evidence = launcher.launch(order).outcome.threads
-    if evidence is None:
+    outcome = launcher.launch(order).outcome
+    if outcome.threads is None:
         return None
-    return evidence.framework_says or working_threads(evidence)
+    if outcome.threads.framework_says:
+        return outcome.threads.framework_says
+    # No more than wanted to run at any one moment: threads that take turns (TensorFlow's caller and its pool) are fewer
+    # than they look. The quarter is what the clocks and helper threads may add.
+    at_once = max(1, math.ceil(wanting_threads(outcome.threads, outcome.contention) - 0.25))
+    return min(at_once, working_threads(outcome.threads) or at_once)
 
 
 def _read(path: Path) -> dict[str, int]:

@@ -49,8 +49,13 @@ def test_the_launch_sets_no_thread_count(plan):
 
 @pytest.mark.parametrize(
     ("shown", "expected"),
-    [(evidence(3, 0.9, 0.8), 3), (evidence(0, 0.9, 0.8, 0.0), 2), (evidence(None, 0.9), 1)],
-    ids=["its word", "zero is no word", "no word"],
+    [
+        (evidence(3, 0.9, 0.8), 3),
+        (evidence(0, 0.9, 0.8, 0.0), 2),
+        (evidence(None, 0.9), 1),
+        (evidence(None, 0.8, 0.7, 0.6), 2),
+    ],
+    ids=["its word", "zero is no word", "no word", "three take turns on two"],
 )
 def test_the_frameworks_word_counts_and_else_what_was_seen(plan, shown, expected):
     assert ask(plan, Pretender(shown)) == {("mxnet", "hybrid"): expected}
