@@ -46,13 +46,19 @@ app.add_typer(report_app, name="report")
 _BadUsage: type[Exception] = typer.BadParameter.__mro__[2]
 
 
-@app.callback(invoke_without_command=False)
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(session.version())
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 app.command("list")(list_command)

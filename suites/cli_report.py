@@ -193,5 +193,5 @@ def runs_command(store: Stores = None, as_json: options.Json = False) -> None:
     if as_json:
         print_json(rows)
         return
-    heads = ["id", "suite", "machine", "started", "finished", "cells", "records"]
+    heads = ["id", "suite", "finished", "cells", "records"]
     table("Runs", heads, [[str(row[head]) for head in heads] for row in rows])
