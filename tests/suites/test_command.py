@@ -18,7 +18,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError
 from dlbench.reports.store import Store
-from dlbench.suites import suite
+from dlbench.suites import session, suite
 from dlbench.suites.framework import GUEST_DIRECTORY, offered
 
 SUITE = """
@@ -311,3 +311,19 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
     )
     assert done.stdout == "{"
     assert done.stderr == ""
+
+
+def test_the_version_is_told(folder):
+    done = run_command(folder, "--version")
+    assert (done.returncode, done.stdout.strip()) == (0, session.version())
+
+
+def test_a_store_tells_its_runs_and_refuses_one_it_does_not_hold(folder):
+    run_command(folder, "run", "mine.toml", "--budget", "10ms")
+    (told,) = json.loads(run_command(folder, "report", "runs", "--json").stdout)
+    (run,) = runs_in(folder)
+    assert (told["id"], told["suite"], told["finished"], told["records"]) == (run.id, "mine", "unfinished", 1)
+    assert run_command(folder, "report", "matrix", "--run", run.id).returncode == 0
+    unknown = run_command(folder, "report", "matrix", "--run", "nosuch")
+    assert unknown.returncode == 2
+    assert "matches --run nosuch" in complaint(unknown.stderr)
