@@ -29,13 +29,13 @@ def find_framework_python(name: str) -> Path:
         if not Path(given).exists():
             pytest.fail(f"{variable} names {given}, which is not there")
         return Path(given)
+    # In continuous integration every environment is built first: a missing one must not pass unseen.
+    refuse = pytest.fail if os.environ.get("CI") else pytest.skip
     try:
         found = environment.find_interpreter(name)
     except DlbenchError as error:
-        pytest.skip(str(error))
+        refuse(str(error))
     if found is None:
-        # In continuous integration every environment is built first: a missing one must not pass unseen.
-        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse(f"the environment of {name} is not built here (set {variable}, or `dlbench env build {name}`)")
     return found
 
