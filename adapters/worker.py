@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from . import batches, evidence, networks, parity, timing
+from . import batches, evidence, extra_work, networks, parity, timing
 from .base import Adapter, Unsupported
 from .protocol import (
     PHASE_FILE,
@@ -146,21 +146,22 @@ def _measure(launch, phases, load):
         adapter.set_learning_rate(networks.LEARNING_RATE)
         evidence.reset_peak_memory()
         phases.enter("warm-up")
+        step = extra_work.step_of(adapter)
         warmup = [
-            timing.time_one(adapter.step, adapter.synchronize)
+            timing.time_one(step, adapter.synchronize)
             for _ in range(max(1, protocol.warmup_steps - network.parity.steps))
         ]
         phases.enter("timed", min(protocol.seconds, warmup[-1] * 1e-9 * protocol.steps))
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
         earlier = evidence.snapshot()
-        samples = timing.timed_loop(adapter.step, adapter.synchronize, protocol)
+        samples = timing.timed_loop(step, adapter.synchronize, protocol)
         later = evidence.snapshot()
         final_loss = float(adapter.last_loss())
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=_environment())
     peak = evidence.peak_memory_bytes()
-    multiply = adapter.multiply(SENTINEL_SIZE)
+    multiply = adapter.multiply(SENTINEL_SIZE) if adapter.computes else None
     gemm = None if multiply is None else timing.gemm_rate(multiply, SENTINEL_SIZE)
     software = _environment()
     software.update(adapter.describe())

@@ -16,7 +16,7 @@ import math
 import os
 import signal
 import time
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
@@ -110,6 +110,18 @@ class NullAdapter(Adapter):
         # type: () -> Iterator[Tuple[str, np.ndarray]]
         """Yield nothing: there are none."""
         return iter(())
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Give a call that spins for this many microseconds: extra work of known length, no product."""
+
+        def spin():
+            # type: () -> None
+            until = time.perf_counter() + size * 1e-6
+            while time.perf_counter() < until:
+                pass
+
+        return spin
 
     def describe(self):
         # type: () -> Dict[str, Any]
