@@ -32,10 +32,12 @@ def main():
     package = types.ModuleType(PACKAGE)
     package.__path__ = [here]  # type: ignore[attr-defined]  # typeshed knows it on packages only
     sys.modules[PACKAGE] = package
-    worker = __import__(PACKAGE + ".worker", fromlist=["worker"])
     if len(sys.argv) != 2:
         sys.stderr.write("usage: python -I adapters CONTROL_DIR\n")
         return 2
+    # Before NumPy is imported: its thread pools count the CPUs of this process once.
+    __import__(PACKAGE + ".affinity", fromlist=["affinity"]).apply(sys.argv[1])
+    worker = __import__(PACKAGE + ".worker", fromlist=["worker"])
     code = worker.run(sys.argv[1])
     sys.stdout.flush()
     sys.stderr.flush()

@@ -33,6 +33,10 @@ class Status(str, Enum):
     SKIPPED = "skipped"  # never started, on purpose; the reason says why
 
 
+BOUND = "bound"  # as many CPUs as threads, on different physical cores first
+OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
+
+
 class Cell(NamedTuple):
     """One point of the matrix: what is measured."""
 
@@ -45,15 +49,18 @@ class Cell(NamedTuple):
     batch_size: int  # examples per mini-batch
     precision: str = "float32"
     placement: str = "resident"  # where the mini-batch lies when the step starts
+    affinity: str = OVERSUBSCRIBED  # which CPUs the threads may use: BOUND or OVERSUBSCRIBED
 
 
 class Protocol(NamedTuple):
-    """How one launch measures: warm-up, then timed steps until ``steps`` or ``seconds`` is reached."""
+    """How one launch measures: warm-up, then timed samples until ``steps`` or ``seconds`` is reached."""
 
-    warmup_steps: int = 3  # steps before the first timed one, the parity steps included
-    steps: int = 20  # timed steps at most
-    minimum_steps: int = 5  # timed steps at least, whatever they cost
-    seconds: float = 10.0  # no further timed step starts after this many seconds
+    warmup_steps: int = 3  # steps before the first timed one at least, the parity steps included
+    steps: int = 20  # timed samples at most
+    minimum_steps: int = 5  # timed samples at least, whatever they cost
+    seconds: float = 10.0  # no further timed sample starts after this many seconds
+    maximum_warmup_steps: int = 0  # warm-up grows up to this many samples while it shows a change; 0: never
+    sample_seconds: float = 0.0  # steps shorter than this are timed several at a time
 
 
 class Launch(NamedTuple):
@@ -65,6 +72,7 @@ class Launch(NamedTuple):
     reference: Optional[str]  # file with the float64 losses and updates; None: parity cannot be checked
     cache_directory: str  # where an adapter may keep what is costly to derive; survives the launch
     save_reference: Optional[str] = None  # write this launch's losses and updates here as the reference
+    cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
 
 
 class Parity(NamedTuple):
@@ -117,8 +125,8 @@ class Outcome(NamedTuple):
     import_seconds: Optional[float] = None
     prepare_seconds: Optional[float] = None
     first_step_seconds: Optional[float] = None  # compilation included
-    warmup_ns: List[int] = []  # the steps between the first and the timed ones
-    samples_ns: List[int] = []  # every timed step, in order
+    warmup_ns: List[int] = []  # a step's, for what came between the first step and the timed samples, in order
+    samples_ns: List[int] = []  # every timed sample, in order; each of steps_per_sample steps
     final_loss: Optional[float] = None  # after the timed steps; None when it is not finite or was not read
     final_loss_finite: Optional[bool] = None
     peak_memory_bytes: Optional[int] = None  # resident, from after the parity check to the end of the timed steps
@@ -128,6 +136,20 @@ class Outcome(NamedTuple):
     software: Dict[str, Any] = {}  # versions, BLAS, execution settings: see Adapter.describe
     parameter_count: Optional[int] = None  # as the framework itself counts them
     gemm_flops_per_second: Optional[float] = None  # the framework's own matrix product at these threads
+    steps_per_sample: int = 1
+    steady: Optional[bool] = None  # False: the samples still change after the longest warm-up; None: not looked for
+    cpus: Optional[List[int]] = None  # the CPUs that this process could run on
+
+    def step_seconds(self):
+        # type: () -> List[float]
+        """Return the seconds of one step for each timed sample, in order."""
+        # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
+        return [max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns]
+
+    def timed_steps(self):
+        # type: () -> int
+        """Return how many steps the timed samples hold together."""
+        return len(self.samples_ns) * self.steps_per_sample
 
 
 _NESTED = {

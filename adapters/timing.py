@@ -26,9 +26,23 @@ def time_one(step, synchronize):
     return nanoseconds() - start
 
 
+def several(step, count):
+    # type: (Callable[[], None], int) -> Callable[[], None]
+    """Return a call that carries out this many steps."""
+    if count == 1:
+        return step
+
+    def steps():
+        # type: () -> None
+        for _ in range(count):
+            step()
+
+    return steps
+
+
 def timed_loop(step, synchronize, protocol, clock=nanoseconds):
     # type: (Callable[[], None], Callable[[], None], Protocol, Callable[[], int]) -> List[int]
-    """Return the nanoseconds of every timed step, in order.
+    """Return the nanoseconds of every timed call of ``step``, in order.
 
     Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and ``protocol.minimum_steps`` are done.
     Samples go into a list made beforehand and the garbage collector rests, so that between two steps there is only

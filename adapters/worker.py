@@ -12,13 +12,14 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from . import batches, evidence, extra_work, networks, parity, timing
+from . import affinity, batches, evidence, extra_work, networks, parity, steady, timing
 from .base import Adapter, Unsupported
 from .protocol import (
     PHASE_FILE,
     Launch,
     Outcome,
     Parity,
+    Protocol,
     Status,
     read_launch,
     write_json,
@@ -112,6 +113,37 @@ def _parity_steps(adapter, network, before, launch):
     return Opening(verdict._replace(seconds=watch.seconds), first, observation.parameter_count)
 
 
+class Series(NamedTuple):
+    """The timed samples in nanoseconds, cut where they become steady."""
+
+    before: List[int]
+    samples: List[int]
+    steady: Optional[bool]  # None: not looked for
+
+
+def _steps_per_sample(warmup, protocol):
+    # type: (List[int], Protocol) -> int
+    """Return how many steps make a sample at least as long as the protocol wants it."""
+    return max(1, int(math.ceil(protocol.sample_seconds * 1e9 / max(1, min(warmup)))))
+
+
+def _timed(sample, synchronize, protocol):
+    # type: (Callable[[], None], Callable[[], None], Protocol) -> Series
+    """Time samples, and more of them while too few are steady and the longest warm-up is not over."""
+    series = timing.timed_loop(sample, synchronize, protocol)
+    if protocol.maximum_warmup_steps == 0:
+        return Series([], series, None)
+    first = len(series)
+    start = steady.steady_from(series, protocol.minimum_steps)
+    while start is None and len(series) - first < protocol.maximum_warmup_steps:
+        more = protocol._replace(steps=protocol.minimum_steps)
+        series = series + timing.timed_loop(sample, synchronize, more)
+        start = steady.steady_from(series, protocol.minimum_steps)
+    if start is None:
+        return Series([], series, False)
+    return Series(series[:start], series[start:], True)
+
+
 def _measure(launch, phases, load):
     # type: (Launch, Phases, Callable[[Launch], Adapter]) -> Outcome
     cell, protocol = launch.cell, launch.protocol
@@ -151,11 +183,14 @@ def _measure(launch, phases, load):
             timing.time_one(step, adapter.synchronize)
             for _ in range(max(1, protocol.warmup_steps - network.parity.steps))
         ]
-        phases.enter("timed", min(protocol.seconds, warmup[-1] * 1e-9 * protocol.steps))
+        steps_per_sample = _steps_per_sample(warmup, protocol)
+        sample = timing.several(step, steps_per_sample)
+        expected = warmup[-1] * 1e-9 * steps_per_sample * protocol.steps
+        phases.enter("timed", min(protocol.seconds, expected))
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
         earlier = evidence.snapshot()
-        samples = timing.timed_loop(step, adapter.synchronize, protocol)
+        series = _timed(sample, adapter.synchronize, protocol)
         later = evidence.snapshot()
         final_loss = float(adapter.last_loss())
     except Unsupported as error:
@@ -173,8 +208,8 @@ def _measure(launch, phases, load):
         import_seconds=import_seconds,
         prepare_seconds=prepare_seconds,
         first_step_seconds=opening.first_step_seconds,
-        warmup_ns=warmup,
-        samples_ns=samples,
+        warmup_ns=warmup + [nanoseconds // steps_per_sample for nanoseconds in series.before],
+        samples_ns=series.samples,
         final_loss=_finite(final_loss),
         final_loss_finite=math.isfinite(final_loss),
         peak_memory_bytes=peak,
@@ -184,6 +219,9 @@ def _measure(launch, phases, load):
         software=software,
         parameter_count=opening.parameter_count,
         gemm_flops_per_second=gemm,
+        steps_per_sample=steps_per_sample,
+        steady=series.steady,
+        cpus=affinity.cpus_allowed(),
     )
 
 

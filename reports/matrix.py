@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from dlbench.adapters.networks import NETWORKS, training_flops
-from dlbench.adapters.protocol import Cell, Parity, Status
+from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Parity, Status
 from dlbench.reports import evidence
 from dlbench.reports.hosts import Host
 from dlbench.reports.observed import Observed, observe
@@ -37,6 +37,7 @@ class Row(NamedTuple):
 
     framework: str
     mode: str
+    affinity: str = OVERSUBSCRIBED
 
 
 class Column(NamedTuple):
@@ -117,7 +118,7 @@ def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
     ceilings = _Ceilings(results)
     newest: dict[tuple[str, Row], Record] = {}
     for (machine, cell), records in chosen.items():
-        key = machine, Row(cell.framework, cell.mode)
+        key = machine, Row(cell.framework, cell.mode, cell.affinity)
         if not records[-1].environment:
             continue  # it never ran
         if key not in newest or records[-1].started > newest[key].started:
@@ -253,7 +254,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     ]
     place = MatrixCell(
         group=Group(cell.network, cell.batch_size, cell.precision, cell.placement),
-        row=Row(cell.framework, cell.mode),
+        row=Row(cell.framework, cell.mode, cell.affinity),
         column=Column(newest.machine, cell.device, cell.threads),
         status=status,
         reason=reason,
@@ -263,8 +264,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     )
     if not timed:
         return place
-    # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
-    summary = summarise([[max(ns, 1) * 1e-9 for ns in record.outcome.samples_ns] for record in timed])
+    summary = summarise([record.outcome.step_seconds() for record in timed])
     network = NETWORKS.get(cell.network)
     computes = any(record.outcome.parameter_count for record in timed)
     gflops = training_flops(network, cell.batch_size) / summary.median * 1e-9 if network and computes else None

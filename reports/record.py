@@ -6,7 +6,7 @@ user's name nor a path of theirs is part of a record.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -53,6 +53,14 @@ class Run:
     """None while it runs, or when it was interrupted: it can then be resumed."""
     seed: int
     """Of the order of launches."""
+    launches_most: int | None = None
+    """Launches a cell gets at most while its interval misses the precision; None: ``launches``, no more."""
+    precision: float | None = None
+    """Relative half-width of a cell's interval at which it gets no further launch; None: a fixed number of launches."""
+    purpose: str = "suite"
+    """"suite", or for launches of two sides "compare" or "gate"."""
+    sides: dict[str, str] = field(default_factory=dict)
+    """What each side is, in words, by `Record.side`; empty for a suite."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started, "the start of a run"))
@@ -73,6 +81,10 @@ class Run:
             "version": self.version,
             "finished": None if self.finished is None else self.finished.isoformat(),
             "seed": self.seed,
+            "launches_most": self.launches_most,
+            "precision": self.precision,
+            "purpose": self.purpose,
+            "sides": self.sides,
         }
 
     @classmethod
@@ -93,6 +105,10 @@ class Run:
             version=str(data["version"]),
             finished=None if data["finished"] is None else datetime.fromisoformat(data["finished"]),
             seed=int(data["seed"]),
+            launches_most=None if data.get("launches_most") is None else int(data["launches_most"]),
+            precision=None if data.get("precision") is None else float(data["precision"]),
+            purpose=str(data.get("purpose", "suite")),
+            sides={str(key): str(value) for key, value in data.get("sides", {}).items()},
         )
 
 
@@ -119,6 +135,14 @@ class Record:
     """The whole launch, from spawn to outcome."""
     version: str
     """Of dlbench."""
+    attempt: int = 0
+    """A launch that others disturbed is repeated: which repetition this is, from 0."""
+    side: str = ""
+    """Of a comparison: "baseline" or "candidate"; else empty."""
+    stage: str = ""
+    """Of a comparison in two stages: "screen" or "confirm"; else empty."""
+    quota_cpus: float | None = None
+    """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started, "the start of a record"))
@@ -139,6 +163,10 @@ class Record:
             "started": self.started.isoformat(),
             "wall_seconds": self.wall_seconds,
             "version": self.version,
+            "attempt": self.attempt,
+            "side": self.side,
+            "stage": self.stage,
+            "quota_cpus": self.quota_cpus,
         }
 
     @classmethod
@@ -161,6 +189,10 @@ class Record:
             started=datetime.fromisoformat(data["started"]),
             wall_seconds=float(data["wall_seconds"]),
             version=str(data["version"]),
+            attempt=int(data.get("attempt", 0)),
+            side=str(data.get("side", "")),
+            stage=str(data.get("stage", "")),
+            quota_cpus=None if data.get("quota_cpus") is None else float(data["quota_cpus"]),
         )
 
 

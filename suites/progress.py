@@ -41,7 +41,7 @@ def result_line(record: Record) -> str:
     """Return what one launch gave, in a few words."""
     outcome = record.outcome
     if outcome.samples_ns:
-        seconds = median(outcome.samples_ns) * 1e-9
+        seconds = median(outcome.step_seconds())
         verdict = outcome.parity.verdict if outcome.parity else "unchecked"
         text = f"{seconds:.4g} s, parity {verdict}"
         return text if outcome.status is Status.OK else f"{text}: {outcome.reason}"

@@ -208,7 +208,7 @@ class Runner:
         if first.outcome.status is Status.TIMED_OUT:
             return f"at {threads} it did not end within the cell's budget of {limit:g} s"
         if first.outcome.samples_ns:
-            step = median(first.outcome.samples_ns) * 1e-9
+            step = median(first.outcome.step_seconds())
             if step > limit:
                 return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
         return ""

@@ -34,9 +34,11 @@ tables = st.dictionaries(
     text | st.sampled_from(["cell", "threads", "status", "parity", "schema_version"]), plain, max_size=4
 )
 
-cells = st.builds(Cell, text, text, text, text, text, count, count, text, text)
-protocols = st.builds(Protocol, count, count, count, real)
-launches = st.builds(Launch, cells, protocols, tables, st.none() | text, text, st.none() | text)
+cells = st.builds(Cell, text, text, text, text, text, count, count, text, text, text)
+protocols = st.builds(Protocol, count, count, count, real, count, real)
+launches = st.builds(
+    Launch, cells, protocols, tables, st.none() | text, text, st.none() | text, st.none() | st.lists(count)
+)
 parities = st.builds(Parity, text, text, st.lists(real, max_size=3), maybe_real, maybe_real, text, real, real, real)
 evidences = st.builds(
     ThreadEvidence, count, maybe_count, maybe_count, real, real, st.none() | st.lists(real, max_size=3)
@@ -62,6 +64,9 @@ outcomes = st.builds(
     software=tables,
     parameter_count=maybe_count,
     gemm_flops_per_second=maybe_real,
+    steps_per_sample=count,
+    steady=st.none() | st.booleans(),
+    cpus=st.none() | st.lists(count, max_size=3),
 )
 
 

@@ -1,0 +1,87 @@
+"""Where a series of step times becomes steady: the last change-point, found by optimal partitioning.
+
+The series is cut where that lowers the sum of squared deviations from the segments' means by more than a penalty for
+each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"; PELT, Killick et al.
+2012, gives the same cuts in less time). The penalty is in units of the noise's variance, estimated from the
+differences of neighbours, so that neither trend nor level enters. Own code because the guest has NumPy alone; the
+tests hold it against ``ruptures``.
+"""
+
+import math
+from typing import List, Optional, Sequence
+
+import numpy as np
+
+SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
+PENALTY = 6.0  # times the noise's variance and the logarithm of the length
+RELEVANT = 0.01  # relative: a smaller change of level is left alone
+LONGEST = 200  # samples looked at; a longer series is looked at in groups
+
+
+def smooth(times):
+    # type: (Sequence[float]) -> np.ndarray
+    """Return the logarithms of the times, each the median of itself and its neighbours: single spikes vanish."""
+    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    if len(logs) < 3:
+        return logs
+    inner = np.median(np.stack([logs[:-2], logs[1:-1], logs[2:]]), axis=0)
+    return np.concatenate([logs[:1], inner, logs[-1:]])
+
+
+def noise_variance(times):
+    # type: (Sequence[float]) -> float
+    """Return the variance of the logarithms around their level, from the differences of neighbours (robustly)."""
+    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    differences = np.abs(np.diff(logs))
+    # 0.6745: the median of |x| of a standard normal x.
+    deviation = float(np.median(differences)) / 0.6745 / math.sqrt(2.0)
+    return max(deviation, 1e-4) ** 2
+
+
+def change_points(signal, penalty):
+    # type: (np.ndarray, float) -> List[int]
+    """Return the starts of the segments but the first that minimise squared deviations plus ``penalty`` a cut."""
+    count = len(signal)
+    sums = np.concatenate([[0.0], np.cumsum(signal)])
+    squares = np.concatenate([[0.0], np.cumsum(signal**2)])
+    best = np.full(count + 1, np.inf)
+    best[0] = -penalty
+    previous = np.zeros(count + 1, dtype=int)
+    for end in range(SHORTEST, count + 1):
+        starts = np.arange(0, end - SHORTEST + 1)
+        lengths = end - starts
+        costs = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / lengths
+        totals = best[starts] + costs + penalty
+        chosen = int(np.argmin(totals))
+        best[end], previous[end] = totals[chosen], starts[chosen]
+    found = []  # type: List[int]
+    at = int(previous[count])
+    while at > 0:
+        found.append(at)
+        at = int(previous[at])
+    return found[::-1]
+
+
+def steady_from(times, minimum):
+    # type: (Sequence[float], int) -> Optional[int]
+    """Return the index from which the times keep their level; None where fewer than ``minimum`` of them do.
+
+    ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count.
+    """
+    group = -(-len(times) // LONGEST)
+    if group > 1:
+        whole = len(times) // group * group
+        values = np.median(np.asarray(times[:whole], dtype=float).reshape(-1, group), axis=1)
+    else:
+        values = np.asarray(times, dtype=float)
+    if len(values) < 2 * SHORTEST:
+        return 0 if len(times) >= minimum else None
+    signal = smooth(values)
+    cuts = change_points(signal, PENALTY * noise_variance(values) * math.log(len(values)))
+    bounds = [0] + cuts + [len(signal)]
+    levels = [float(np.mean(signal[start:end])) for start, end in zip(bounds, bounds[1:])]
+    start = len(levels) - 1
+    while start > 0 and abs(levels[start - 1] - levels[-1]) < RELEVANT:
+        start -= 1
+    index = bounds[start] * group
+    return index if len(times) - index >= minimum else None
