@@ -1,6 +1,7 @@
 """What this machine is, and what it can do.
 
-`probe` tells the first, as a `Machine` with a stable fingerprint; `measure` tells the second, as `Ceilings`.
+`probe` tells the first, as a `Machine` with a stable fingerprint; `measure` tells the second, as `Ceilings`;
+`take_reading` tells whether it can do that now, as the sentinel's `Reading`.
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure
@@ -9,6 +10,8 @@ from dlbench.hardware_probe.description import describe
 from dlbench.hardware_probe.gpu import Gpu, Gpus, MigDevice, probe_gpus
 from dlbench.hardware_probe.machine import Machine, OperatingSystem, probe
 from dlbench.hardware_probe.memory import Memory, probe_memory
+from dlbench.hardware_probe.sentinel import Reading, SentinelError
+from dlbench.hardware_probe.sentinel import take as take_reading
 from dlbench.hardware_probe.virtualisation import Virtualisation
 
 __all__ = [
@@ -24,6 +27,8 @@ __all__ = [
     "Memory",
     "MigDevice",
     "OperatingSystem",
+    "Reading",
+    "SentinelError",
     "Virtualisation",
     "describe",
     "measure",
@@ -31,4 +36,5 @@ __all__ = [
     "probe_cpu",
     "probe_gpus",
     "probe_memory",
+    "take_reading",
 ]

@@ -1,0 +1,136 @@
+"""The sentinel: the same short work again and again, to tell whether this machine is now as fast as it can be.
+
+A product of matrices and a loop over memory on one thread, in a fresh process of about a third of a second.
+How fast they went is one sign of neighbours; what the kernel counted meanwhile (`pressure`) is the other. Only others
+can be the cause: a lone thread keeps nobody waiting, as long as there is a CPU.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from dlbench.hardware_probe import pressure
+from dlbench.hardware_probe.ceilings import RESTRAINING_VARIABLES, THREAD_VARIABLES
+from dlbench.hardware_probe.cpu import probe_cpu
+
+WORKER = Path(__file__).with_name("sentinel_worker.py")
+
+_TIMEOUT_SECONDS = 60.0
+# Both arrays together. Three times what the caches hold, so that memory is reached; no more than what any machine can
+# spare for a moment, so that processors with larger caches than a third of it show those instead.
+_CACHES, _SMALLEST, _LARGEST = 3, 32_000_000, 128_000_000
+
+
+class SentinelError(RuntimeError):
+    """The sentinel could not run; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the sentinel saw once. None where this system does not tell."""
+
+    gemm_flops_per_second: float
+    """Median over single-precision products of 512 x 512 matrices on one thread."""
+    bandwidth_bytes_per_second: float
+    """Median over passes of a += b on one thread, three times the array's size each."""
+    waiting_share: float | None
+    """Run-queue delay / (run-queue delay + CPU time) of the sentinel's thread, from 0 to 1."""
+    steal_share: float | None
+    """Of the CPU time wanted, the share that the host of a virtual machine withheld."""
+    pressure_share: float | None
+    """Share of the reading in which some task of the machine waited for a CPU (PSI's `some`)."""
+    pressure_avg10: float | None
+    """PSI's own mean: it remembers what was before the reading, the caller's own work too."""
+    others_cpus: float | None
+    """CPUs' worth of time that other programs took meanwhile."""
+    cpus: float
+    """CPUs' worth of time that this process could have had: affinity mask and quota."""
+    method: str
+    """What was measured with; rates compare only where it is equal."""
+    taken: str
+    """When, in UTC, ISO 8601."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The reading in JSON's types."""
+        record: dict[str, Any] = _adapter.dump_python(self, mode="json")
+        return record
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Reading":
+        """Read what `to_dict` wrote. Raises ValueError, which names every missing or wrong field."""
+        return _adapter.validate_python(record)
+
+
+_adapter: TypeAdapter[Reading] = TypeAdapter(Reading)
+
+
+def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
+    """Take one reading. Raises SentinelError where the process cannot be started, fails or takes far too long."""
+    cpu = probe_cpu()
+    array_bytes = _array_bytes(cpu.last_level_cache_bytes or 0)
+    environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
+    environment.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    with tempfile.TemporaryDirectory(prefix="dlbench-sentinel-") as folder:
+        result_path = Path(folder, "result.json")
+        before = pressure.snapshot()
+        try:
+            # Standard error goes through a pipe, so that this process sleeps until the end; waiting with a time-out
+            # and no pipe would wake up again and again beside the measurement.
+            process = subprocess.run(
+                [sys.executable, "-I", str(WORKER), str(result_path), str(array_bytes)],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=timeout_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SentinelError(
+                f"The sentinel took longer than {timeout_seconds:g} s instead of a third of a second: this machine is "
+                "too busy to measure anything. End what else runs on it."
+            ) from error
+        except OSError as error:
+            raise SentinelError(f"The sentinel's interpreter cannot be started: {error}.") from error
+        contention = pressure.between(before, pressure.snapshot())
+        if not result_path.exists():
+            last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+            raise SentinelError(
+                f"The sentinel failed (exit status {process.returncode}): {last_words[0]}. It needs NumPy and "
+                f"{2 * array_bytes / 1e6:.0f} MB of memory."
+            )
+        result = json.loads(result_path.read_text(encoding="utf-8"))
+    return Reading(
+        gemm_flops_per_second=statistics.median(result["gemm"]),
+        bandwidth_bytes_per_second=statistics.median(result["bandwidth"]),
+        waiting_share=_waiting_share(result["schedule"]),
+        steal_share=contention.steal_share,
+        pressure_share=contention.pressure_share,
+        pressure_avg10=contention.pressure_avg10,
+        others_cpus=contention.others_cpus,
+        cpus=cpu.capacity_cpus,
+        method=f"NumPy {result['numpy']}, {result['gemm_order']} x {result['gemm_order']}, 2 x {array_bytes} bytes",
+        taken=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+
+
+def _array_bytes(cache_bytes: int) -> int:
+    """Each of the two arrays; from the machine alone, never from the memory that happens to be free."""
+    return min(_LARGEST, max(_SMALLEST, _CACHES * cache_bytes)) // 2
+
+
+def _waiting_share(schedule: list[float] | None) -> float | None:
+    if schedule is None:
+        return None
+    running, waiting = schedule
+    return waiting / (running + waiting) if running + waiting > 0 else None

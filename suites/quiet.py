@@ -1,0 +1,172 @@
+"""The quiet gate: is this machine quiet enough to measure now, and waiting until it is.
+
+A reading of the sentinel is judged by what the kernel counted while it was taken, and by how fast it went against this
+machine's earlier readings. The rates need no absolute truth: the earlier readings show what this machine does when it
+is left alone, and how well the sentinel repeats itself here.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dlbench.hardware_probe.sentinel import Reading, take
+
+# Shares of time above which a machine is not quiet.
+PRESSURE_LIMIT = 0.05
+WAITING_LIMIT = 0.05
+STEAL_LIMIT = 0.05
+# Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms, a reading of a third
+# of a second on two CPUs cannot tell less than about 5 %.
+OTHERS_LIMIT = 0.10
+# How far a rate may fall short of the machine's record. More where the record itself spreads more; but a record that
+# spreads by more than the last of these says nothing.
+GEMM_SHORTFALL = 0.03
+BANDWIDTH_SHORTFALL = 0.10
+LARGEST_SHORTFALL = 0.30
+# Calm readings before rates are judged at all, and how many of the newest make the record: a machine that has moved to
+# another host, or whose firmware has changed, forgets its old rates in time.
+ENOUGH_READINGS = 8
+RECORD_LENGTH = 40
+
+# Of a normal distribution, in standard deviations: the upper quartile's distance from the median, and how far below the
+# median a reading lies once in 700.
+_QUARTILE, _RARE = 0.674, 3.0
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 16.0  # seconds
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the machine was quiet, and every reason why not."""
+
+    quiet: bool
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waited:
+    """What waiting for quiet came to."""
+
+    verdict: Verdict
+    """The last one."""
+    readings: tuple[Reading, ...]
+    """All that were taken, in order; at least one."""
+    seconds: float
+    """From beginning to end."""
+
+
+def judge(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
+    """Judge one reading against the earlier ones of the same machine, in order of time.
+
+    Rates are judged once the record holds enough readings that were calm and measured by the same method. They are
+    compared with the upper quartile, because disturbance only ever slows down; and a shortfall counts only beyond what
+    the sentinel's own spread on this machine explains.
+    """
+    reasons = [*_disturbances(reading)]
+    calm = [each for each in record if each.method == reading.method and not _disturbances(each)][-RECORD_LENGTH:]
+    if len(calm) >= ENOUGH_READINGS:
+        reasons += _slower(
+            "matrix products ran",
+            reading.gemm_flops_per_second,
+            [each.gemm_flops_per_second for each in calm],
+            GEMM_SHORTFALL,
+        )
+        reasons += _slower(
+            "memory was read and written",
+            reading.bandwidth_bytes_per_second,
+            [each.bandwidth_bytes_per_second for each in calm],
+            BANDWIDTH_SHORTFALL,
+        )
+    return Verdict(not reasons, tuple(reasons))
+
+
+def _disturbances(reading: Reading) -> list[str]:
+    """What the kernel counted that a quiet machine does not show; what it does not tell is no reason."""
+    reasons = []
+    if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
+        reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
+    for share, limit, what in (
+        (reading.pressure_share, PRESSURE_LIMIT, "programs waited for a CPU"),
+        (reading.waiting_share, WAITING_LIMIT, "the sentinel itself waited for a CPU"),
+        (reading.steal_share, STEAL_LIMIT, "the host of this virtual machine withheld the CPU"),
+    ):
+        if share is not None and share >= limit:
+            reasons.append(f"{what} {share:.0%} of the time (limit {limit:.0%})")
+    return reasons
+
+
+def shortfall_allowed(rates: Sequence[float], least: float) -> float:
+    """Return the share by which a quiet machine's rate may lie below the upper quartile of `rates`.
+
+    At least `least`. The spread is taken from median and upper quartile, which occasional slow readings do not widen.
+    """
+    median, quartile = statistics.median(rates), upper_quartile(rates)
+    deviation = (quartile - median) / _QUARTILE
+    return min(LARGEST_SHORTFALL, max(least, (_RARE + _QUARTILE) * deviation / quartile))
+
+
+def upper_quartile(rates: Sequence[float]) -> float:
+    """Return the rate that a quarter of them reach (two rates at least)."""
+    return statistics.quantiles(rates, n=4, method="inclusive")[2]
+
+
+def _slower(what: str, rate: float, rates: Sequence[float], least: float) -> list[str]:
+    usual, allowed = upper_quartile(rates), shortfall_allowed(rates, least)
+    if rate >= (1 - allowed) * usual:
+        return []
+    return [f"{what} at {rate / usual:.0%} of this machine's usual rate (limit {1 - allowed:.0%})"]
+
+
+def wait_until_quiet(
+    take: Callable[[], Reading],
+    judge: Callable[[Reading], Verdict],
+    patience_seconds: float,
+    sleep: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Waited:
+    """Take readings until one is quiet or patience ends, sleeping 1, 2, 4, 8, 16, 16, ... seconds in between.
+
+    At least one reading is taken, however short the patience; one that begins is finished. Raises what `take` raises.
+    """
+    start = clock()
+    readings: list[Reading] = []
+    pause = _FIRST_PAUSE
+    while True:
+        readings.append(take())
+        verdict = judge(readings[-1])
+        left = patience_seconds - (clock() - start)
+        if verdict.quiet or left <= 0:
+            return Waited(verdict, tuple(readings), clock() - start)
+        sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+@dataclass
+class Gate:
+    """What stands before a block of launches: waits for a quiet machine, and remembers its readings.
+
+    Start it with the machine's readings of earlier runs, oldest first; keep `record` for the next.
+    """
+
+    record: list[Reading] = field(default_factory=list)
+    patience_seconds: float = 60.0
+    take: Callable[[], Reading] = take
+    sleep: Callable[[float], object] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def wait(self) -> Waited:
+        """Wait until the machine is quiet or patience ends. Raises SentinelError where the sentinel cannot run."""
+        return wait_until_quiet(self._take, self._judge, self.patience_seconds, self.sleep, self.clock)
+
+    def look(self) -> Waited:
+        """Take one reading and wait for nothing: what to store after a block."""
+        return wait_until_quiet(self._take, self._judge, 0.0, self.sleep, self.clock)
+
+    def _take(self) -> Reading:
+        reading = self.take()
+        self.record.append(reading)
+        return reading
+
+    def _judge(self, reading: Reading) -> Verdict:
+        return judge(reading, self.record[:-1])
