@@ -1,0 +1,26 @@
+"""Which attempt at a launch counts: one that others disturbed was repeated, and every attempt was kept."""
+
+from collections.abc import Iterable
+
+from dlbench.reports import evidence
+from dlbench.reports.hosts import Host
+from dlbench.reports.record import Record
+
+
+def disturbed(record: Record, host: Host | None) -> bool:
+    """Tell whether others were in this launch's way."""
+    return any(flag.kind is evidence.CONTENDED for flag in evidence.launch_flags(record.cell, record.outcome, host))
+
+
+def effective(records: Iterable[Record], host: Host | None) -> list[Record]:
+    """Return one record for each launch, in the order given: its first undisturbed attempt with a number, else its last."""
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for record in records:
+        key = (record.run, record.cell, record.side, record.stage, record.launch)
+        groups.setdefault(key, []).append(record)
+    chosen = []
+    for attempts in groups.values():
+        ordered = sorted(attempts, key=lambda record: record.attempt)
+        good = [each for each in ordered if each.outcome.samples_ns and not disturbed(each, host)]
+        chosen.append(good[0] if good else ordered[-1])
+    return chosen
