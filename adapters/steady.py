@@ -5,6 +5,12 @@ each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on
 2012, gives the same cuts in less time). The penalty is in units of the noise's variance, estimated from the
 differences of neighbours, so that neither trend nor level enters. Own code because the guest has NumPy alone; the
 tests hold it against ``ruptures``.
+
+What it is good for, with independent log-normal noise (simulated, see the tests): under 2 % of series without a
+change from 12 samples on lose a sample or are called unsteady; a warm-up of 4 steps is found in over 95 % of series
+where its slowness is at least 5 times the noise. Noise that remembers the step before (autocorrelation 0.5) looks
+like changes of level: about a fifth of such series lose leading samples, which widens the spread of the median and
+does not shift it.
 """
 
 import math
@@ -15,24 +21,30 @@ import numpy as np
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
 PENALTY = 6.0  # times the noise's variance and the logarithm of the length
 RELEVANT = 0.01  # relative: a smaller change of level is left alone
+DISTURBED = 0.1  # share of the steady samples that may lie on another level, from which they came back
+APART = 4  # samples: neighbours are alike in noise that remembers, and would make it look smaller than it is
 LONGEST = 200  # samples looked at; a longer series is looked at in groups
 
 
 def smooth(times):
     # type: (Sequence[float]) -> np.ndarray
-    """Return the logarithms of the times, each the median of itself and its neighbours: single spikes vanish."""
+    """Return the logarithms of the times, each the median of itself and its neighbours: single spikes vanish.
+
+    The first and the last take their neighbour's: a spike at an end is a spike all the same.
+    """
     logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
     if len(logs) < 3:
         return logs
     inner = np.median(np.stack([logs[:-2], logs[1:-1], logs[2:]]), axis=0)
-    return np.concatenate([logs[:1], inner, logs[-1:]])
+    return np.concatenate([inner[:1], inner, inner[-1:]])
 
 
 def noise_variance(times):
     # type: (Sequence[float]) -> float
-    """Return the variance of the logarithms around their level, from the differences of neighbours (robustly)."""
+    """Return the variance of the logarithms around their level, robustly, from differences of times `APART` samples."""
     logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
-    differences = np.abs(np.diff(logs))
+    apart = APART if len(logs) >= 4 * APART else 1
+    differences = np.abs(logs[apart:] - logs[:-apart])
     # 0.6745: the median of |x| of a standard normal x.
     deviation = float(np.median(differences)) / 0.6745 / math.sqrt(2.0)
     return max(deviation, 1e-4) ** 2
@@ -66,7 +78,8 @@ def steady_from(times, minimum):
     # type: (Sequence[float], int) -> Optional[int]
     """Return the index from which the times keep their level; None where fewer than ``minimum`` of them do.
 
-    ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count.
+    ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count, nor does one that
+    was undone, by few samples: that was a disturbance, not warm-up. None too where the times still drift at the end.
     """
     group = -(-len(times) // LONGEST)
     if group > 1:
@@ -79,9 +92,30 @@ def steady_from(times, minimum):
     signal = smooth(values)
     cuts = change_points(signal, PENALTY * noise_variance(values) * math.log(len(values)))
     bounds = [0] + cuts + [len(signal)]
-    levels = [float(np.mean(signal[start:end])) for start, end in zip(bounds, bounds[1:])]
-    start = len(levels) - 1
-    while start > 0 and abs(levels[start - 1] - levels[-1]) < RELEVANT:
-        start -= 1
-    index = bounds[start] * group
+    first = _first_of_last_level(signal, bounds)
+    if first > 0 and _drifts(signal[bounds[first - 1] :], bounds[first] - bounds[first - 1]):
+        return None
+    index = bounds[first] * group
     return index if len(times) - index >= minimum else None
+
+
+def _first_of_last_level(signal, bounds):
+    # type: (np.ndarray, List[int]) -> int
+    """Return the earliest segment from which on all but `DISTURBED` of the samples lie on the last one's level."""
+    levels = [float(np.mean(signal[start:end])) for start, end in zip(bounds, bounds[1:])]
+    first = len(levels) - 1
+    elsewhere = 0
+    for segment in range(len(levels) - 1, -1, -1):
+        if abs(levels[segment] - levels[-1]) >= RELEVANT:
+            elsewhere += bounds[segment + 1] - bounds[segment]
+        elif elsewhere <= DISTURBED * (bounds[-1] - bounds[segment]):
+            first = segment
+    return first
+
+
+def _drifts(signal, cut):
+    # type: (np.ndarray, int) -> bool
+    """Tell whether a straight line fits the signal better than two levels, the second from ``cut`` on."""
+    line = np.polyval(np.polyfit(np.arange(len(signal)), signal, 1), np.arange(len(signal)))
+    levels = np.concatenate([np.full(cut, np.mean(signal[:cut])), np.full(len(signal) - cut, np.mean(signal[cut:]))])
+    return bool(np.sum((signal - line) ** 2) < np.sum((signal - levels) ** 2))

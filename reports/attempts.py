@@ -13,7 +13,7 @@ def disturbed(record: Record, host: Host | None) -> bool:
 
 
 def effective(records: Iterable[Record], host: Host | None) -> list[Record]:
-    """Return one record for each launch, in the order given: its first undisturbed attempt with a number, else its last."""
+    """Return one record for each launch: its first undisturbed attempt with a number, else its last."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
         key = (record.run, record.cell, record.side, record.stage, record.launch)

@@ -61,7 +61,7 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
     upper = np.triu_indices(pairs)
     walsh = np.sort((np.add.outer(differences, differences) / 2)[upper])
     below = _null_distribution(pairs)
-    # The signed-rank sum of the positive differences is the number of positive Walsh averages (Tukey); zeros count half.
+    # The signed-rank sum is the number of positive Walsh averages (Tukey); zeros count half.
     zeros = int(np.count_nonzero(walsh == 0.0))
     negative = int(np.count_nonzero(walsh < 0.0)) + (zeros + 1) // 2
     positive = len(walsh) - int(np.count_nonzero(walsh < 0.0)) - zeros + (zeros + 1) // 2

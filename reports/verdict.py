@@ -16,7 +16,7 @@ shown is then said.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -29,7 +29,7 @@ POWER = 0.80
 """The smallest effect is the one that would have been called a regression with this probability."""
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """What can be said of a candidate against its baseline."""
 
     REGRESSION = "REGRESSION"
