@@ -1,8 +1,8 @@
 """Comparisons: a candidate against a baseline, cell by cell, from records.
 
 Pure functions. `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
-gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated the first undisturbed
-gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated the first undisturbed
+gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
+attempt counts. A pair with a disturbed launch is left out, and a cell that lost half of its pairs that way is CONTENDED.
 """
 
 import math
