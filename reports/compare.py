@@ -2,7 +2,7 @@
 
 Pure functions. `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
 gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
-attempt counts. A pair with a disturbed launch is left out, and a cell that lost half of its pairs that way is CONTENDED.
+attempt counts. A pair with a disturbed launch is left out; a cell that lost half of its pairs that way is CONTENDED.
 """
 
 import math
@@ -122,8 +122,8 @@ def compare_sides(
         stage = SCREEN if purpose == "gate" else ""
         judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
         if judgement is None:
-            screened, lost = _pairs(found, host, SCREEN if purpose == "gate" else None)
-            confirmed, lost_later = _pairs(found, host, CONFIRM)
+            screened, lost = pairs_of(found, host, SCREEN if purpose == "gate" else None)
+            confirmed, lost_later = pairs_of(found, host, CONFIRM)
             if len(confirmed[0]) + lost_later:
                 stage = CONFIRM
             used, dropped = (confirmed, lost_later) if stage == CONFIRM else (screened, lost)
@@ -261,7 +261,7 @@ def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
     )
 
 
-def _pairs(
+def pairs_of(
     records: Sequence[Record], host: Host | None, stage: str | None
 ) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], int]:
     """Return the undisturbed pairs in order, (baseline, candidate), and how many were left out."""
