@@ -13,15 +13,47 @@ def apply(directory):
         cpus = read_launch(directory).cpus
         if cpus is not None:
             os.sched_setaffinity(0, cpus)
-    except (ProtocolError, OSError, ValueError, TypeError):
-        # A mask that could not be set shows in the evidence; a cell.json that cannot be read, in the worker.
+    except (ProtocolError, AttributeError, OSError, OverflowError, ValueError, TypeError):
+        # A mask that could not be set is refused by the worker (see `refusal`), as is a cell.json it cannot read.
         pass
+
+
+def refusal(cpus):
+    # type: (Optional[List[int]]) -> str
+    """Return why this process is not bound to these CPUs and no others; empty where it is, or where None are named."""
+    if cpus is None:
+        return ""
+    if not hasattr(os, "sched_getaffinity"):
+        return "CPUs %s: this system cannot bind a process to CPUs" % _listed(cpus)
+    allowed = sorted(os.sched_getaffinity(0))
+    # The kernel leaves out, without a word, those of a mask that are not there.
+    if allowed == sorted(set(cpus)):
+        return ""
+    return "CPUs %s: this process cannot be bound to them, it may use %s" % (_listed(cpus), _listed(allowed))
+
+
+def _listed(cpus):
+    # type: (List[int]) -> str
+    return ",".join(str(cpu) for cpu in cpus[:16]) + (",..." if len(cpus) > 16 else "") if cpus else "(none)"
 
 
 def cpus_allowed():
     # type: () -> Optional[List[int]]
-    """Return the CPUs this process may use, rising; None where this system does not tell."""
+    """Return the CPUs that the threads of this process may use between them, rising; None where nothing tells.
+
+    Of all threads, since thread pools bind theirs one by one, the main one too.
+    """
     try:
-        return sorted(os.sched_getaffinity(0))
+        cpus = set(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         return None
+    try:
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+    except OSError:
+        threads = []
+    for thread in threads:
+        try:
+            cpus |= os.sched_getaffinity(thread)
+        except OSError:
+            pass  # it has ended
+    return sorted(cpus)

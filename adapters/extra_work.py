@@ -20,7 +20,7 @@ def step_of(adapter):
     asked = os.environ.get(VARIABLE, "")
     if not asked:
         return adapter.step
-    found = re.match(r"([0-9]{1,6})x([0-9]{1,5})$", asked)
+    found = re.match(r"([0-9]{1,6})x([1-9][0-9]{0,4})\Z", asked)
     if found is None:
         raise Unsupported("%s=%s cannot be read; write COUNTxORDER, such as 18x128" % (VARIABLE, asked[:40]))
     count = int(found.group(1))

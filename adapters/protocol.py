@@ -139,6 +139,7 @@ class Outcome(NamedTuple):
     steps_per_sample: int = 1
     steady: Optional[bool] = None  # False: the samples still change after the longest warm-up; None: not looked for
     cpus: Optional[List[int]] = None  # the CPUs that this process could run on
+    evidence_steps: Optional[int] = None  # steps that `threads` and `contention` span; None: the timed ones
 
     def step_seconds(self):
         # type: () -> List[float]
@@ -150,6 +151,11 @@ class Outcome(NamedTuple):
         # type: () -> int
         """Return how many steps the timed samples hold together."""
         return len(self.samples_ns) * self.steps_per_sample
+
+    def observed_steps(self):
+        # type: () -> int
+        """Return how many steps the readings of threads and contention span: warm-up found later is among them."""
+        return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
 _NESTED = {

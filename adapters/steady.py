@@ -102,7 +102,7 @@ def steady_from(times, minimum):
 def _first_of_last_level(signal, bounds):
     # type: (np.ndarray, List[int]) -> int
     """Return the earliest segment from which on all but `DISTURBED` of the samples lie on the last one's level."""
-    levels = [float(np.mean(signal[start:end])) for start, end in zip(bounds[:-1], bounds[1:])]
+    levels = [float(np.mean(signal[bounds[index] : bounds[index + 1]])) for index in range(len(bounds) - 1)]
     first = len(levels) - 1
     elsewhere = 0
     for segment in range(len(levels) - 1, -1, -1):

@@ -1,10 +1,13 @@
 """The timed loop: the step, the device's fence, two readings of the clock, and nothing else."""
 
 import gc
+import math
 import time
-from typing import Callable, List
+from typing import Callable, List, Tuple
 
 from .protocol import Protocol
+
+TRIES = 5  # to find how many steps make a sample
 
 
 def _nanoseconds_from_seconds():
@@ -38,6 +41,26 @@ def several(step, count):
             step()
 
     return steps
+
+
+def steps_per_sample(step, synchronize, step_nanoseconds, seconds):
+    # type: (Callable[[], None], Callable[[], None], int, float) -> Tuple[int, List[int]]
+    """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each try to find out.
+
+    ``step_nanoseconds`` is a first guess of a step's time; where that calls for several, as many are tried out: steps
+    in a row cost less than single ones, and those of a warm-up may be slow.
+    """
+    wanted = seconds * 1e9
+    count = max(1, math.ceil(wanted / max(step_nanoseconds, 1000)))
+    tried = []  # type: List[int]
+    while count > 1 and len(tried) < TRIES:
+        took = time_one(several(step, count), synchronize)
+        tried.append(took // count)
+        if took >= wanted:
+            break
+        # 5 % more than is needed, lest the next try falls just short.
+        count = math.ceil(count * min(1.05 * wanted / max(took, 1), 100.0))
+    return count, tried
 
 
 def timed_loop(step, synchronize, protocol, clock=nanoseconds):

@@ -121,25 +121,26 @@ class Series(NamedTuple):
     steady: Optional[bool]  # None: not looked for
 
 
-def _steps_per_sample(warmup, protocol):
-    # type: (List[int], Protocol) -> int
-    """Return how many steps make a sample at least as long as the protocol wants it."""
-    return max(1, int(math.ceil(protocol.sample_seconds * 1e9 / max(1, min(warmup)))))
-
-
 def _timed(sample, synchronize, protocol):
     # type: (Callable[[], None], Callable[[], None], Protocol) -> Series
-    """Time samples, and more of them while too few are steady and the longest warm-up is not over."""
+    """Time samples, and more of them while too few are steady; what came before the steady ones was warm-up.
+
+    With the longest warm-up over, or once more samples have lasted for the protocol's seconds, it is given up: all
+    samples are kept then.
+    """
     series = timing.timed_loop(sample, synchronize, protocol)
-    if protocol.maximum_warmup_steps == 0:
+    longest = protocol.maximum_warmup_steps
+    if longest == 0:
         return Series([], series, None)
-    first = len(series)
+    left, deadline = longest, time.perf_counter() + protocol.seconds
     start = steady.steady_from(series, protocol.minimum_steps)
-    while start is None and len(series) - first < protocol.maximum_warmup_steps:
-        more = protocol._replace(steps=protocol.minimum_steps)
-        series = series + timing.timed_loop(sample, synchronize, more)
+    while start is None and left > 0 and time.perf_counter() < deadline:
+        more = protocol._replace(steps=min(left, protocol.minimum_steps))
+        found = timing.timed_loop(sample, synchronize, more)
+        series += found
+        left -= len(found)
         start = steady.steady_from(series, protocol.minimum_steps)
-    if start is None:
+    if start is None or start > longest:
         return Series([], series, False)
     return Series(series[:start], series[start:], True)
 
@@ -150,6 +151,9 @@ def _measure(launch, phases, load):
     network = networks.NETWORKS.get(cell.network)
     if network is None:
         return Outcome(Status.UNSUPPORTED, "no network is named %r" % cell.network)
+    refused = affinity.refusal(launch.cpus)
+    if refused:
+        return Outcome(Status.UNSUPPORTED, refused)
     phases.enter("import")
     start = time.perf_counter()
     adapter = load(launch)
@@ -183,7 +187,10 @@ def _measure(launch, phases, load):
             timing.time_one(step, adapter.synchronize)
             for _ in range(max(1, protocol.warmup_steps - network.parity.steps))
         ]
-        steps_per_sample = _steps_per_sample(warmup, protocol)
+        steps_per_sample, tried = timing.steps_per_sample(
+            step, adapter.synchronize, min(warmup), protocol.sample_seconds
+        )
+        warmup += tried
         sample = timing.several(step, steps_per_sample)
         expected = warmup[-1] * 1e-9 * steps_per_sample * protocol.steps
         phases.enter("timed", min(protocol.seconds, expected))
@@ -192,6 +199,7 @@ def _measure(launch, phases, load):
         earlier = evidence.snapshot()
         series = _timed(sample, adapter.synchronize, protocol)
         later = evidence.snapshot()
+        cpus = affinity.cpus_allowed()
         final_loss = float(adapter.last_loss())
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=_environment())
@@ -221,7 +229,8 @@ def _measure(launch, phases, load):
         gemm_flops_per_second=gemm,
         steps_per_sample=steps_per_sample,
         steady=series.steady,
-        cpus=affinity.cpus_allowed(),
+        cpus=cpus,
+        evidence_steps=(len(series.before) + len(series.samples)) * steps_per_sample,
     )
 
 

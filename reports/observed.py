@@ -48,7 +48,7 @@ def observe(outcomes: Sequence[Outcome]) -> Observed | None:
             amount = None if outcome.contention is None else value(outcome.contention)
             if amount is None:
                 return None
-            return amount / (max(1, outcome.timed_steps()) if per_step else threads.wall_seconds)
+            return amount / (max(1, outcome.observed_steps()) if per_step else threads.wall_seconds)
 
         return of_threads(rate)
 
@@ -62,7 +62,7 @@ def observe(outcomes: Sequence[Outcome]) -> Observed | None:
         working_threads=whole(of_threads(lambda threads, _: working_threads(threads))),
         wanting_threads=of_threads(lambda threads, outcome: wanting_threads(threads, outcome.contention)) or 0.0,
         cpu_per_wall=of_threads(lambda threads, _: threads.cpu_seconds / threads.wall_seconds) or 0.0,
-        cpu_seconds_per_step=of_threads(lambda threads, outcome: threads.cpu_seconds / max(1, outcome.timed_steps()))
+        cpu_seconds_per_step=of_threads(lambda threads, outcome: threads.cpu_seconds / max(1, outcome.observed_steps()))
         or 0.0,
         waiting_per_wall=of_contention(lambda contention: contention.run_queue_seconds),
         involuntary_switches_per_step=of_contention(lambda contention: contention.involuntary_switches, per_step=True),
