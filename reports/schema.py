@@ -1,16 +1,17 @@
-"""The tables of the store, and the migrations that lead to them, in order.
+"""The tables of the store as this version of dlbench knows them, and the way there.
 
-A new store runs every migration from the first; an old one those it lacks, in one transaction, and
-``schema_history`` says which ran when. A migration, once released, is never edited: it holds its own copy of
-the tables it creates, so that a later change does not alter the past.
+A new store runs every migration of `migrations` from the first; an old one those it lacks, in one transaction, and
+``schema_history`` says which ran when.
 
-Times are ISO 8601 text in UTC, which sorts as time does in every database. Cells, outcomes and machines are
-JSON text; the columns beside them are for choosing rows, and for people with an SQL prompt.
+Times are ISO 8601 text in UTC, which sorts as time does in every database. Records, runs, machines and sentinels are
+JSON text in ``content`` or ``description``; the columns beside them are for choosing rows, and for people with an SQL
+prompt. In ``records`` five columns are caches, derived when the record is appended and derivable again
+(`Store.rederive`): ``cell_id``; ``seconds``, the launch's median seconds per step; ``contended`` (1, 0, null: its
+evidence is silent); ``product_rate``, see `derived.product_rate`; ``effective``, 1 for the one attempt of a launch
+that counts (see `medians`).
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -22,9 +23,12 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
     insert,
     select,
 )
+
+from dlbench.reports.migrations import MIGRATIONS
 
 TABLES = MetaData()
 
@@ -56,6 +60,47 @@ runs = Table(
     Column("started", String(40), nullable=False),
     Column("finished", String(40)),
     Column("content", Text, nullable=False),
+    Column("purpose", String(32), nullable=False, server_default="suite"),
+)
+cells = Table(
+    "cells",
+    TABLES,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("machine", String(128), nullable=False),
+    Column("framework", String(128), nullable=False),
+    Column("adapter", String(64), nullable=False),
+    Column("mode", String(128), nullable=False),
+    Column("network", String(128), nullable=False),
+    Column("device", String(64), nullable=False),
+    Column("threads", Integer, nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("precision", String(32), nullable=False),
+    Column("placement", String(32), nullable=False),
+    Column("affinity", String(32), nullable=False),
+    UniqueConstraint(
+        "machine",
+        "framework",
+        "adapter",
+        "mode",
+        "network",
+        "device",
+        "threads",
+        "batch_size",
+        "precision",
+        "placement",
+        "affinity",
+        name="one_number_for_each_cell",
+    ),
+)
+sentinels = Table(
+    "sentinels",
+    TABLES,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("run", String(128), nullable=False),
+    Column("block", Integer, nullable=False),
+    Column("moment", String(16), nullable=False),
+    Column("content", Text, nullable=False),
+    Index("sentinels_by_run", "run"),
 )
 records = Table(
     "records",
@@ -76,26 +121,22 @@ records = Table(
     Column("started", String(40), nullable=False),
     Column("wall_seconds", Float, nullable=False),
     Column("content", Text, nullable=False),
-    Index("records_by_run", "run"),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("side", String(32), nullable=False, server_default=""),
+    Column("stage", String(32), nullable=False, server_default=""),
+    Column("cell_id", Integer),
+    Column("seconds", Float),
+    Column("contended", Integer),
+    Column("product_rate", Float),
+    Column("effective", Integer, nullable=False, server_default="1"),
     Index("records_by_machine", "machine", "suite"),
+    # Each holds all that its queries read, so that a report over a million records does not touch their content.
+    Index(
+        "records_by_launch",
+        *("run", "cell_id", "side", "environment", "stage", "launch", "effective", "status", "contended", "seconds"),
+    ),
+    Index("records_by_cell", "cell_id", "started", "status", "side", "environment", "suite", "product_rate"),
 )
-
-
-class Migration(NamedTuple):
-    """One step from a schema version to the next."""
-
-    version: int
-    what: str
-    upgrade: Callable[[Connection], None]
-
-
-def _first(connection: Connection) -> None:
-    # While version 1 is the newest, its tables are the current ones; the first change of TABLES copies them
-    # here.
-    TABLES.create_all(connection, tables=[machines, ceilings, runs, records])
-
-
-MIGRATIONS: tuple[Migration, ...] = (Migration(1, "machines, ceilings, runs and records", _first),)
 
 
 def newest_version() -> int:

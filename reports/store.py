@@ -8,17 +8,23 @@ wrong is a StoreError of one line that names the store and the remedy.
 
 import json
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from dlbench.reports import database, schema
-from dlbench.reports.errors import StoreError
+from dlbench.adapters.protocol import Cell
+from dlbench.reports import database, derived, medians, queries, schema
+from dlbench.reports.errors import RecordError, StoreError
+from dlbench.reports.hosts import Host, read_host
+from dlbench.reports.queries import Wanted
 from dlbench.reports.record import Record, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _Kept = TypeVar("_Kept", Run, Record)
 
@@ -30,6 +36,8 @@ class Store:
         self._engine = engine
         self.name = name
         """What the user calls it: the path, or the URL without its password."""
+        self._numbers = derived.CellNumbers(schema.cells)
+        self._hosts: dict[str, Host] = {}
 
     @classmethod
     def open(cls, target: str | os.PathLike[str], create: bool = True) -> "Store":
@@ -63,6 +71,7 @@ class Store:
     def add_machine(self, fingerprint: str, machine: Mapping[str, Any]) -> None:
         """Keep a machine's description under its fingerprint; a later description replaces an earlier one."""
         self._replace(schema.machines, fingerprint, description=_json(machine))
+        self._hosts.pop(fingerprint, None)
 
     def machine(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the description of a machine, or None where the store has none."""
@@ -86,18 +95,7 @@ class Store:
     def begin_run(self, run: Run) -> None:
         """Keep a run that starts now; raises StoreError where its id is taken."""
         with self._writing() as connection:
-            if connection.execute(sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)).first():
-                raise StoreError(f"The store {self.name} already has a run {run.id}; give the new one another id.")
-            connection.execute(
-                sa.insert(schema.runs).values(
-                    id=run.id,
-                    suite=run.suite,
-                    machine=run.machine,
-                    started=run.started.isoformat(),
-                    finished=None if run.finished is None else run.finished.isoformat(),
-                    content=_json(run.to_dict()),
-                )
-            )
+            self._insert_run(connection, run)
 
     def finish_run(self, run: str, when: datetime) -> None:
         """Note that the run with this id came to its end; raises StoreError where there is none."""
@@ -119,27 +117,95 @@ class Store:
 
     def append(self, record: Record) -> None:
         """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
-        cell = record.cell
+        with self._appending() as connection:
+            (row,) = self._insert_records(connection, [record])
+            self._settle(connection, *queries.same_launch(row))
+
+    def append_all(self, records: Iterable[Record], run: Run) -> None:
+        """Keep a run and its records in one transaction, e.g. to import them.
+
+        Raises StoreError, also where the run's id is taken, and then nothing is kept.
+        """
+        with self._appending() as connection:
+            self._insert_run(connection, run)
+            for some in _in_batches(records):
+                self._insert_records(connection, some)
+            self._settle(connection, schema.records.c.run == run.id)
+
+    def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
+        """Keep what the sentinel showed at a block of a run; ``moment`` is "before" or "after" it."""
+        if moment not in ("before", "after"):
+            raise ValueError(f"a sentinel stands before or after a block, not {moment!r}")
         with self._writing() as connection:
-            connection.execute(
-                sa.insert(schema.records).values(
-                    run=record.run,
-                    suite=record.suite,
-                    machine=record.machine,
-                    launch=record.launch,
-                    framework=cell.framework,
-                    mode=cell.mode,
-                    network=cell.network,
-                    device=cell.device,
-                    threads=cell.threads,
-                    batch_size=cell.batch_size,
-                    status=record.outcome.status.value,
-                    environment=record.environment,
-                    started=record.started.isoformat(),
-                    wall_seconds=record.wall_seconds,
-                    content=_json(record.to_dict()),
-                )
-            )
+            row = {"run": run, "block": block, "moment": moment, "content": _json(content)}
+            connection.execute(sa.insert(schema.sentinels).values(row))
+
+    def sentinels(self, run: str) -> list[tuple[int, str, dict[str, Any]]]:
+        """Return the sentinels of a run in the order they were added: (block, "before" or "after", content)."""
+        table = schema.sentinels
+        rows = self._rows(sa.select(table).where(table.c.run == run).order_by(table.c.id))
+        return [(row.block, row.moment, self._parse(row.content)) for row in rows]
+
+    def cells(self) -> dict[int, Cell]:
+        """Return every cell that has records, by the number that `medians` and `nights` know it by.
+
+        A number is of this store alone, and of one machine: the same cell on another machine has another.
+        """
+        rows = self._rows(sa.select(*(schema.cells.c[name] for name in ("id", *Cell._fields))).order_by("id"))
+        return {row.id: Cell(*list(row)[1:]) for row in rows}
+
+    def medians(
+        self,
+        run: Wanted = None,
+        suite: Wanted = None,
+        machine: Wanted = None,
+        purpose: Wanted = None,
+        sides: Wanted = None,
+    ) -> "pd.DataFrame":
+        """Return a row for each record in the order of appending, or for those of these runs; no content is read.
+
+        Columns: run, started (of the record, ISO 8601 text in UTC), machine, environment, cell (see `cells`), launch,
+        attempt, side, stage, status, seconds (the launch's median per step; NaN where nothing was timed) and contended
+        (nullable boolean). Every attempt at a launch is a row: see `medians.effective`.
+        """
+        return medians.frame_of_medians(self._rows(queries.medians(run, suite, machine, purpose, sides)))
+
+    def nights(
+        self,
+        run: Wanted = None,
+        suite: Wanted = None,
+        machine: Wanted = None,
+        purpose: Wanted = None,
+        sides: Wanted = None,
+    ) -> "pd.DataFrame":
+        """Return a row for each run, cell, side and environment, the oldest run first.
+
+        Columns: run, started (of the run, ISO 8601 text in UTC), machine, environment, cell (see `cells`), side,
+        launches, log_mean and log_variance (mean and sample variance of the natural logarithms of the launches'
+        medians; NaN for the variance of one), contended_launches. Of each launch the attempt counts that
+        `medians.choose` takes, where it is ok. The mean is over the launches that were not contended; where all were,
+        over those, and ``launches`` then equals ``contended_launches``.
+        """
+        sums = self._rows(queries.nights(run, suite, machine, purpose, sides))
+        of_runs = {row.run for row in sums}
+        started = dict(self._pairs(queries.run_starts()))
+        if strays := of_runs - set(started):
+            started |= dict(self._pairs(queries.first_starts(strays)))
+        machines = dict(self._pairs(sa.select(schema.cells.c.id, schema.cells.c.machine)))
+        return medians.frame_of_nights(sums, started, machines)
+
+    def record_counts(self) -> dict[str, int]:
+        """Return how many records each run has; a run without any is missing."""
+        return dict(self._pairs(queries.record_counts()))
+
+    def rederive(self) -> None:
+        """Derive the cached columns of every record anew, e.g. once a machine's description is known."""
+        hosts = {name: read_host(name, description) for name, description in self.machines().items()}
+        with self._appending() as connection:
+            names = ("attempt", "side", "stage", "seconds", "contended", "product_rate")
+            derived.refill(connection, schema.records, self._numbers, hosts, names)
+            connection.execute(sa.update(schema.records).values(effective=1))
+            self._settle(connection)
 
     def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
         """Return the records in the order they were appended: all, or those of a run, suite or machine."""
@@ -155,6 +221,54 @@ class Store:
         table = schema.schema_history
         return [(row.version, row.what, row.applied) for row in self._rows(sa.select(table).order_by(table.c.version))]
 
+    def _insert_run(self, connection: sa.Connection, run: Run) -> None:
+        if connection.execute(sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)).first():
+            raise StoreError(f"The store {self.name} already has a run {run.id}; give the new one another id.")
+        connection.execute(
+            sa.insert(schema.runs).values(
+                id=run.id,
+                suite=run.suite,
+                machine=run.machine,
+                started=run.started.isoformat(),
+                finished=None if run.finished is None else run.finished.isoformat(),
+                content=_json(run.to_dict()),
+                purpose=run.purpose,
+            )
+        )
+
+    def _insert_records(self, connection: sa.Connection, records: Sequence[Record]) -> list[dict[str, Any]]:
+        rows = [
+            {
+                **derived.columns(record, self._host(connection, record.machine)),
+                "cell_id": self._numbers.of(connection, record.machine, record.cell),
+                "content": _json(record.to_dict()),
+            }
+            for record in records
+        ]
+        connection.execute(sa.insert(schema.records), rows)
+        return rows
+
+    def _host(self, connection: sa.Connection, machine: str) -> Host | None:
+        if machine not in self._hosts:
+            table = schema.machines
+            statement = sa.select(table.c.description).where(table.c.fingerprint == machine)
+            described = connection.execute(statement).scalar()
+            if described is None:
+                return None  # It may yet be told.
+            self._hosts[machine] = read_host(machine, self._parse(described))
+        return self._hosts[machine]
+
+    def _settle(self, connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> None:
+        """Mark, of the launches with several attempts among these records, the attempt that counts."""
+        for launch in connection.execute(queries.launches_with_attempts(*conditions)).all():
+            rows = connection.execute(queries.attempts(launch)).all()
+            told = [medians.Attempt(row.seconds is not None, row.contended == 1) for row in rows]
+            counts = rows[medians.choose(told)].id
+            for row in rows:
+                if row.effective != (row.id == counts):
+                    change = sa.update(schema.records).where(schema.records.c.id == row.id)
+                    connection.execute(change.values(effective=int(row.id == counts)))
+
     def _replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
         with self._writing() as connection:
             connection.execute(sa.delete(table).where(table.c.fingerprint == fingerprint))
@@ -163,6 +277,18 @@ class Store:
     def _rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
         with database.explained(self.name), self._engine.begin() as connection:
             return list(connection.execute(statement))
+
+    def _pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
+        return [(row[0], row[1]) for row in self._rows(statement)]
+
+    @contextmanager
+    def _appending(self) -> Iterator[sa.Connection]:
+        try:
+            with self._writing() as connection:
+                yield connection
+        except BaseException:
+            self._numbers.forget()
+            raise
 
     def _writing(self) -> AbstractContextManager[sa.Connection]:
         return database.writing(self._engine, self.name)
@@ -198,7 +324,10 @@ class Store:
             database.turn_on_write_ahead_log(self._engine, self.name)
         with self._writing() as connection:
             # Another process may have done it between the look above and this lock.
-            schema.migrate(connection)
+            try:
+                schema.migrate(connection)
+            except RecordError as error:
+                raise RecordError(f"In {self.name}: {error}") from error
 
     def _parse(self, text: Any) -> dict[str, Any]:
         try:
@@ -214,6 +343,17 @@ class Store:
             return kind.from_dict(data)
         except StoreError as error:
             raise type(error)(f"In {self.name}: {error}") from error
+
+
+def _in_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    some: list[Record] = []
+    for record in records:
+        some.append(record)
+        if len(some) == derived.BATCH:
+            yield some
+            some = []
+    if some:
+        yield some
 
 
 def _json(content: Any) -> str:

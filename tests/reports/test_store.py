@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import Status
 from dlbench.reports import schema
 from dlbench.reports.errors import StoreError
+from dlbench.reports.migrations import Migration
 from dlbench.reports.store import Store
 
 fresh = multiprocessing.get_context("spawn")
@@ -156,22 +157,24 @@ def fail_halfway(connection: sa.Connection) -> None:
 
 def test_an_older_store_is_brought_up_to_date_in_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 2)
-    later = [schema.Migration(n, f"step {n}", lambda _: None) for n in (3, 4)]
-    steps = (*schema.MIGRATIONS, schema.Migration(2, "notes", add_a_note), *later)
+    newest = schema.newest_version()
+    later = [Migration(newest + n, f"step {n}", lambda _: None) for n in (2, 3)]
+    steps = (*schema.MIGRATIONS, Migration(newest + 1, "notes", add_a_note), *later)
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
-    assert "older schema 1" in refused(path, create=False)
+    assert f"older schema {newest}" in refused(path, create=False)
     with Store.open(path) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4]
+        assert [version for version, _, _ in store.history()] == list(range(1, newest + 4))
         assert len(store.records()) == 2
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 2)
+    newest = schema.newest_version()
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, schema.Migration(2, "notes", fail_halfway)))
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, Migration(newest + 1, "notes", fail_halfway)))
         assert "no luck" in refused(path)
     with Store.open(path) as store:
-        assert [version for version, _, _ in store.history()] == [1]
+        assert [version for version, _, _ in store.history()] == list(range(1, newest + 1))
         assert len(store.records()) == 2
 
 
