@@ -5,7 +5,7 @@
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure
-from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, probe_cpu
+from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Place, bound_mask, probe_cpu
 from dlbench.hardware_probe.description import describe
 from dlbench.hardware_probe.gpu import Gpu, Gpus, MigDevice, probe_gpus
 from dlbench.hardware_probe.machine import Machine, OperatingSystem, probe
@@ -27,9 +27,11 @@ __all__ = [
     "Memory",
     "MigDevice",
     "OperatingSystem",
+    "Place",
     "Reading",
     "SentinelError",
     "Virtualisation",
+    "bound_mask",
     "describe",
     "measure",
     "probe",

@@ -11,6 +11,7 @@ fill in what they know.
 import math
 import os
 import platform
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,17 @@ class Frequency:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a physical core lies, and which kind of core it is."""
+
+    socket: int
+    node: int
+    """Of NUMA; 0 where the system does not tell."""
+    kind: int
+    """0 for the machine's fastest kind of core, 1 for the next ("efficiency" cores), and so on."""
+
+
+@dataclass(frozen=True)
 class Cpu:
     """All processors of the machine together."""
 
@@ -78,6 +90,8 @@ class Cpu:
     """The logical CPUs that this process may run on."""
     quota_cpus: float | None
     """CPUs' worth of time that control groups allow (1.5 is possible); None without a quota."""
+    core_places: tuple[Place, ...] = ()
+    """Of each core in `core_siblings`; empty in records of older versions."""
 
     @property
     def usable_physical_cores(self) -> int:
@@ -103,6 +117,43 @@ class Cpu:
     def last_level_cache_bytes(self) -> int | None:
         """All instances of the last level of cache together; None where caches are not told."""
         return self.caches[-1].total_bytes if self.caches else None
+
+
+def bound_mask(cpu: Cpu, threads: int) -> tuple[int, ...] | None:
+    """Return the logical CPUs, ascending, to bind this many threads to; None with more threads than usable CPUs.
+
+    One logical CPU of each usable physical core comes first, then their SMT siblings. Fast kinds of core come before
+    slow ones. Within a kind one socket is filled before the next, and within it one NUMA node, beginning with those
+    of which most cores are usable: threads of one step share the last level of cache and the memory next to it. That
+    is "compact,1,0", which Intel recommends for oneDNN, and what running on one node by numactl does; work that memory
+    bandwidth alone limits may run faster spread over sockets. A mask of p CPUs is part of that of p + 1, so that along
+    T(p) nothing changes but one more CPU.
+
+    Raises ValueError for fewer than 1 thread.
+    """
+    if threads < 1:
+        raise ValueError(f"{threads} threads cannot be bound; give 1 or more")
+    allowed = set(cpu.affinity)
+    places = (
+        cpu.core_places if len(cpu.core_places) == len(cpu.core_siblings) else (Place(0, 0, 0),) * cpu.physical_cores
+    )
+    cores = [
+        (place, usable)
+        for place, core in zip(places, cpu.core_siblings, strict=True)
+        if (usable := tuple(sorted(allowed.intersection(core))))
+    ]
+    of_socket = Counter((place.kind, place.socket) for place, _ in cores)
+    of_node = Counter((place.kind, place.socket, place.node) for place, _ in cores)
+
+    def order(core: tuple[Place, tuple[int, ...]]) -> tuple[int, ...]:
+        place, usable = core
+        socket, node = of_socket[place.kind, place.socket], of_node[place.kind, place.socket, place.node]
+        return place.kind, -socket, place.socket, -node, place.node, usable[0]
+
+    ordered = [usable for _, usable in sorted(cores, key=order)]
+    most = max((len(usable) for usable in ordered), default=0)
+    chosen = [usable[sibling] for sibling in range(most) for usable in ordered if sibling < len(usable)]
+    return tuple(sorted(chosen[:threads])) if threads <= len(chosen) else None
 
 
 def probe_cpu(root: Path = ROOT) -> Cpu:
@@ -138,6 +189,7 @@ def probe_cpu(root: Path = ROOT) -> Cpu:
         virtualisation=probe_virtualisation(flags, root),
         affinity=tuple(sorted(allowed)) or online,
         quota_cpus=cpu_quota(root),
+        core_places=_core_places(root, cores, processors),
     )
 
 
@@ -177,6 +229,42 @@ def _core_siblings(
         each = max(1, len(online) // cores)
         return tuple(online[start : start + each] for start in range(0, len(online), each))
     return tuple(sorted(tuple(sorted(group)) for group in groups.values()))
+
+
+# Below this share of the fastest core's capacity a core is of a slower kind; "favoured" cores differ by a few per cent.
+_SAME_KIND = 0.85
+
+
+def _core_places(root: Path, cores: tuple[tuple[int, ...], ...], processors: list[dict[str, str]]) -> tuple[Place, ...]:
+    listed = {each["processor"]: each for each in processors}
+    nodes = {
+        cpu: node
+        for node in parse_cpu_list(read_text(root / "sys/devices/system/node/online"))
+        for cpu in parse_cpu_list(read_text(root / f"sys/devices/system/node/node{node}/cpulist"))
+    }
+    kinds = _kinds(root, tuple(core[0] for core in cores))
+    places = []
+    for core in cores:
+        package = _topology(root, core[0], "physical_package_id") or listed.get(str(core[0]), {}).get("physical id", "")
+        socket = int(package) if package.isdecimal() else 0
+        places.append(Place(socket, nodes.get(core[0], 0), kinds.get(core[0], 0)))
+    return tuple(places)
+
+
+def _kinds(root: Path, cpus: tuple[int, ...]) -> dict[int, int]:
+    """The kind of core of each CPU, fastest first, as Intel's drivers name them or else by the kernel's capacities."""
+    devices = [root / f"sys/devices/{name}/cpus" for name in ("cpu_core", "cpu_atom", "cpu_lowpower")]
+    named = {cpu: kind for kind, path in enumerate(devices) for cpu in parse_cpu_list(read_text(path))}
+    if named:
+        return named
+    capacities = {cpu: read_int(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") or 0 for cpu in cpus}
+    kinds: dict[int, int] = {}
+    kind, fastest = -1, math.inf
+    for cpu in sorted(cpus, key=lambda cpu: -capacities[cpu]):
+        if capacities[cpu] < _SAME_KIND * fastest:
+            kind, fastest = kind + 1, float(capacities[cpu])
+        kinds[cpu] = kind
+    return kinds
 
 
 def _sockets(root: Path, online: tuple[int, ...], processors: list[dict[str, str]]) -> int:

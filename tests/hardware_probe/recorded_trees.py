@@ -74,6 +74,13 @@ def xeon(sockets: int = 2, cores: int = 8, smt: int = 2) -> Tree:
         "proc/cpuinfo": "\n".join(blocks),
         "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
         "sys/devices/system/node/online": f"0-{sockets - 1}\n" if sockets > 1 else "0\n",
+        **{
+            f"sys/devices/system/node/node{node}/cpulist": ",".join(
+                f"{first}-{first + cores - 1}" for first in range(node * cores, total * smt, total)
+            )
+            + "\n"
+            for node in range(sockets)
+        },
         "sys/class/dmi/id/sys_vendor": "Dell Inc.\n",
         "sys/class/dmi/id/product_name": "PowerEdge R730\n",
         "sys/class/dmi/id/product_serial": SERIAL,
@@ -131,6 +138,34 @@ def container_v1() -> Tree:
     }
 
 
+def hybrid_laptop(named: bool = True) -> Tree:
+    """A laptop of four fast cores with SMT (CPUs 0 to 7) and eight slow ones (8 to 15), as an i7-1260P shows itself.
+
+    ``named``: Intel's drivers name the kinds; else only the kernel's capacities tell them apart, where the fast cores
+    differ a little from one another.
+    """
+    tree = _common("Ubuntu 24.04.1 LTS", "6.8.0-45-generic", 16_000_000, range(16))
+    blocks: list[str] = []
+    for cpu in range(16):
+        core = cpu // 2 if cpu < 8 else cpu - 4
+        tree |= _topology(cpu, 0, core, f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}" if cpu < 8 else str(cpu))
+        if not named:
+            capacity = (1009, 1009, 1024, 1009)[cpu // 2] if cpu < 8 else 623
+            tree[f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity"] = f"{capacity}\n"
+        blocks.append(
+            f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 154\n"
+            "model name\t: 12th Gen Intel(R) Core(TM) i7-1260P\nphysical id\t: 0\n"
+            f"core id\t\t: {core}\nflags\t\t: {XEON_FLAGS}\n"
+        )
+    if named:
+        tree |= {"sys/devices/cpu_core/cpus": "0-7\n", "sys/devices/cpu_atom/cpus": "8-15\n"}
+    return tree | {
+        "proc/cpuinfo": "\n".join(blocks),
+        "sys/devices/system/node/online": "0\n",
+        "sys/devices/system/node/node0/cpulist": "0-15\n",
+    }
+
+
 def arm() -> Tree:
     """A board with four Cortex-A72: no model name, no frequencies, no caches told, a serial number instead."""
     tree = _common("Raspberry Pi OS", "6.6.20+rpt-rpi-v8", 7_900_000, range(4))
@@ -146,7 +181,14 @@ def arm() -> Tree:
     return tree | {"proc/cpuinfo": "\n".join(blocks)}
 
 
-ALL = {"small_vm": small_vm, "xeon": xeon, "container_v2": container_v2, "container_v1": container_v1, "arm": arm}
+ALL = {
+    "small_vm": small_vm,
+    "xeon": xeon,
+    "container_v2": container_v2,
+    "container_v1": container_v1,
+    "hybrid_laptop": hybrid_laptop,
+    "arm": arm,
+}
 
 
 def _common(distribution: str, kernel: str, memory_kib: int, cpus: range) -> Tree:
