@@ -176,8 +176,8 @@ def _gather(times: Mapping[int, Summary]) -> _Data:
 def _intervals_said(times: Mapping[int, Summary]) -> str:
     if all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values()):
         return (
-            f"{CONFIDENCE:.0%} percentiles of {REPLICATES} parametric bootstrap replicates: launches about the fit with "
-            "the deviation that all show together, or each thread count its own where they differ"
+            f"{CONFIDENCE:.0%} percentiles of {REPLICATES} parametric bootstrap replicates (launches drawn about the "
+            "fit, with the deviation that all show together, or, where they differ, each thread count with its own)"
         )
     if all(summary.low is None for summary in times.values()):
         return "no intervals: single values without any spread"

@@ -16,13 +16,15 @@ class Host:
     name: str
     """For column heads: a model and its cores."""
     physical_cores: int | None = None
-    """Those that may be used."""
+    """Those with at least one logical CPU in the affinity mask, whatever the quota."""
     effective_cpus: int | None = None
     """Affinity mask or quota, the smaller, in whole CPUs: more threads than this share CPUs."""
     capacity_cpus: float | None = None
     """The same with the fraction that a quota may have."""
     description: tuple[tuple[str, str], ...] = ()
     """Label and value, as in a hardware table."""
+    logical_cpus: int | None = None
+    """Those in the affinity mask, SMT siblings counted singly, whatever the quota."""
 
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
@@ -43,8 +45,9 @@ def host_of(machine: Machine) -> Host:
     return Host(
         fingerprint=machine.fingerprint,
         name=f"{cpu.model}, {effective} CPU{'s' if effective != 1 else ''}",
-        physical_cores=max(1, min(cpu.usable_physical_cores, effective)),
+        physical_cores=max(1, cpu.usable_physical_cores),
         effective_cpus=effective,
         capacity_cpus=cpu.capacity_cpus if math.isfinite(cpu.capacity_cpus) else None,
         description=tuple(describe(machine)),
+        logical_cpus=len(cpu.affinity),
     )

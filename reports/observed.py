@@ -1,11 +1,24 @@
 """What was observed of a cell's threads and of what stood in their way, over all its launches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from dlbench.adapters.protocol import Contention, Outcome, ThreadEvidence
 from dlbench.reports.evidence import wanting_threads, working_threads
+
+# What tells a library's threads how to wait for work: to spin, which burns a CPU that others may need, or to sleep.
+WAIT_VARIABLES = (
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+    "KMP_LIBRARY",
+    "OPENBLAS_THREAD_TIMEOUT",
+)
+"""Environment variables: OpenMP's own, libgomp's, libomp's (two), OpenBLAS's."""
+WAIT_FACTS = ("spin", "allow_spinning")
+"""Settings of a mode, and what an adapter says of its session."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +43,8 @@ class Observed:
     """Of the wall time."""
     steal_per_wall: float | None
     """Seconds that the hypervisor took from all CPUs together, per second."""
+    wait_policy: Mapping[str, str] | None = None
+    """What was set of `WAIT_VARIABLES` and `WAIT_FACTS`, of the newest launch; empty: the libraries' defaults."""
 
 
 def observe(outcomes: Sequence[Outcome]) -> Observed | None:
@@ -68,4 +83,15 @@ def observe(outcomes: Sequence[Outcome]) -> Observed | None:
         involuntary_switches_per_step=of_contention(lambda contention: contention.involuntary_switches, per_step=True),
         throttled_share=of_contention(lambda contention: contention.throttled_seconds),
         steal_per_wall=of_contention(lambda contention: contention.steal_seconds),
+        wait_policy=wait_policy(pairs[-1][1].software),
     )
+
+
+def wait_policy(software: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return what was set that decides how waiting threads wait; None where the launch did not record settings."""
+    variables, settings = software.get("variables"), software.get("mode_settings")
+    if not isinstance(variables, Mapping):
+        return None
+    told = {**software, **(settings if isinstance(settings, Mapping) else {})}
+    found = {name: variables[name] for name in WAIT_VARIABLES if name in variables}
+    return {name: str(value) for name, value in {**found, **{n: told[n] for n in WAIT_FACTS if n in told}}.items()}

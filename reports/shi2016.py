@@ -26,6 +26,7 @@ HOSTS = {
         8,
         8.0,
         (("CPU", "Intel Core i7-3820"),),
+        8,
     ),
     "server_2x_e5_2630v3": Host(
         "shi2016:2xE5-2630v3",
@@ -34,6 +35,7 @@ HOSTS = {
         32,
         32.0,
         (("CPU", "2 x Intel Xeon E5-2630 v3"),),
+        32,
     ),
     "gtx980": Host("shi2016:gtx980", "Shi 2016 GTX 980", description=(("GPU", "NVIDIA GTX 980"),)),
     "gtx1080": Host("shi2016:gtx1080", "Shi 2016 GTX 1080", description=(("GPU", "NVIDIA GTX 1080"),)),

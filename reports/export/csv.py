@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dlbench.reports.curve import Curve
 from dlbench.reports.export.json import matrix_cells, threads_to_json
 from dlbench.reports.export.layout import Table
 from dlbench.reports.matrix import Matrix
-from dlbench.reports.scaling import Curve
 
 _MATRIX_COLUMNS = (
     "machine",
@@ -18,6 +18,7 @@ _MATRIX_COLUMNS = (
     "batch_size",
     "framework",
     "mode",
+    "affinity",
     "device",
     "threads",
     "precision",
@@ -51,6 +52,7 @@ _THREADS_COLUMNS = (
     "batch_size",
     "framework",
     "mode",
+    "affinity",
     "threads",
     "status",
     "seconds_per_minibatch.median",
@@ -58,17 +60,41 @@ _THREADS_COLUMNS = (
     "seconds_per_minibatch.high",
     "speedup",
     "efficiency",
+    "serial_fraction",
+    "ceiling_fraction",
     "penalty.value",
     "penalty.low",
     "penalty.high",
+    "penalty.p_adjusted",
+    "penalty.verdict",
     "past_physical_cores.value",
+    "past_physical_cores.p_adjusted",
+    "past_physical_cores.verdict",
     "past_effective_cpus.value",
+    "past_effective_cpus.p_adjusted",
+    "past_effective_cpus.verdict",
     "threads_evidence.waiting_per_wall",
     "threads_evidence.cpu_per_wall",
     "threads_evidence.cpu_seconds_per_step",
     "threads_evidence.involuntary_switches_per_step",
     "threads_evidence.throttled_share",
+    "threads_evidence.wait_policy",
+    "takes_part",
     "best_threads",
+    "law.law",
+    "law.seconds_at_one.value",
+    "law.seconds_at_one.low",
+    "law.seconds_at_one.high",
+    "law.serial.value",
+    "law.serial.low",
+    "law.serial.high",
+    "law.crosstalk.value",
+    "law.crosstalk.low",
+    "law.crosstalk.high",
+    "law.fastest_threads.value",
+    "law.fastest_threads.low",
+    "law.fastest_threads.high",
+    "laws_rejected",
     "flags",
 )
 
@@ -79,9 +105,21 @@ def matrix_to_csv(matrix: Matrix) -> str:
 
 
 def threads_to_csv(curves: Sequence[Curve]) -> str:
-    """Return a line for each point of each curve."""
+    """Return a line for each point of each curve, on each the law chosen for its curve, or why none was."""
     content = json.loads(threads_to_json(curves))["curves"]
-    return _text(_THREADS_COLUMNS, [{**curve, **point} for curve in content for point in curve["points"]])
+    return _text(
+        _THREADS_COLUMNS, [{**curve, **_law(curve), **point} for curve in content for point in curve["points"]]
+    )
+
+
+def _law(curve: dict[str, Any]) -> dict[str, Any]:
+    """Return the chosen law of a curve and the reasons against the others."""
+    fits = curve["fits"] or {"laws": [], "chosen": None, "rejected": ""}
+    reasons = [f"{law['law']}: {reason}" for law in fits["laws"] for reason in law["rejected"]]
+    return {
+        "law": next((law for law in fits["laws"] if law["law"] == fits["chosen"]), None),
+        "laws_rejected": "; ".join([fits["rejected"]] if fits["rejected"] else reasons),
+    }
 
 
 def tables_to_csv(tables: Iterable[Table]) -> str:
@@ -111,4 +149,6 @@ def _field(line: dict[str, Any], column: str) -> Any:
         value = None if value is None else value[key]
     if column == "flags":
         return " ".join(flag["name"] for flag in value)
+    if column.endswith("wait_policy"):
+        return " ".join(f"{name}={set_to}" for name, set_to in (value or {}).items())
     return "" if value is None else value

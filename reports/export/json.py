@@ -5,12 +5,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dlbench.reports.advice import findings
+from dlbench.reports.comparison import Comparison
+from dlbench.reports.curve import Curve, Point
 from dlbench.reports.evidence import Flag
 from dlbench.reports.export.layout import Table
+from dlbench.reports.fits import Estimate, Fit, Fits
 from dlbench.reports.matrix import Matrix, MatrixCell
 from dlbench.reports.observed import Observed
-from dlbench.reports.scaling import Curve, Point, findings
-from dlbench.reports.statistics import Ratio, Summary
+from dlbench.reports.statistics import Summary
 
 
 def matrix_to_json(matrix: Matrix) -> str:
@@ -54,6 +57,7 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
         "network": cell.group.network,
         "framework": cell.row.framework,
         "mode": cell.row.mode,
+        "affinity": cell.row.affinity,
         "device": cell.column.device,
         "threads": cell.column.threads,
         "batch_size": cell.group.batch_size,
@@ -95,15 +99,27 @@ def _summary(summary: Summary | None) -> dict[str, Any] | None:
 
 
 def _observed(observed: Observed | None) -> dict[str, Any] | None:
-    return None if observed is None else dict(vars(observed))
+    if observed is None:
+        return None
+    policy = None if observed.wait_policy is None else dict(observed.wait_policy)
+    return {**vars(observed), "wait_policy": policy}
 
 
 def _flag(flag: Flag) -> dict[str, str]:
     return {"name": flag.kind.name, "symbol": flag.kind.symbol, "detail": flag.sentence}
 
 
-def _ratio(found: Ratio | None) -> dict[str, Any] | None:
-    return None if found is None else dict(vars(found))
+def _comparison(found: Comparison | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        **vars(found.ratio),
+        "against": found.against,
+        "p_value": found.p_value,
+        "p_adjusted": found.p_adjusted,
+        "comparisons": found.family or None,
+        "verdict": found.verdict,
+    }
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -111,17 +127,50 @@ def _curve(curve: Curve) -> dict[str, Any]:
         "machine": curve.host.fingerprint,
         "machine_name": curve.host.name,
         "physical_cores": curve.host.physical_cores,
+        "logical_cpus": curve.host.logical_cpus,
         "effective_cpus": curve.host.effective_cpus,
         "network": curve.group.network,
         "batch_size": curve.group.batch_size,
         "framework": curve.row.framework,
         "mode": curve.row.mode,
+        "affinity": curve.row.affinity,
+        "computes": curve.computes,
         "best_threads": curve.best,
         "default_threads": curve.default,
         "advice": curve.advice,
         "mechanism": curve.mechanism,
+        "fits": _fits(curve.fits),
         "points": [_point(point) for point in curve.points],
     }
+
+
+def _fits(fits: Fits | None) -> dict[str, Any] | None:
+    if fits is None:
+        return None
+    return {
+        "fitted_threads": list(fits.threads),
+        "chosen": None if fits.chosen is None else fits.chosen.law,
+        "rejected": fits.rejected,
+        "intervals": fits.intervals,
+        "laws": [_fit(fit) for fit in fits.laws],
+    }
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    return {
+        "law": fit.law,
+        "seconds_at_one": _estimate(fit.seconds_at_one),
+        "serial": _estimate(fit.serial),
+        "crosstalk": _estimate(fit.crosstalk),
+        "fastest_threads": _estimate(fit.best_threads),
+        "aicc": fit.aicc,
+        "largest_miss": fit.largest_miss,
+        "rejected": list(fit.rejected),
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    return None if estimate is None else dict(vars(estimate))
 
 
 def _point(point: Point) -> dict[str, Any]:
@@ -131,11 +180,14 @@ def _point(point: Point) -> dict[str, Any]:
         "reason": point.cell.reason,
         "seconds_per_minibatch": _summary(point.cell.seconds),
         "used": point.seconds is not None,
+        "takes_part": point.seconds is not None and point.calm,
         "speedup": point.speedup,
         "efficiency": point.efficiency,
-        "penalty": _ratio(point.penalty),
-        "past_physical_cores": _ratio(point.past_cores),
-        "past_effective_cpus": _ratio(point.past_cpus),
+        "serial_fraction": point.serial_fraction,
+        "ceiling_fraction": point.cell.ceiling_fraction,
+        "penalty": _comparison(point.penalty),
+        "past_physical_cores": _comparison(point.past_cores),
+        "past_effective_cpus": _comparison(point.past_cpus),
         "threads_evidence": _observed(point.cell.observed),
         "flags": [_flag(flag) for flag in point.cell.flags],
     }

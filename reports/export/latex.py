@@ -3,9 +3,10 @@ r"""Tables in LaTeX, with no package but the standard classes (``\hline``); the 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from dlbench.reports.export import layout
+from dlbench.reports.advice import findings
+from dlbench.reports.curve import Curve
+from dlbench.reports.export import layout, threads
 from dlbench.reports.matrix import Matrix
-from dlbench.reports.scaling import Curve, findings
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -43,9 +44,9 @@ def threads_to_latex(curves: Sequence[Curve]) -> str:
     """Return the oversubscription analysis: a ``tabular`` for each curve, then the findings."""
     if not curves:
         return "Nothing was measured on a CPU yet.\n"
-    parts = [_table(table) for table in layout.threads_tables(curves)]
-    closing = [*layout.threads_legend(curves, best="bold:"), *(line.strip() for line in findings(curves))]
-    return "\n".join([*parts, _notes(closing)])
+    parts = [_table(table) for table in threads.threads_tables(curves)]
+    closing = [*threads.threads_legend(curves, best="bold:"), *(line.strip() for line in findings(curves))]
+    return "\n".join([_notes(threads.capacity_lines(curves)), *parts, _notes(closing)])
 
 
 def tables_to_latex(tables: Iterable[layout.Table]) -> str:

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
 from dlbench.reports import evidence
 from dlbench.reports.errors import ReportError
 from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row
-from dlbench.reports.scaling import Curve, Point
-from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, Summary
+from dlbench.reports.statistics import Ratio, Summary
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -112,7 +111,8 @@ def times(found: Ratio | None) -> str:
 
 def row_name(row: Row) -> str:
     """Return what stands before a row."""
-    return row.framework if row.mode in ("", row.framework) else f"{row.framework} {row.mode}"
+    name = row.framework if row.mode in ("", row.framework) else f"{row.framework} {row.mode}"
+    return f"{name}, {row.affinity}" if row.affinity != OVERSUBSCRIBED else name
 
 
 def group_name(group: Group) -> str:
@@ -248,71 +248,3 @@ def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, MatrixCell]]) -> li
         f"{mark} {network} at {where}, {', '.join(names)}: {text}"
         for (mark, text, network, where), names in rows.items()
     ]
-
-
-_THREADS_HEAD = ("p", "s/batch", "speed-up", "eff.", "vs best", "wait", "busy", "CPU s", "switches")
-_THREADS_WIDTHS = (3, 11, 8, 4, 16, 5, 5, 6, 8)
-THREADS_LEGEND = (
-    "p threads asked; vs best T(p)/T(best) with its 95 % interval, {best} the p to use; wait threads waiting for a CPU "
-    "and busy threads running, on average; CPU s CPU seconds a step; switches involuntary ones a step; quota share of "
-    "the time that the CPU quota throttled it."
-)
-FEW_LAUNCHES_LEGEND = (
-    f"Fewer than {ENOUGH_LAUNCHES} launches: their steps say nothing of how launches differ, so each interval vs best "
-    f"is widened by an assumed deviation of {LAUNCH_DEVIATION:.0%} between launches."
-)
-
-
-_OF_NO_MATTER_TO_THREADS = (evidence.FEW_LAUNCHES, evidence.PARITY_UNCHECKED)
-
-
-def threads_legend(curves: Sequence[Curve], best: str = BEST) -> list[str]:
-    """Return the lines that explain the columns and marks of the threads tables."""
-    raised = {flag.kind for curve in curves for point in curve.points for flag in point.cell.flags}
-    used = [kind for kind in evidence.KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
-    few = [FEW_LAUNCHES_LEGEND] if evidence.FEW_LAUNCHES in raised else []
-    return [THREADS_LEGEND.format(best=best), *few, *(f"{kind.symbol} {kind.legend}" for kind in used)]
-
-
-def threads_tables(curves: Sequence[Curve]) -> list[Table]:
-    """Return a table for each curve, with its advice and mechanism beneath."""
-    return [_curve_table(curve) for curve in curves]
-
-
-def _curve_table(curve: Curve) -> Table:
-    throttled = any(p.cell.observed and (p.cell.observed.throttled_share or 0) > 0.001 for p in curve.points)
-    notes = [curve.advice + "."]
-    if curve.mechanism:
-        notes.append(f"Why: {curve.mechanism}.")
-    return Table(
-        f"{group_name(curve.group)}: {row_name(curve.row)}, on {curve.host.name}",
-        (*_THREADS_HEAD, "quota") if throttled else _THREADS_HEAD,
-        tuple(_point_row(point, curve.best, throttled) for point in curve.points),
-        tuple(notes),
-        (*_THREADS_WIDTHS, 5) if throttled else _THREADS_WIDTHS,
-    )
-
-
-def _point_row(point: Point, best: int | None, throttled: bool) -> tuple[Entry, ...]:
-    threads = Entry(str(point.threads), best=point.threads == best)
-    cell, seen = point.cell, point.cell.observed
-    if cell.status is not Status.OK or cell.seconds is None:
-        return (threads, Entry(HOLES[cell.status], hole=True), *[Entry("")] * (7 + throttled))
-    marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in _OF_NO_MATTER_TO_THREADS)
-    fields = [
-        number(cell.seconds.median) + interval(cell.seconds) + marks,
-        _form(point.speedup, ".2f"),
-        _form(point.efficiency, ".2f"),
-        times(point.penalty),
-        _form(None if seen is None else seen.waiting_per_wall, ".2f"),
-        _form(None if seen is None else seen.cpu_per_wall, ".2f"),
-        "" if seen is None else number(seen.cpu_seconds_per_step),
-        _form(None if seen is None else seen.involuntary_switches_per_step, ".1f"),
-    ]
-    if throttled:
-        fields.append(_form(None if seen is None else seen.throttled_share, ".0%"))
-    return (threads, *(Entry(field) for field in fields))
-
-
-def _form(value: float | None, form: str) -> str:
-    return "" if value is None else f"{value:{form}}"

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from dlbench.reports.export import layout
+from dlbench.reports.advice import findings
+from dlbench.reports.curve import Curve
+from dlbench.reports.export import layout, threads
 from dlbench.reports.matrix import Matrix
-from dlbench.reports.scaling import Curve, findings
 
 
 def matrix_to_markdown(matrix: Matrix, quantity: str = "seconds") -> str:
@@ -24,8 +25,9 @@ def threads_to_markdown(curves: Sequence[Curve]) -> str:
     said = findings(curves)
     lines = [f"{'  ' if line.startswith(' ') else ''}- {_escaped(line.strip())}\n" for line in said]
     head = ["## Past the physical cores\n\n" + "".join(lines)] if said else []
-    tables = [_table(table) for table in layout.threads_tables(curves)]
-    return "\n".join([*head, *tables, _list(layout.threads_legend(curves, best="bold:"))])
+    tables = [_table(table) for table in threads.threads_tables(curves)]
+    machines = "## Machines\n\n" + _list(threads.capacity_lines(curves))
+    return "\n".join([machines, *head, *tables, _list(threads.threads_legend(curves, best="bold:"))])
 
 
 def tables_to_markdown(tables: Iterable[layout.Table]) -> str:

@@ -15,9 +15,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from dlbench.reports.export import layout
+from dlbench.reports.advice import findings
+from dlbench.reports.curve import Curve
+from dlbench.reports.export import layout, threads
 from dlbench.reports.matrix import Column, Matrix
-from dlbench.reports.scaling import Curve, findings
 
 WIDTH = 80
 _INDENT = "  "
@@ -39,9 +40,10 @@ def threads_to_terminal(curves: Sequence[Curve], width: int = WIDTH, colour: boo
     """Return the oversubscription analysis: a table for each curve with its advice, then what follows from all."""
     if not curves:
         return "Nothing was measured on a CPU yet.\n"
-    parts = [_table(table, width, colour) for table in layout.threads_tables(curves)]
-    closing = [*layout.threads_legend(curves), "", *findings(curves)]
-    return "\n".join(parts) + "\n" + _paragraphs(closing, width)
+    parts = [_table(table, width, colour) for table in threads.threads_tables(curves)]
+    closing = [*threads.threads_legend(curves), "", *findings(curves)]
+    capacities = _paragraphs([*threads.capacity_lines(curves), ""], width)
+    return capacities + "\n".join(parts) + "\n" + _paragraphs(closing, width)
 
 
 def tables_to_terminal(tables: Iterable[layout.Table], width: int = WIDTH, colour: bool = False) -> str:

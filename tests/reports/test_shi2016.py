@@ -5,9 +5,10 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports import shi2016
+from dlbench.reports.advice import findings
 from dlbench.reports.matrix import Group, Row, build_matrix, combine
 from dlbench.reports.results import Results
-from dlbench.reports.scaling import Curve, curves, findings
+from dlbench.reports.scaling import Curve, curves
 
 MATRIX = shi2016.table4()
 CURVES = curves(MATRIX)
