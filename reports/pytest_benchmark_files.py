@@ -1,7 +1,7 @@
 """Reads pytest-benchmark's JSON files: those that dlbench wrote, and anybody else's. Nothing in a file is trusted.
 
-What dlbench wrote (its pytest plugin, `dlbench export`) becomes the run and the records that it was made of. A benchmark
-of somebody else becomes a cell too, so that the reports and comparisons of dlbench serve it: its row is
+What dlbench wrote (its pytest plugin, `dlbench export`) becomes the run and the records that it was made of. A
+benchmark of somebody else becomes a cell too, so that the reports and comparisons of dlbench serve it: its row is
 "pytest-benchmark imported", its network is the benchmark's full name, its thread count 0 (nobody asked for any) and its
 mini-batch 1; nothing was checked against a reference, and it says so. One file is one launch: it came from one process.
 """
@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
 from dlbench.hardware_probe import Machine
 from dlbench.reports.errors import ReportError
-from dlbench.reports.export.pytest_benchmark import FILE_SCHEMA, FOREIGN_KEY, KEY, counted, launch_medians
+from dlbench.reports.export.pytest_benchmark import FILE_SCHEMA, FOREIGN_KEY, KEY, samples_of
 from dlbench.reports.record import RECORD_SCHEMA, Record, Run
 
 LARGEST_FILE = 500_000_000
@@ -99,15 +99,7 @@ class BenchmarkFile:
     @property
     def fingerprint(self) -> str:
         """Of the machine: dlbench's own where the file knows it, else one of what pytest-benchmark tells of the CPU."""
-        if self.run is not None:
-            return self.run.machine
-        told = self.machine_info.get(KEY)
-        if isinstance(told, dict) and isinstance(told.get("fingerprint"), str) and _sound_name(told["fingerprint"]):
-            return str(told["fingerprint"])
-        cpu = self.machine_info.get("cpu")
-        of_cpu = {key: cpu.get(key) for key in _OF_CPU} if isinstance(cpu, dict) else {}
-        identity = {**{key: self.machine_info.get(key) for key in ("machine", "processor", "system")}, "cpu": of_cpu}
-        return "pb-" + _hash(json.dumps(identity, sort_keys=True))[:9]
+        return fingerprint_of(self.machine_info) if self.run is None else self.run.machine
 
     @property
     def interpreter(self) -> str:
@@ -128,16 +120,44 @@ class Imported:
     machine: dict[str, Any] | None
 
 
+def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
+    """Return a machine's fingerprint by a file's ``machine_info``: dlbench's own where it is there, else a hash.
+
+    The host's name, the kernel and clock rates play no part, so that a machine keeps its fingerprint.
+    """
+    told = machine_info.get(KEY)
+    if isinstance(told, dict) and isinstance(told.get("fingerprint"), str) and _sound_name(told["fingerprint"]):
+        return str(told["fingerprint"])
+    cpu = machine_info.get("cpu")
+    of_cpu = {key: cpu.get(key) for key in _OF_CPU} if isinstance(cpu, dict) else {}
+    identity = {**{key: machine_info.get(key) for key in ("machine", "processor", "system")}, "cpu": of_cpu}
+    return "pb-" + _hash(json.dumps(identity, sort_keys=True, default=str))[:9]
+
+
+def accept(name: str, content: dict[str, Any]) -> BenchmarkFile:
+    """Take a file's content that somebody else has parsed; raises FileError as `read` does."""
+    return _accepted(name, _hash(json.dumps(content, sort_keys=True, default=str)), lambda: content)
+
+
+def records_of(kept: Mapping[str, Any]) -> list[Record]:
+    """Return the records of a benchmark's own ``extra_info["dlbench"]`` that this process made."""
+    return [Record.from_dict(each) for each in kept["records"]]
+
+
 def read(path: str | os.PathLike[str]) -> BenchmarkFile:
     """Read a file; raises FileError, of one line that names the file and what is wrong with it."""
     name = os.fspath(path)
     raw = _bytes(name)
+    return _accepted(name, hashlib.sha256(raw).hexdigest(), lambda: _json(raw))
+
+
+def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile:
     try:
-        content = _Content.model_validate(_json(raw))
+        content = _Content.model_validate(parse())
     except (ValidationError, ValueError, RecursionError) as error:
         raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {_said(error)}.") from error
     try:
-        return _checked(name, hashlib.sha256(raw).hexdigest(), content)
+        return _checked(name, digest, content)
     except (ValueError, OverflowError, RecursionError) as error:
         raise FileError(f"{name}: {_said(error)}.") from error
 
@@ -186,7 +206,7 @@ def _bytes(name: str) -> bytes:
     except (OSError, ValueError) as error:
         raise FileError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     raise FileError(
-        f"{name} is larger than {LARGEST_FILE // 10**6} MB, which is more than is read. Save fewer benchmarks in a file."
+        f"{name} is larger than {LARGEST_FILE // 10**6} MB, more than is read here. Save fewer benchmarks in a file."
     )
 
 
@@ -260,7 +280,7 @@ def _our_part(content: _Content) -> tuple[Run | None, dict[str, Any] | None, tup
         kept = benchmark.extra_info.get(KEY)
         if kept is not None:
             found = _records_of(benchmark, kept, run)
-            _compare(benchmark, found)
+            _compare(benchmark, _timed(benchmark, kept, found))
             records.update({_key(record): record for record in found})
     return run, machine, tuple(sorted(records.values(), key=lambda record: (record.started, record.launch)))
 
@@ -276,16 +296,20 @@ def _records_of(benchmark: Benchmark, kept: Any, run: Run) -> list[Record]:
     return found
 
 
-def _compare(benchmark: Benchmark, records: Sequence[Record]) -> None:
+def _timed(benchmark: Benchmark, kept: Mapping[str, Any], records: Sequence[Record]) -> list[Record]:
+    """Return the records that the benchmark's samples are of."""
+    places = kept.get("timed")
+    numbers = isinstance(places, list) and all(type(place) is int and 0 <= place < len(records) for place in places)
+    if not numbers or not places or len(set(places)) < len(places):
+        raise ValueError(f"the benchmark {_name(benchmark.fullname)} does not say which records were timed")
+    return [records[place] for place in places]
+
+
+def _compare(benchmark: Benchmark, timed: Sequence[Record]) -> None:
     """Refuse a benchmark whose data were changed, or are not those of its records."""
-    if benchmark.stats.data is None:
+    told, expected = benchmark.stats.data, samples_of(timed)
+    if told is None:
         return
-    expected = [
-        nanoseconds * 1e-9 / record.outcome.steps_per_sample
-        for record in counted(records)
-        for nanoseconds in record.outcome.samples_ns
-    ]
-    told = benchmark.stats.data
     # A nanosecond's thousandth besides: the replay clock of the plugin reads seconds since its start.
     same = len(told) == len(expected) and all(
         math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=1e-12) for a, b in zip(told, expected, strict=True)
@@ -405,8 +429,8 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
     data, iterations = benchmark.stats.data, benchmark.stats.iterations
     if data is None:
         raise FileError(
-            f"{file.name}: {_name(benchmark.fullname)} was saved without its samples. Save them: --benchmark-json FILE, "
-            "or --benchmark-save NAME --benchmark-save-data."
+            f"{file.name}: {_name(benchmark.fullname)} was saved without its samples. Save them: --benchmark-json "
+            "FILE, or --benchmark-save NAME --benchmark-save-data."
         )
     kept = {
         **benchmark.model_dump(exclude={"stats"}),

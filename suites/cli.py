@@ -19,6 +19,7 @@ from dlbench.reports.store import Store
 
 from . import environment, listing, options, session, suite
 from .cli_env import env_app
+from .cli_exchange import export_command, import_command
 from .cli_report import matrix_so_far, report_app
 from .cli_show import list_command, probe_command
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
@@ -63,6 +64,8 @@ def _options(
 
 app.command("list")(list_command)
 app.command("probe")(probe_command)
+app.command("export")(export_command)
+app.command("import")(import_command)
 
 
 @app.command("plan")

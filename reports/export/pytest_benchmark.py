@@ -10,12 +10,13 @@ import json
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
-from dlbench.reports.hosts import read_host
+from dlbench.reports.attempts import effective
+from dlbench.reports.hosts import Host, read_host
 from dlbench.reports.matrix import build_matrix
 from dlbench.reports.record import Record, Run
 from dlbench.reports.results import Results
@@ -29,14 +30,15 @@ FOREIGN_KEY = "pytest_benchmark"
 FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 
-_UNUSED_CELL = Cell("", "", "", "", "cpu", 1, 1)
+_FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
+_PLAIN_CELL = Cell("", "", "", "", "cpu", 1, 1)
 
 
 def cell_id(cell: Cell) -> str:
     """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2"."""
     words = [cell.network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
-    words += [cell.precision] if cell.precision != _UNUSED_CELL.precision else []
-    words += [cell.placement] if cell.placement != _UNUSED_CELL.placement else []
+    words += [cell.precision] if cell.precision != _PLAIN_CELL.precision else []
+    words += [cell.placement] if cell.placement != _PLAIN_CELL.placement else []
     words += [cell.affinity] if cell.affinity != OVERSUBSCRIBED else []
     return "-".join(words)
 
@@ -46,18 +48,27 @@ def cell_group(cell: Cell) -> str:
     return f"{cell.network}, mini-batch {cell.batch_size}"
 
 
-def counted(records: Sequence[Record]) -> list[Record]:
+def counted(records: Sequence[Record], host: Host | None = None) -> list[Record]:
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
-    The last attempt of each launch, where it ended well. None at all where any launch computed something else than the
+    One attempt of each launch, where it ended well. None at all where any launch computed something else than the
     reference, or ended with a loss that is not finite: such a number is never mixed in.
     """
     if any(r.outcome.status is Status.PARITY_FAILED or r.outcome.final_loss_finite is False for r in records):
         return []
-    last: dict[tuple[str, int], Record] = {}
-    for record in sorted(records, key=lambda r: (r.stage == "confirm", r.launch, r.attempt)):
-        last[record.stage, record.launch] = record
-    return [record for record in last.values() if record.outcome.status is Status.OK and record.outcome.samples_ns]
+    found = [r for r in effective(records, host) if r.outcome.status is Status.OK and r.outcome.samples_ns]
+    return sorted(found, key=lambda record: (record.stage == "confirm", record.launch))
+
+
+def samples_of(records: Iterable[Record]) -> list[float]:
+    """Return the seconds of one step for every timed sample of these launches, in order."""
+    return [ns * 1e-9 / record.outcome.steps_per_sample for record in records for ns in record.outcome.samples_ns]
+
+
+def iterations_of(records: Iterable[Record]) -> int:
+    """Return how many steps each sample of these launches holds; 1 where they differ, as their samples are a step's."""
+    counts = {record.outcome.steps_per_sample for record in records}
+    return counts.pop() if len(counts) == 1 else 1
 
 
 def launch_medians(records: Sequence[Record]) -> list[float]:
@@ -90,8 +101,8 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
     ``machine`` is the stored description of the machine; without it some flags cannot be told.
     """
     fingerprint = records[-1].machine
-    timed = counted(records)
     hosts = {fingerprint: read_host(fingerprint, machine)}
+    timed = counted(records, hosts[fingerprint])
     cell = next(iter(build_matrix(Results(tuple(timed or records), hosts)).cells.values()))
     status, reason = failure(records)
     content = {
@@ -105,6 +116,8 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
         "flags": [{"name": flag.kind.name, "detail": flag.sentence} for flag in cell.flags],
         "interpreter": cell.interpreter,
         "records": [record.to_dict() for record in records],
+        # Which of the records the samples are of, in order: an attempt that others disturbed was repeated.
+        "timed": [records.index(record) for record in timed],
     }
     return dict(_finite(content))
 
@@ -154,17 +167,23 @@ def run_summary(run: Run) -> dict[str, Any]:
 
 def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> str:
     """Return the JSON file of one run; ``machine`` is the stored description of the machine it was made on."""
+    host = read_host(run.machine, machine)
     by_cell: dict[tuple[Cell, str], list[Record]] = {}
     for record in records:
         by_cell.setdefault((record.cell, record.side), []).append(record)
     benchmarks, holes, foreign = [], [], []
     for (cell, side), found in by_cell.items():
-        if not counted(found):
+        timed = counted(found, host)
+        if not timed:
             holes += found
             continue
-        entry = _foreign(found) or _own(cell, side, found, machine)
-        foreign += [found[-1].outcome.software[FOREIGN_KEY]] if FOREIGN_KEY in found[-1].outcome.software else []
-        benchmarks.append(entry)
+        kept = timed[-1].outcome.software.get(FOREIGN_KEY)
+        if isinstance(kept, dict):
+            foreign.append(kept)
+            entry = {key: kept.get(key) for key in _FOREIGN}
+        else:
+            entry = _own(cell, side, found, machine)
+        benchmarks.append({**entry, "stats": stats(samples_of(timed), iterations_of(timed))})
     content: dict[str, Any] = {
         "machine_info": _machine_info(run, records, machine),
         "commit_info": _commit_info(run, foreign),
@@ -188,23 +207,7 @@ def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str,
         "param": parameter,
         "extra_info": {KEY: evidence_of(records, machine)},
         "options": {"timer": "replay"},
-        "stats": _stats_of(records),
     }
-
-
-def _foreign(records: Sequence[Record]) -> dict[str, Any] | None:
-    """Return a benchmark of somebody else's file as it was, as far as it is kept; None for a cell of our own."""
-    kept = records[-1].outcome.software.get(FOREIGN_KEY)
-    if not isinstance(kept, dict):
-        return None
-    entry = {key: kept.get(key) for key in ("group", "name", "fullname", "params", "param", "extra_info", "options")}
-    return {**entry, "stats": _stats_of(records)}
-
-
-def _stats_of(records: Sequence[Record]) -> dict[str, Any]:
-    timed = counted(records)
-    data = [nanoseconds * 1e-9 / r.outcome.steps_per_sample for r in timed for nanoseconds in r.outcome.samples_ns]
-    return stats(data, timed[-1].outcome.steps_per_sample)
 
 
 def stats(data: Sequence[float], iterations: int = 1) -> dict[str, Any]:

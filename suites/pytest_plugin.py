@@ -1,0 +1,100 @@
+"""The pytest plugin: a suite's cells as benchmarks of pytest-benchmark, and dlbench's verdict instead of a percentage.
+
+`pytest --dlbench-suite quick` adds a benchmark for every cell of the suite, unless tests of one's own take the fixture
+`dlbench_cell` and are run over the cells instead. The launches are carried out first, in processes of their own as
+`dlbench run` does it; a benchmark then replays its cell's samples, so that all of pytest-benchmark works on them.
+
+This module is loaded into every pytest session of an environment that dlbench is installed in. So it imports nothing
+but pytest; the rest is loaded when an option asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .pytest_replay import MeasuredCell
+
+#: Under which names the parts that do the work are registered.
+SUITE_PLUGIN = "dlbench-suite"
+VERDICT_PLUGIN = "dlbench-verdict"
+
+_OPTIONS: tuple[tuple[str, str, type, str], ...] = (
+    ("networks", "NAMES", str, "networks, comma-separated: fcn5,resnet50"),
+    ("frameworks", "NAMES", str, "rows, comma-separated: torch,torch:compile"),
+    ("threads", "COUNTS", str, "thread counts: 1,2,4-8,cores,2*cores"),
+    ("batch-sizes", "SIZES", str, "mini-batch sizes: 64 or 16,32"),
+    ("launches", "N", int, "launches (fresh processes) of each cell"),
+    ("steps", "N", int, "timed steps per launch, at most"),
+    ("cell-budget", "TIME", str, "time for one launch: 60s, 10m"),
+    ("budget", "TIME", str, "time for all launches"),
+    ("seed", "N", int, "seed of the launching order"),
+    ("store", "FILE", str, "keep the records in this store, too"),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options; every name begins with dlbench."""
+    group = parser.getgroup("dlbench", "dlbench: deep-learning frameworks side by side")
+    group.addoption(
+        "--dlbench-suite",
+        metavar="SUITE",
+        help="Measure this suite (a name, or a file ending in .toml) and run its cells as benchmarks.",
+    )
+    for name, metavar, kind, text in _OPTIONS:
+        group.addoption(f"--dlbench-{name}", metavar=metavar, type=kind, help=f"With --dlbench-suite: {text}.")
+    group.addoption(
+        "--dlbench-python",
+        metavar="NAME=PATH",
+        action="append",
+        help="With --dlbench-suite: your own interpreter, torch=/path/to/python. May be repeated.",
+    )
+    group.addoption(
+        "--dlbench-baseline",
+        metavar="FILE",
+        action="append",
+        help="Judge every benchmark against this pytest-benchmark JSON or dlbench store; only a regression fails the "
+        "session. May be repeated: each JSON of a plain benchmark is one launch.",
+    )
+    parser.addini(
+        "dlbench_verdict",
+        "judge the benchmarks that --benchmark-compare finds by dlbench's rule; only a regression fails the session",
+        type="bool",
+        default=False,
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load what was asked for."""
+    suite = config.getoption("dlbench_suite")
+    baselines = config.getoption("dlbench_baseline") or []
+    if not (suite or baselines or config.getini("dlbench_verdict")):
+        return
+    if not config.pluginmanager.hasplugin("benchmark"):
+        if not (suite or baselines):
+            return  # the ini option stands for every session, this one has nothing to judge
+        raise pytest.UsageError("dlbench: this needs pytest-benchmark. Install it: pip install 'dlbench[pytest]'.")
+    if suite:
+        from .pytest_session import SuiteSession
+
+        config.pluginmanager.register(SuiteSession(config), SUITE_PLUGIN)
+    from .pytest_verdict import VerdictSession
+
+    if baselines or config.getini("dlbench_verdict"):
+        config.pluginmanager.register(VerdictSession(config, baselines), VERDICT_PLUGIN)
+
+
+@pytest.fixture
+def dlbench_cell(request: pytest.FixtureRequest) -> MeasuredCell:
+    """One measured cell of the suite that --dlbench-suite names; the test is run once for each.
+
+    Gives a `dlbench.suites.pytest_replay.MeasuredCell`: ``cell``, ``samples`` and ``launch_medians`` in seconds, and
+    ``replay(benchmark)``.
+    """
+    plugin: Any = request.config.pluginmanager.get_plugin(SUITE_PLUGIN)
+    if plugin is None:
+        pytest.skip("no cells: --dlbench-suite names the suite that they are of")
+    measured: MeasuredCell = plugin.measured(request.param)
+    return measured

@@ -1,0 +1,224 @@
+"""One pytest session over a suite: plans the cells, has them measured before the first test, hands them out."""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import probe
+from dlbench.reports.export import pytest_benchmark as files
+from dlbench.reports.record import Record, Run
+from dlbench.reports.store import Store
+
+from . import axes, environment, session, suite
+from .carrier import Carrier
+from .errors import DlbenchError
+from .launcher import ProcessLauncher
+from .machine_lock import measuring
+from .plan import Choices, Plan, PlannedLaunch, expand, narrow_to
+from .progress import clock as clock_text
+from .progress import describe_cell
+from .pytest_cells import CellsModule
+from .pytest_replay import MeasuredCell, clock
+from .runner import Runner
+from .screen import counted
+
+FIXTURE = "dlbench_cell"
+
+
+class SuiteSession:
+    """The plugin that carries a suite out; registered when --dlbench-suite is given."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        _refuse_distribution(config)
+        try:
+            self._machine = probe()
+            self._plan = _plan(config, session.capacity(self._machine))
+            self._budget = _seconds(config.getoption("dlbench_budget"))
+            session.check_brought({row.build for row in self._plan.rows if row.build.interpreter is not None})
+        except DlbenchError as error:
+            raise pytest.UsageError(f"dlbench: {error}") from error
+        self._described = self._machine.to_dict()
+        self._cells = {files.cell_id(cell): cell for cell in self._plan.cells}
+        self._run: Run | None = None
+        self._records: dict[Cell, list[Record]] = {}
+
+    def measured(self, name: str) -> MeasuredCell:
+        """Return a cell by its id."""
+        cell = self._cells[name]
+        return MeasuredCell(cell, tuple(self._records.get(cell, ())), self._described)
+
+    def pytest_report_header(self) -> str:
+        """Say what will be measured, in pytest's first lines."""
+        cells = counted(len(self._cells), "cell")
+        return f"dlbench: {self._plan.suite}, {cells}, {counted(self._plan.launches, 'launch', 'launches')} of each"
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run whatever takes the fixture once for each cell."""
+        if FIXTURE in metafunc.fixturenames:
+            names = list(self._cells)
+            metafunc.parametrize(FIXTURE, names, ids=names, indirect=True)
+
+    @pytest.hookimpl(tryfirst=True)  # before -k, -m and --benchmark-only choose among the tests
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Bring in the cells where no test takes them, and give every test that does the replaying timer."""
+        if not any(True for _ in _taking(items)):
+            items.extend(session.genitems(CellsModule.of(session)))
+        for item, name in _taking(items):
+            own = item.get_closest_marker("benchmark")
+            options = {"group": files.cell_group(self._cells[name]), **(own.kwargs if own else {}), "timer": clock}
+            item.add_marker(pytest.mark.benchmark(**options), append=False)
+            # A cell without a number leaves the fixture unused, and says why itself.
+            item.add_marker(pytest.mark.filterwarnings("ignore:Benchmark fixture was not used"))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[Any]:
+        """Measure what the chosen tests are about, then let them run."""
+        option = session.config.getoption
+        chosen = {name for item, name in _taking(session.items) if item.get_closest_marker("skip") is None}
+        idle = option("collectonly") or option("setupplan", False) or session.testsfailed
+        if chosen and not idle:
+            try:
+                self._measure(tuple(self._cells[name] for name in self._cells if name in chosen))
+            except DlbenchError as error:
+                raise pytest.UsageError(f"dlbench: {error}") from error
+        return (yield)
+
+    def _measure(self, cells: tuple[Cell, ...]) -> None:
+        plan = narrow_to(self._plan, cells)
+        used = {(cell.framework, cell.mode) for cell in cells}
+        plan = replace(plan, rows=tuple(row for row in plan.rows if (row.build.name, row.mode) in used))
+        target = self._config.getoption("dlbench_store")
+        environment.make_folder(environment.home())
+        with ExitStack() as stack:
+            said = stack.enter_context(_progress(self._config))
+            stack.enter_context(measuring(said.line))
+            if target is None:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
+                target = str(Path(folder) / "run.sqlite")
+            store = stack.enter_context(Store.open(target))
+            store.add_machine(self._machine.fingerprint, self._described)
+            # Building an environment is a download of its own choosing: `dlbench env build`.
+            sources = session.prepare_sources(plan, said.line, build_missing=False)
+            reference = session.prepare_references(plan, self._machine, said.line)
+            run = session.begin(plan, store, self._machine)
+            stack.enter_context(session.exclusive(run))
+            carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=self._machine)
+            ending = Runner(plan, run, store, carrier, said, self._budget).run()
+            for record in store.records(run=run.id):
+                self._records.setdefault(record.cell, []).append(record)
+            kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
+            self._run = next(each for each in store.runs() if each.id == run.id)
+            said.line(f"measured {counted(ending.records, 'launch', 'launches')}{kept}")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Add the machine as dlbench knows it."""
+        machine_info[files.KEY] = files.machine_summary(self._machine.fingerprint, self._described)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
+        """Add the run."""
+        if self._run is not None:
+            commit_info[files.KEY] = files.run_summary(self._run)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        """Add the run and the records of cells that gave no number, so that the file holds all of it."""
+        if self._run is None:
+            return
+        shown = {
+            tuple(benchmark["extra_info"][files.KEY]["cell"].values())
+            for benchmark in output_json["benchmarks"]
+            if files.KEY in benchmark.get("extra_info", {})
+        }
+        holes = [r for cell, records in self._records.items() if tuple(cell) not in shown for r in records]
+        output_json[files.KEY] = files.header(self._run, self._described, holes)
+
+
+def _taking(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
+    """Yield the tests that take a cell, and the cell's id."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if FIXTURE in parameters:
+            yield item, parameters[FIXTURE]
+
+
+def _refuse_distribution(config: pytest.Config) -> None:
+    """Raise UsageError where tests are spread over several processes: their launches would measure each other."""
+    if os.environ.get("PYTEST_XDIST_WORKER") or config.getoption("dist", "no") != "no":
+        raise pytest.UsageError(
+            "dlbench: --dlbench-suite measures one launch after another; run it without pytest-xdist (-n 0)."
+        )
+
+
+def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
+    def text(name: str) -> str:
+        return config.getoption(f"dlbench_{name}") or ""
+
+    disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
+    choices = Choices(
+        networks=text("networks"),
+        frameworks=text("frameworks"),
+        threads=text("threads"),
+        batch_sizes=text("batch_sizes"),
+        # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
+        launches=1 if disabled else config.getoption("dlbench_launches"),
+        steps=1 if disabled else config.getoption("dlbench_steps"),
+        cell_budget=text("cell_budget"),
+        builds=tuple(axes.build(each) for each in config.getoption("dlbench_python") or []),
+    )
+    seed = config.getoption("dlbench_seed")
+    return expand(
+        suite.load(config.getoption("dlbench_suite")), choices, capacity, session.new_seed() if seed is None else seed
+    )
+
+
+def _seconds(text: str | None) -> float | None:
+    return axes.duration(text) if text else None
+
+
+class _Progress:
+    """What is said while launches are carried out: lines, and on a terminal the launch that is on now."""
+
+    def __init__(self, reporter: Any) -> None:
+        self._reporter = reporter
+        self._live = reporter is not None and reporter.isatty
+
+    def line(self, text: str) -> None:
+        """Say a line."""
+        if self._reporter is not None:
+            self._reporter.ensure_newline()
+            self._reporter.write_line(f"dlbench: {text}")
+
+    def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
+        """A launch begins."""
+        if self._live:
+            self._reporter.rewrite(f"dlbench: {index}/{total} {describe_cell(planned)}", erase=True)
+        elif index == 1:
+            self.line(f"carrying out {counted(total, 'launch', 'launches')}")
+
+    def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
+        """During a launch nothing is said: a redraw would disturb it."""
+
+    def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
+        """A record was stored."""
+        if self._live and index < total:
+            self._reporter.rewrite(f"dlbench: {index}/{total}, {clock_text(seconds_left_overall)} left", erase=True)
+
+
+@contextmanager
+def _progress(config: pytest.Config) -> Iterator[_Progress]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with ExitStack() as stack:
+        if capture is not None:
+            stack.enter_context(capture.global_and_fixture_disabled())
+        yield _Progress(reporter)

@@ -1,0 +1,139 @@
+"""dlbench's verdict in a pytest session: every benchmark is judged by its launches, only a regression fails.
+
+The baseline was measured in another session, so the machine may have shifted in between: intervals are widened for
+that (`reports.verdict`), and fewer than three launches on a side give no verdict at all.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dlbench.hardware_probe import probe
+from dlbench.reports.compare import CONTENDED_SHARE
+from dlbench.reports.export.pytest_benchmark import KEY
+from dlbench.reports.hosts import host_of
+from dlbench.reports.pytest_benchmark_files import accept, fingerprint_of, records_of
+from dlbench.reports.verdict import DEFAULT, Judgement, Verdict, adjust, judge, undecided
+
+from .errors import DlbenchError
+from .pytest_baselines import Baselines, Key, Launches, launches_of
+
+_ORDER = (
+    Verdict.REGRESSION,
+    Verdict.CONTENDED,
+    Verdict.INCONCLUSIVE,
+    Verdict.COMPARISON,
+    Verdict.IMPROVEMENT,
+    Verdict.NO_REGRESSION,
+)
+
+
+class VerdictSession:
+    """The plugin that judges; registered with --dlbench-baseline or the ini option dlbench_verdict."""
+
+    def __init__(self, config: pytest.Config, targets: Sequence[str]) -> None:
+        self._config = config
+        self._asked = bool(targets)
+        self._compares = bool(config.getini("dlbench_verdict"))
+        self._baselines = Baselines()
+        self._judged: list[tuple[str, Judgement]] = []
+        try:
+            self._host = host_of(probe())
+            for target in targets:
+                self._baselines.add(target)
+        except DlbenchError as error:
+            raise pytest.UsageError(f"dlbench: {error}") from error
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_compare_machine_info(self, compared_benchmark: Mapping[str, Any]) -> None:
+        """Take a file that --benchmark-compare found: the hook is given each of them, once, when it is loaded."""
+        if not self._compares:
+            return
+        try:
+            self._baselines.add_file(accept("the file that --benchmark-compare found", dict(compared_benchmark)))
+        except DlbenchError as error:
+            raise pytest.UsageError(f"dlbench: {error}") from error
+        self._asked = True
+
+    @pytest.hookimpl(wrapper=True, optionalhook=True)
+    def pytest_benchmark_group_stats(self, benchmarks: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+        """Judge the benchmarks of this session; those without a path are its own, the others are compared with."""
+        self._judge([each for each in benchmarks if each.get("path") is None])
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[Any]:
+        """Fail the session where something got slower."""
+        result = yield
+        if self._regressions and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Iterator[Any]:
+        """Show the verdicts, after pytest-benchmark's tables and whatever these raise."""
+        try:
+            return (yield)
+        finally:
+            if self._asked:
+                self._show(terminalreporter)
+
+    @property
+    def _regressions(self) -> int:
+        return sum(1 for _, judgement in self._judged if judgement.verdict is Verdict.REGRESSION)
+
+    def _judge(self, benchmarks: Sequence[Mapping[str, Any]]) -> None:
+        judged = []
+        for benchmark in benchmarks:
+            key, candidate = self._candidate(benchmark)
+            baseline = self._baselines.find(key, candidate.machine)
+            if baseline is not None:
+                judged.append((str(benchmark["name"]), _judgement(baseline, candidate)))
+        of_code = adjust([judgement for _, judgement in judged], DEFAULT)
+        self._judged = [(name, judgement) for (name, _), judgement in zip(judged, of_code, strict=True)]
+
+    def _candidate(self, benchmark: Mapping[str, Any]) -> tuple[Key, Launches]:
+        kept = benchmark["extra_info"].get(KEY)
+        if isinstance(kept, dict):
+            records = records_of(kept)
+            return records[-1].cell, launches_of(records, self._host)
+        name, own = str(benchmark["fullname"]), self._host.fingerprint
+        # A file of a session that measured cells, too, knows its machine by dlbench's fingerprint.
+        machine = own if (name, own) in self._baselines.launches else self._foreign_machine()
+        return name, Launches((max(float(benchmark["median"]), 1e-9),), machine)
+
+    def _foreign_machine(self) -> str:
+        """Return this machine's fingerprint as it is told from pytest-benchmark's own files."""
+        if not hasattr(self, "_told"):
+            info = self._config.hook.pytest_benchmark_generate_machine_info(config=self._config)
+            self._config.hook.pytest_benchmark_update_machine_info(config=self._config, machine_info=info)
+            self._told = fingerprint_of(info)
+        return self._told
+
+    def _show(self, reporter: Any) -> None:
+        reporter.section("dlbench verdicts")
+        if not self._judged:
+            reporter.write_line("No benchmark of this session is in the baseline.")
+            return
+        width = max(len(judgement.verdict) for _, judgement in self._judged)
+        for name, judgement in sorted(self._judged, key=lambda pair: (_ORDER.index(pair[1].verdict), pair[0])):
+            bad = judgement.verdict is Verdict.REGRESSION
+            reporter.write_line(f"{judgement.verdict:{width}}  {name}: {judgement.sentence}", red=bad)
+        found = Counter(judgement.verdict for _, judgement in self._judged)
+        reporter.write_line(", ".join(f"{found[each]} {each}" for each in _ORDER if found[each]))
+
+
+def _judgement(baseline: Launches, candidate: Launches) -> Judgement:
+    lost, made = baseline.disturbed + candidate.disturbed, baseline.made + candidate.made
+    if lost and lost >= CONTENDED_SHARE * made:
+        why = f"others were in the way of {lost} of {made} launches; measure again on a quiet machine"
+        return undecided(Verdict.CONTENDED, why, len(baseline.seconds), len(candidate.seconds))
+    found = judge(baseline.seconds, candidate.seconds, DEFAULT, same_session=False)
+    if baseline.machine == candidate.machine:
+        return found
+    shown = "" if found.ratio is None else f"{found.ratio - 1:+.1%}; "
+    words = f"{shown}the baseline is of another machine: a comparison, not a verdict on a change"
+    return replace(found, verdict=Verdict.COMPARISON, sentence=words, p=None)
