@@ -13,9 +13,11 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _COUNT = re.compile(r"(?:([0-9]{1,18})\*)?(cores|cpus)")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
 _DEVICE = re.compile(r"cpu|cuda:([0-9]{1,4}|all)")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 MOST_THREADS = 4096
+MOST_LAUNCHES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,27 @@ def duration(text: str) -> float:
     if not match or float(match[1]) <= 0:
         raise UsageError(f"{text!r} is no duration. Write for example 90s, 10m or 1.5h.")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def share(text: str, option: str) -> float:
+    """Return the number meant by "2%", "2.5 %" or "0.02"; raises UsageError unless 0 < it < 1."""
+    match = _SHARE.fullmatch(text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < value < 1:
+        raise UsageError(f"{option} {text[:40]!r} is no share. Write a percentage such as 2% or 2.5%.")
+    return value
+
+
+def launch_range(text: str, option: str) -> tuple[int, int]:
+    """Return (fewest, most) meant by "5-20", or (n, n) by "5"; raises UsageError for anything else."""
+    first, dash, last = (part.strip() for part in text.partition("-"))
+    words_given = [first, last] if dash else [first, first]
+    if not all(_NUMBER.fullmatch(word) for word in words_given):
+        raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a number, or a range such as 5-20.")
+    fewest, most = (int(word) for word in words_given)
+    if not 1 <= fewest <= most <= MOST_LAUNCHES:
+        raise UsageError(f"{option} {text[:40]!r} cannot be meant. Give 1 to {MOST_LAUNCHES}, the smaller first.")
+    return fewest, most
 
 
 def device(word: str) -> str:
