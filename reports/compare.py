@@ -7,100 +7,49 @@ attempt counts. A pair with a disturbed launch is left out; a cell that lost hal
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
+
+from scipy.special import stdtrit
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import evidence
 from dlbench.reports.attempts import disturbed, effective
+from dlbench.reports.compared import (
+    BASELINE,
+    CANDIDATE,
+    CONFIRM,
+    SCREEN,
+    CellComparison,
+    Comparison,
+    Pairs,
+    SideOfCell,
+    in_order,
+)
 from dlbench.reports.hosts import Host
 from dlbench.reports.record import Record
-from dlbench.reports.stages import judge_stages
+from dlbench.reports.stages import Screening, judge_stages, screen
 from dlbench.reports.statistics import Ratio
-from dlbench.reports.verdict import (
-    DEFAULT,
-    Judgement,
-    Rule,
-    Verdict,
-    adjust,
-    judge,
-    judge_pairs,
-    undecided,
-)
+from dlbench.reports.verdict import DEFAULT, Judgement, Rule, Verdict, adjust, judge, judge_pairs, undecided
 
-BASELINE, CANDIDATE = "baseline", "candidate"
-SCREEN, CONFIRM = "screen", "confirm"
+__all__ = [
+    "BASELINE",
+    "CANDIDATE",
+    "CONFIRM",
+    "SCREEN",
+    "CellComparison",
+    "Comparison",
+    "Pairs",
+    "SideOfCell",
+    "compare_runs",
+    "compare_sides",
+    "geometric_mean",
+    "pairs_of",
+]
+
 CONTENDED_SHARE = 0.5
-_NORMAL_95 = 1.959964
-
-
-@dataclass(frozen=True)
-class SideOfCell:
-    """One side of a cell: what its launches gave."""
-
-    status: Status
-    reason: str
-    seconds: tuple[float, ...]
-    """Median seconds per step of each undisturbed launch with a number."""
-    contended: int
-    """Launches left out since others were in the way."""
-    environment: str
-    flags: tuple[evidence.Flag, ...] = ()
-
-
-@dataclass(frozen=True)
-class CellComparison:
-    """One cell on both sides, and the verdict."""
-
-    cell: Cell
-    baseline: SideOfCell
-    candidate: SideOfCell
-    judgement: Judgement
-    stage: str = ""
-    """Of a gate: the stage that the verdict rests on."""
-
-    @property
-    def broken(self) -> bool:
-        """Whether the candidate gave no number where the baseline gave one."""
-        return bool(self.baseline.seconds) and self.candidate.status is not Status.OK
-
-    @property
-    def measured(self) -> bool:
-        """Whether both sides gave a number."""
-        return bool(self.baseline.seconds) and bool(self.candidate.seconds)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A candidate against a baseline over all cells that either side planned."""
-
-    baseline: str
-    """What it is, in words."""
-    candidate: str
-    hosts: tuple[Host, ...]
-    """One, or of a comparison of machines two."""
-    purpose: str
-    """"gate" or "compare"."""
-    same_session: bool
-    cells: tuple[CellComparison, ...]
-    geometric_mean: Ratio | None
-    """Over all cells that both sides measured."""
-    rule: Rule
-    notes: tuple[str, ...] = ()
-
-    def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
-        """Return the cells with this verdict."""
-        return tuple(cell for cell in self.cells if cell.judgement.verdict is verdict)
-
-    @property
-    def regressions(self) -> tuple[CellComparison, ...]:
-        """The cells that fail a build."""
-        return self.having(Verdict.REGRESSION)
-
-    @property
-    def broken(self) -> tuple[CellComparison, ...]:
-        """The cells of which the candidate gave no number though the baseline did."""
-        return tuple(cell for cell in self.cells if cell.broken)
+CRASHES = 2
+"""A side that crashed this often counts as crashed, whatever its other launches gave; once may be bad luck."""
 
 
 def compare_sides(
@@ -116,24 +65,8 @@ def compare_sides(
     """
     if not any(record.side for record in records):
         raise ValueError("these records have no sides to compare")
-    cells = []
-    for cell, found in _by_cell(record for record in records if record.side).items():
-        sides = {side: _side([r for r in found if r.side == side], host) for side in (BASELINE, CANDIDATE)}
-        stage = SCREEN if purpose == "gate" else ""
-        judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
-        if judgement is None:
-            screened, lost = pairs_of(found, host, SCREEN if purpose == "gate" else None)
-            confirmed, lost_later = pairs_of(found, host, CONFIRM)
-            if len(confirmed[0]) + lost_later:
-                stage = CONFIRM
-            used, dropped = (confirmed, lost_later) if stage == CONFIRM else (screened, lost)
-            if dropped and dropped >= CONTENDED_SHARE * (len(used[0]) + dropped):
-                judgement = _contended(dropped, len(used[0]) + dropped, "pairs", used)
-            elif purpose == "gate":
-                judgement = judge_stages(screened, confirmed, rule)
-            else:
-                judgement = judge_pairs(*screened, rule)
-        cells.append(CellComparison(cell, sides[BASELINE], sides[CANDIDATE], judgement, stage))
+    by_cell = _by_cell(record for record in records if record.side)
+    cells = [_of_pairs(cell, by_cell[cell], host, purpose, rule) for cell in sorted(by_cell, key=in_order)]
     if purpose != "gate":
         cells = _adjusted(cells, rule)
     return Comparison(
@@ -157,10 +90,13 @@ def compare_runs(
 ) -> Comparison:
     """Compare two stored runs, each of one machine; cells in common are those that ask for the same.
 
-    Runs of different machines give ratios and no verdicts. Raises ValueError where they have no cell in common.
+    Runs of different machines give ratios and no verdicts. Raises ValueError where they have no cell in common, and
+    where one of them holds both sides of a comparison.
     """
+    if any(len({record.side for record in found}) > 1 for found in (baseline, candidate)):
+        raise ValueError("a run that measured two sides is two things to compare: choose one of its sides")
     sides = [_by_cell(baseline), _by_cell(candidate)]
-    common = [cell for cell in sides[0] if cell in sides[1]]
+    common = sorted(sides[0].keys() & sides[1].keys(), key=in_order)
     if not common:
         raise ValueError("these two have no cell in common")
     machines = [found[0].machine for found in (baseline, candidate)]
@@ -194,9 +130,8 @@ def compare_runs(
             f"code. The intervals allow for a shift of {rule.session_deviation:.1%} (standard deviation) in each; "
             "`dlbench compare --now` measures both side by side instead."
         )
-    shift = 0.0 if same_session or not same_machine else rule.session_deviation
     shown = tuple(known) if not same_machine else (known[0],)
-    mean = geometric_mean(cells, shift)
+    mean = geometric_mean(cells, 0.0 if same_session else rule.session_deviation)
     return Comparison(
         names.get(BASELINE, BASELINE),
         names.get(CANDIDATE, CANDIDATE),
@@ -216,17 +151,66 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
     The cells' errors are taken for independent (their launches are shuffled), except for a shift of the machine from
     session to session, which falls on all cells alike and is added once for each session.
     """
-    known = [c.judgement for c in cells if c.judgement.ratio is not None and c.judgement.standard_error is not None]
+    known = [
+        (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
+        for found in (each.judgement for each in cells)
+        if found.ratio is not None and found.standard_error is not None
+    ]
     if not known:
         return None
-    centre = sum(math.log(each.ratio or 1.0) for each in known) / len(known)
-    # Each cell's error holds the shift already, where there is one: take it out before averaging.
+    count = len(known)
+    centre = sum(log for log, _, _ in known) / count
     shift = 2 * session_deviation**2
-    own = sum(max(0.0, (each.standard_error or 0.0) ** 2 - shift) for each in known) / len(known) ** 2
-    half = _NORMAL_95 * math.sqrt(own + shift)
-    return Ratio(
-        math.exp(centre), math.exp(centre - half), math.exp(centre + half), f"geometric mean of {len(known)} cells"
-    )
+    # Each cell's error holds the shift already, where there is one: all but one of them are taken out again.
+    own = sum(max(0.0, variance - shift) for _, variance, _ in known) / count**2
+    spread = sum((variance / count**2) ** 2 / freedom for _, variance, freedom in known)
+    # Degrees of freedom after Satterthwaite 1946; the shift is assumed, not estimated, and has no spread.
+    freedom = min((own + shift) ** 2 / spread, 1e6) if spread > 0 else 1e6
+    half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(own + shift)
+    what = f"geometric mean of {count} cell{'s' if count != 1 else ''}"
+    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), what)
+
+
+def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) -> tuple[Pairs, int]:
+    """Return the undisturbed pairs in order, and how many were left out; of one stage, or with None of all."""
+    wanted = [record for record in records if stage is None or record.stage == stage]
+    by_launch: dict[int, dict[str, Record]] = {}
+    for record in effective(wanted, host):
+        by_launch.setdefault(record.launch, {})[record.side] = record
+    before, after, lost = [], [], 0
+    for launch in sorted(by_launch):
+        pair = by_launch[launch]
+        if set(pair) != {BASELINE, CANDIDATE}:
+            continue  # interrupted between its two launches
+        seconds = [_seconds(pair[side]) for side in (BASELINE, CANDIDATE)]
+        if any(disturbed(record, host) for record in pair.values()):
+            lost += 1
+        elif seconds[0] is not None and seconds[1] is not None:
+            before.append(seconds[0])
+            after.append(seconds[1])
+    return (tuple(before), tuple(after)), lost
+
+
+def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, purpose: str, rule: Rule) -> CellComparison:
+    sides = {side: _side([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE)}
+    gate = purpose == "gate"
+    stages = (SCREEN, CONFIRM) if gate else ("",)
+    found = {stage: pairs_of(records, host, stage if gate else None) for stage in stages}
+    stage = stages[0]
+    if (
+        gate
+        and sum(map(len, found[CONFIRM][0])) + found[CONFIRM][1]
+        and screen(*found[SCREEN][0], rule) is Screening.SUSPECT
+    ):
+        stage = CONFIRM
+    used, lost = found[stage]
+    judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
+    if judgement is None and lost and lost >= CONTENDED_SHARE * (len(used[0]) + lost):
+        judgement = _contended(lost, len(used[0]) + lost, "pairs", used)
+    if judgement is None:
+        judgement = judge_stages(found[SCREEN][0], found[CONFIRM][0], rule) if gate else judge_pairs(*used, rule)
+    pairs = {stage: each for stage, (each, _) in found.items() if each[0]}
+    return CellComparison(cell, sides[BASELINE], sides[CANDIDATE], judgement, stage, pairs)
 
 
 def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
@@ -245,42 +229,37 @@ def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured", (), 0, "")
     counted = effective(records, host)
-    bad = [record for record in counted if record.outcome.status is not Status.OK]
-    newest = (bad or counted)[-1]
     good = [record for record in counted if not disturbed(record, host)]
     seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
     timed = [record for record in counted if record.outcome.samples_ns]
-    flags = evidence.cell_flags([evidence.launch_flags(r.cell, r.outcome, host) for r in timed])
+    flags = evidence.cell_flags([evidence.record_flags(r, host) for r in timed])
+    status, reason, failed = _status(counted)
+    if failed and status is Status.OK:
+        flags.append(evidence.Flag(evidence.FAILED_LAUNCHES, failed))
     return SideOfCell(
-        newest.outcome.status,
-        newest.outcome.reason,
+        status,
+        reason,
         seconds,
         len(counted) - len(good),
-        newest.environment,
+        counted[-1].environment,
         tuple(flag for flag in flags if flag.kind is not evidence.CONTENDED),
     )
 
 
-def pairs_of(
-    records: Sequence[Record], host: Host | None, stage: str | None
-) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], int]:
-    """Return the undisturbed pairs in order, (baseline, candidate), and how many were left out."""
-    wanted = [record for record in records if stage is None or record.stage == stage]
-    by_launch: dict[int, dict[str, Record]] = {}
-    for record in effective(wanted, host):
-        by_launch.setdefault(record.launch, {})[record.side] = record
-    before, after, lost = [], [], 0
-    for launch in sorted(by_launch):
-        pair = by_launch[launch]
-        if set(pair) != {BASELINE, CANDIDATE}:
-            continue  # interrupted between its two launches
-        seconds = [_seconds(pair[side]) for side in (BASELINE, CANDIDATE)]
-        if any(disturbed(record, host) for record in pair.values()):
-            lost += 1
-        elif seconds[0] is not None and seconds[1] is not None:
-            before.append(seconds[0])
-            after.append(seconds[1])
-    return (tuple(before), tuple(after)), lost
+def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
+    """Return how a side's launches ended: status, reason, and of those that did not end well how many and why."""
+    failed = [record for record in records if record.outcome.status is not Status.OK]
+    if not failed:
+        return Status.OK, "", ""
+    # Wrong mathematics outweighs everything; a time-out or a lack of memory would only come again.
+    failed.sort(key=lambda record: record.outcome.status is Status.PARITY_FAILED)
+    outcome = failed[-1].outcome
+    reason = outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
+    where = "" if len(failed) == len(records) else f" (in {len(failed)} of {len(records)} launches)"
+    crashes_only = all(record.outcome.status is Status.CRASHED for record in failed)
+    if crashes_only and len(failed) < min(CRASHES, len(records)):
+        return Status.OK, "", f"crashed: {reason}{where}"
+    return outcome.status, reason + where, ""
 
 
 def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | None:

@@ -87,6 +87,8 @@ class Judgement:
     sentence: str
     standard_error: float | None = None
     """Of the logarithm of the ratio."""
+    freedom: float | None = None
+    """Degrees of freedom of that error."""
 
 
 def judge(
@@ -128,6 +130,7 @@ def judge(
         method,
         rule,
         error,
+        freedom,
     )
 
 
@@ -161,6 +164,7 @@ def judge_pairs(
         f"signed ranks over {pairs} interleaved pairs",
         replace(rule, p_value=limit),
         error,
+        pairs - 1,
     )
 
 
@@ -208,6 +212,7 @@ def _decide(
     method: str,
     rule: Rule,
     error: float,
+    freedom: float,
 ) -> Judgement:
     change = f"{ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
@@ -222,7 +227,7 @@ def _decide(
         )
         verdict = Verdict.INCONCLUSIVE
     p = slower_p if ratio >= 1 else faster_p
-    return Judgement(verdict, ratio, low, high, p, None, smallest, *launches, method, sentence, error)
+    return Judgement(verdict, ratio, low, high, p, None, smallest, *launches, method, sentence, error, freedom)
 
 
 def _smallest(error: float, freedom: float, p_value: float, magnitude: float) -> float:
