@@ -1,0 +1,37 @@
+"""The doctor: what on this machine harms measurement, and how to mend it. It changes nothing by itself.
+
+`gather_settings` and `take_sample` (in `doctor_facts`) collect the facts, `diagnose` judges them. Randomised addresses
+are left out on purpose: each launch has its own layout, and launches are the unit of statistics.
+"""
+
+from collections.abc import Iterable
+
+from dlbench.hardware_probe import doctor_frequency, doctor_limits, doctor_load, doctor_memory
+from dlbench.hardware_probe.doctor_facts import Facts, Sample, Settings, gather_settings, take_sample
+from dlbench.hardware_probe.findings import Finding, Remedy, Severity
+
+__all__ = [
+    "Facts",
+    "Finding",
+    "Remedy",
+    "Sample",
+    "Settings",
+    "Severity",
+    "diagnose",
+    "gather_settings",
+    "take_sample",
+]
+
+
+def diagnose(facts: Facts) -> tuple[Finding, ...]:
+    """Judge the facts: every finding, the worst first, and of one severity in the order of the checks."""
+    order = list(Severity)
+    return tuple(sorted(_findings(facts), key=lambda finding: order.index(finding.severity)))
+
+
+def _findings(facts: Facts) -> Iterable[Finding]:
+    # What happens now first: it is what most often spoils a number.
+    yield from doctor_load.findings(facts)
+    yield from doctor_limits.findings(facts.settings)
+    yield from doctor_frequency.findings(facts.settings, facts.sample)
+    yield from doctor_memory.findings(facts.settings)

@@ -1,0 +1,120 @@
+"""`dlbench doctor`: what on this machine harms measurement, and how to mend it."""
+
+import os
+import textwrap
+
+from rich.text import Text
+
+from dlbench.hardware_probe import SentinelError
+from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_settings, take_sample
+
+from . import options
+from .errors import UsageError
+from .launcher import guest_environment
+from .machine_lock import measuring
+from .screen import counted, out, print_json, say
+
+READINGS = 5
+
+_HEADINGS = {
+    Severity.HARMS: "Harms measurement",
+    Severity.MAY_HARM: "May harm",
+    Severity.UNKNOWN: "Cannot be told",
+    Severity.FINE: "Fine",
+}
+_COLOURS = {Severity.HARMS: "bold red", Severity.MAY_HARM: "bold yellow", Severity.FINE: "bold green"}
+_WIDTH = 80
+
+
+def doctor_command(as_json: options.Json = False) -> None:
+    """Say what on this machine harms measurement and how to mend it; change nothing.
+
+    Looks for some seconds at what else runs and at how well the same work repeats itself, then at the settings of CPU
+    and memory. The exit code is 0 whatever is found: to fail a script, read `severity` and `name` from --json.
+
+    Examples:
+
+    - `dlbench doctor`
+    - `dlbench doctor --json | jq '.findings[] | select(.severity == "harms") | .name'`
+    """
+    facts = _gather()
+    findings = diagnose(facts)
+    if as_json:
+        print_json(
+            {
+                "counts": {str(severity): _count(findings, severity) for severity in Severity},
+                "findings": [finding.to_dict() for finding in findings],
+                "readings": [reading.to_dict() for reading in facts.sample.readings] if facts.sample else [],
+            }
+        )
+        return
+    show(findings)
+
+
+def _gather() -> Facts:
+    settings = gather_settings(variables=os.environ, passed_on=guest_environment({}))
+    try:
+        # A measurement must not be disturbed by the doctor, nor would it be a neighbour worth reporting.
+        with measuring(say):
+            say(f"looking at this machine for some seconds ({READINGS} readings)")
+            return Facts(settings, take_sample(READINGS))
+    except UsageError as error:
+        return Facts(settings, None, str(error).partition(",")[0])
+    except SentinelError as error:
+        return Facts(settings, None, str(error))
+
+
+def _count(findings: tuple[Finding, ...], severity: Severity) -> int:
+    return sum(finding.severity is severity for finding in findings)
+
+
+def summary(findings: tuple[Finding, ...]) -> str:
+    """Return the diagnosis in one sentence."""
+    harms, may = _count(findings, Severity.HARMS), _count(findings, Severity.MAY_HARM)
+    if not harms and not may:
+        return "Nothing found on this machine that harms measurement."
+    parts = [f"{counted(harms, 'thing harms', 'things harm')} measurement"] if harms else []
+    if may:
+        parts.append(f"{may} may" if harms else f"{counted(may, 'thing')} may harm measurement")
+    return f"On this machine {' and '.join(parts)}. Nothing was changed."
+
+
+def show(findings: tuple[Finding, ...]) -> None:
+    """Print the findings grouped by severity: what harms with its remedy, the rest in a line each."""
+    width = min(_WIDTH, out.width)
+    _print(summary(findings), width)
+    for severity in Severity:
+        chosen = [finding for finding in findings if finding.severity is severity]
+        for number, finding in enumerate(chosen):
+            if number == 0 or finding.remedy is not None:
+                out.print()
+            if number == 0:
+                out.print(Text(_HEADINGS[severity], style=_COLOURS.get(severity, "bold")))
+            _show(finding, width)
+
+
+def _show(finding: Finding, width: int) -> None:
+    _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
+    remedy = finding.remedy
+    if remedy is None:
+        return
+    _print(finding.why, width, 4)
+    _print(f"-> {remedy.advice}{' Needs root.' if remedy.needs_root else ''}", width, 4, hanging=3)
+    for line in folded(remedy.command, width - 9) if remedy.command else ():
+        out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
+
+
+def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int = 0) -> None:
+    margin = " " * indent
+    lines = textwrap.wrap(
+        text, width, initial_indent=margin, subsequent_indent=margin + " " * hanging, break_on_hyphens=False
+    )
+    shown = Text("\n".join(lines))
+    shown.stylize("bold", indent, indent + bold)
+    out.print(shown, soft_wrap=True)
+
+
+def folded(command: str, width: int) -> list[str]:
+    r"""Return a command in lines that a shell still takes as one: each but the last ends in a backslash."""
+    lines = textwrap.wrap(command, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]

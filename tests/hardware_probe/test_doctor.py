@@ -1,0 +1,396 @@
+"""What the doctor says of recorded machines, of made-up loads, and of this machine."""
+
+import dataclasses
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import recorded_trees
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_trees import HOST_NAME, SERIAL, USER_NAME, Tree, write_tree
+
+from dlbench.hardware_probe import doctor_facts
+from dlbench.hardware_probe.doctor import Facts, Finding, Sample, Severity, diagnose, gather_settings, take_sample
+from dlbench.hardware_probe.doctor_facts import BusyProcess
+from dlbench.hardware_probe.doctor_limits import cpu_list
+from dlbench.hardware_probe.pressure import Contention
+from dlbench.hardware_probe.sentinel import Reading
+
+GIB = 1024**3
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
+SHELL = {
+    "OMP_NUM_THREADS": "3",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "LD_PRELOAD": f"/home/{USER_NAME}/libjemalloc.so",
+    "LD_LIBRARY_PATH": f"/home/{USER_NAME}/lib",
+    "MKL_NUM_THREADS": "",  # empty: as if it were not set
+    "HOME": f"/home/{USER_NAME}",
+    "TF_CLI_CONFIG_FILE": "another program's",
+}
+
+READING = Reading(
+    gemm_flops_per_second=100e9,
+    bandwidth_bytes_per_second=20e9,
+    waiting_share=0.001,
+    steal_share=0.0,
+    pressure_share=0.01,
+    pressure_avg10=0.0,
+    others_cpus=0.01,
+    cpus=8.0,
+    method="m",
+    taken="2026-01-01T00:00:00+00:00",
+)
+CALM = Sample(
+    seconds=2.5,
+    contention=Contention(pressure_share=0.01, pressure_avg10=0.0, steal_share=0.0, others_cpus=0.01),
+    processes=(),
+    throttle_events=None,
+    readings=(READING,) * 5,
+)
+
+
+def laptop() -> Tree:
+    """A hybrid processor on battery: four fast cores, four slow ones, hot, some of its memory swapped out."""
+    tree = recorded_trees.xeon(sockets=1, cores=8, smt=1)
+    for cpu in range(8):
+        folder = f"sys/devices/system/cpu/cpu{cpu}"
+        tree[f"{folder}/cpufreq/scaling_governor"] = "powersave\n"
+        tree[f"{folder}/thermal_throttle/core_throttle_count"] = "12\n"
+        tree[f"{folder}/thermal_throttle/package_throttle_count"] = "0\n"
+    return tree | {
+        "proc/meminfo": (
+            "MemTotal: 16000000 kB\nMemAvailable: 9000000 kB\nSwapTotal: 2097148 kB\nSwapFree: 1048574 kB\n"
+        ),
+        "proc/sys/vm/swappiness": "60\n",
+        "sys/devices/cpu_core/cpus": "0-3\n",
+        "sys/devices/cpu_atom/cpus": "4-7\n",
+        "sys/class/power_supply/AC/type": "Mains\n",
+        "sys/class/power_supply/AC/online": "0\n",
+        "sys/class/power_supply/BAT0/type": "Battery\n",
+        "sys/class/power_supply/BAT0/status": "Discharging\n",
+        "sys/class/power_supply/mouse/type": "Battery\n",
+        "sys/class/power_supply/mouse/scope": "Device\n",
+    }
+
+
+def server() -> Tree:
+    """Two sockets with SMT, as recorded_trees makes it, with what a distribution leaves switched on."""
+    return recorded_trees.xeon() | {
+        "proc/sys/kernel/numa_balancing": "1\n",
+        "proc/sys/vm/swappiness": "10\n",
+        "proc/loadavg": "0.10 0.20 0.30 1/300 4242\n",
+        "sys/devices/system/cpu/smt/control": "on\n",
+        "sys/devices/system/cpu/isolated": "\n",
+        "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count": "0\n",
+    }
+
+
+TREES: dict[str, Callable[[], Tree]] = {**recorded_trees.ALL, "laptop": laptop, "server": server}
+
+
+def diagnosed(folder: Path, tree: Tree, sample: Sample | None = CALM) -> dict[str, Finding]:
+    settings = gather_settings(write_tree(folder, tree), SHELL, PASSED_ON)
+    findings = diagnose(Facts(settings, sample, "not asked for"))
+    by_name = {finding.name: finding for finding in findings}
+    assert len(by_name) == len(findings)
+    return by_name
+
+
+def of(findings: dict[str, Finding], severity: Severity) -> set[str]:
+    return {name for name, finding in findings.items() if finding.severity is severity}
+
+
+def command(finding: Finding) -> str | None:
+    return finding.remedy.command if finding.remedy else None
+
+
+def test_a_laptop_with_powersave(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, laptop())
+    assert of(found, Severity.HARMS) == {"governor", "power", "core_kinds"}
+    assert of(found, Severity.MAY_HARM) == {"turbo", "heat", "huge_pages", "swap", "variables_passed_on"}
+    assert of(found, Severity.UNKNOWN) == set()
+    assert found["governor"].seen == "powersave"
+    assert found["governor"].remedy is not None
+    assert found["governor"].remedy.needs_root
+    assert found["turbo"].seen == "on, up to 3200 MHz"
+    assert command(found["turbo"]) == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+    assert found["heat"].seen == "96 times since it was started"
+    assert found["core_kinds"].seen == "performance 0-3, efficiency 4-7"
+    assert command(found["core_kinds"]) == "taskset --all-tasks --cpu-list --pid 0-3 $$"
+    assert found["swap"].seen == "1 GiB of 2 GiB in use, swappiness 60"
+    assert command(found["swap"]) == "sudo swapoff --all"
+
+
+def test_a_server_with_smt(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, server())
+    assert of(found, Severity.HARMS) == set()
+    assert of(found, Severity.MAY_HARM) == {"smt", "turbo", "numa_balancing", "huge_pages", "variables_passed_on"}
+    assert found["smt"].seen == "2 threads on each of 16 cores"
+    assert command(found["smt"]) == "echo off | sudo tee /sys/devices/system/cpu/smt/control"
+    assert found["numa_balancing"].seen == "on, 2 nodes"
+    assert found["governor"].severity is Severity.FINE
+    assert found["heat"].seen == "never since it was started"
+    assert found["load_average"].seen == "0.10 over 1 minute, 0.20 over 5, on 32 CPUs"
+    assert found["virtual_machine"].seen == "no"
+    assert "steal" not in found
+
+
+def test_a_container_with_a_quota_of_one_and_a_half(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, recorded_trees.container_v2("150000 100000"))
+    assert found["cpu_quota"].severity is Severity.HARMS
+    assert found["cpu_quota"].seen == "1.5 CPUs' worth of time on 8 CPUs"
+    assert command(found["cpu_quota"]) == "podman run --cpuset-cpus=0 ..."
+    assert found["memory"].seen.endswith("limited to 8 GiB here")
+    # Siblings are shown here, but a guest cannot switch them off.
+    assert command(found["smt"]) == "taskset --all-tasks --cpu-list --pid 0,2,4,6 $$"
+
+
+@pytest.mark.parametrize(
+    ("quota", "severity"),
+    [
+        ("max 100000", Severity.FINE),
+        ("800000 100000", Severity.FINE),
+        ("200000 100000", Severity.MAY_HARM),
+        ("50000 100000", Severity.HARMS),
+        ("350000 100000", Severity.HARMS),
+    ],
+)
+def test_quotas(tmp_path: Path, quota: str, severity: Severity) -> None:
+    assert diagnosed(tmp_path, recorded_trees.container_v2(quota))["cpu_quota"].severity is severity
+
+
+def test_a_quota_under_lxc_has_no_command(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, recorded_trees.container_v1())
+    assert found["cpu_quota"].severity is Severity.MAY_HARM
+    assert command(found["cpu_quota"]) is None
+
+
+def test_a_virtual_machine_that_shows_no_frequency(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, recorded_trees.small_vm())
+    assert of(found, Severity.HARMS) == set()
+    assert of(found, Severity.MAY_HARM) == {"virtual_machine", "variables_passed_on"}
+    assert of(found, Severity.UNKNOWN) == {"governor", "turbo", "heat", "smt"}
+    assert found["virtual_machine"].seen == "yes, under KVM"
+    assert found["governor"].seen == "hidden by the host of this virtual machine"
+    assert found["steal"].severity is Severity.FINE
+    assert command(found["virtual_machine"]) is None
+
+
+def test_a_mask_and_isolated_cpus(tmp_path: Path) -> None:
+    tree = server() | {
+        "proc/self/status": "Cpus_allowed_list:\t0-5\n",
+        "sys/devices/system/cpu/isolated": "4-7\n",
+    }
+    found = diagnosed(tmp_path, tree)
+    assert found["affinity"].severity is Severity.MAY_HARM
+    assert found["affinity"].seen == "6 of 32: 0-5"
+    assert found["isolated_cpus"].severity is Severity.HARMS
+    assert command(found["isolated_cpus"]) == "taskset --all-tasks --cpu-list --pid 0-3 $$"
+    # One thread of each core is allowed: the siblings are outside.
+    assert found["smt"].severity is Severity.FINE
+
+
+@pytest.mark.parametrize(
+    ("allowed", "isolated", "severity"),
+    [
+        ("4", "4-7", Severity.FINE),
+        ("4-5", "4-7", Severity.HARMS),
+        ("0-3", "4-7", Severity.FINE),
+        ("3-4", "4-7", Severity.HARMS),
+    ],
+)
+def test_isolated(tmp_path: Path, allowed: str, isolated: str, severity: Severity) -> None:
+    tree = server() | {
+        "proc/self/status": f"Cpus_allowed_list:\t{allowed}\n",
+        "sys/devices/system/cpu/isolated": f"{isolated}\n",
+    }
+    assert diagnosed(tmp_path, tree)["isolated_cpus"].severity is severity
+
+
+def test_arm_cores_of_two_speeds(tmp_path: Path) -> None:
+    speeds = {f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity": f"{1024 if cpu > 1 else 446}\n" for cpu in range(4)}
+    found = diagnosed(tmp_path, recorded_trees.arm() | speeds)
+    assert found["core_kinds"].seen == "100% speed 2-3, 44% speed 0-1"
+    assert command(found["core_kinds"]) == "taskset --all-tasks --cpu-list --pid 2-3 $$"
+    assert found["governor"].seen == "not told by this system"
+
+
+def test_a_laptop_on_mains(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, laptop() | {"sys/class/power_supply/AC/online": "1\n"})
+    assert found["power"].severity is Severity.FINE
+
+
+def test_a_laptop_bound_to_its_fast_cores(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, laptop() | {"proc/self/status": "Cpus_allowed_list:\t0-3\n"})
+    assert found["core_kinds"].severity is Severity.FINE
+
+
+def test_swap_that_does_not_fit_into_memory_is_not_switched_off(tmp_path: Path) -> None:
+    memory = "MemTotal: 4000000 kB\nMemAvailable: 500000 kB\nSwapTotal: 8000000 kB\nSwapFree: 4000000 kB\n"
+    found = diagnosed(tmp_path, laptop() | {"proc/meminfo": memory})
+    assert found["swap"].severity is Severity.MAY_HARM
+    assert command(found["swap"]) is None
+    assert found["memory"].severity is Severity.MAY_HARM
+
+
+def test_boost_of_another_driver(tmp_path: Path) -> None:
+    tree = server() | {"sys/devices/system/cpu/cpufreq/boost": "1\n"}
+    del tree["sys/devices/system/cpu/intel_pstate/no_turbo"]
+    assert command(diagnosed(tmp_path, tree)["turbo"]) == "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"
+    tree["sys/devices/system/cpu/cpufreq/boost"] = "0\n"
+    assert diagnosed(tmp_path, tree)["turbo"].severity is Severity.FINE
+
+
+def test_variables_of_the_shell(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, server())
+    assert found["variables"].seen == "LD_PRELOAD, OMP_NUM_THREADS, OPENBLAS_CORETYPE: not passed on"
+    assert found["variables"].severity is Severity.FINE
+    assert found["variables_passed_on"].seen == "LD_LIBRARY_PATH"
+    assert command(found["variables_passed_on"]) == "unset LD_LIBRARY_PATH"
+
+
+def sampled(**changes: object) -> Sample:
+    return dataclasses.replace(CALM, **changes)  # type: ignore[arg-type]
+
+
+def contended(**changes: float | None) -> Sample:
+    return sampled(contention=dataclasses.replace(CALM.contention, **changes))
+
+
+@pytest.mark.parametrize(
+    ("sample", "name", "severity", "seen"),
+    [
+        (
+            CALM,
+            "repeatability",
+            Severity.FINE,
+            "matrix products 100 GFLOP/s, spread 0.0%; memory 20.0 GB/s, spread 0.0%",
+        ),
+        (contended(others_cpus=0.0), "others", Severity.FINE, "used 0.00 of 2 CPUs"),
+        (contended(others_cpus=0.1), "others", Severity.MAY_HARM, "used 0.10 of 2 CPUs"),
+        (contended(others_cpus=1.0), "others", Severity.HARMS, "used 1.00 of 2 CPUs"),
+        (contended(others_cpus=None), "others", Severity.UNKNOWN, "not told"),
+        (contended(pressure_share=0.3), "waiting", Severity.HARMS, "some program 30.0% of the time"),
+        (contended(pressure_share=None), "waiting", Severity.FINE, "the sentinel 0.1% of its own"),
+        (contended(steal_share=0.07), "steal", Severity.HARMS, "7.0% of the time wanted"),
+        (contended(steal_share=0.02), "steal", Severity.MAY_HARM, "2.0% of the time wanted"),
+        (contended(steal_share=None), "steal", Severity.UNKNOWN, "not told"),
+    ],
+)
+def test_what_happens_just_now(tmp_path: Path, sample: Sample, name: str, severity: Severity, seen: str) -> None:
+    finding = diagnosed(tmp_path, recorded_trees.small_vm(), sample)[name]
+    assert finding.severity is severity
+    assert seen in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("gemm", "bandwidth", "severity"),
+    [
+        ((1.0, 0.98), (1.0, 0.95), Severity.FINE),
+        ((1.0, 0.95), (1.0, 1.0), Severity.MAY_HARM),
+        ((1.0, 1.0), (1.0, 0.8), Severity.MAY_HARM),
+        ((1.0, 0.8), (1.0, 1.0), Severity.HARMS),
+        ((1.0, 1.0), (1.0, 0.5), Severity.HARMS),
+    ],
+)
+def test_repeatability(
+    tmp_path: Path, gemm: tuple[float, ...], bandwidth: tuple[float, ...], severity: Severity
+) -> None:
+    readings = tuple(
+        dataclasses.replace(READING, gemm_flops_per_second=1e11 * g, bandwidth_bytes_per_second=2e10 * b)
+        for g, b in zip(gemm, bandwidth, strict=True)
+    )
+    assert diagnosed(tmp_path, server(), sampled(readings=readings))["repeatability"].severity is severity
+
+
+def test_busy_programs_by_name(tmp_path: Path) -> None:
+    contention = dataclasses.replace(CALM.contention, others_cpus=3.0)
+    processes = tuple(BusyProcess(name, share) for name, share in (("backupd", 1.5), ("browser", 1.0)))
+    found = diagnosed(tmp_path, server(), sampled(contention=contention, processes=processes))
+    assert found["others"].seen == "used 3.00 of 32 CPUs: backupd 1.50, browser 1.00, the rest 0.50"
+    assert found["others"].severity is Severity.MAY_HARM  # a tenth of 32 CPUs is not reached
+
+
+def test_heat_while_it_looks(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, laptop(), sampled(throttle_events=4))
+    assert found["heat"].severity is Severity.HARMS
+    assert found["heat"].seen == "4 times in 2.5 s"
+    assert diagnosed(tmp_path, laptop(), sampled(throttle_events=0))["heat"].seen.endswith("not now")
+
+
+def test_without_a_sample(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, server(), None)
+    assert found["load"].severity is Severity.UNKNOWN
+    assert found["load"].seen == "not asked for"
+    assert not {"others", "waiting", "steal", "repeatability"} & set(found)
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("sample", [CALM, None, contended(others_cpus=9.0, pressure_share=0.9, steal_share=0.5)])
+def test_every_finding_is_whole(tmp_path: Path, name: str, sample: Sample | None) -> None:
+    found = diagnosed(tmp_path, TREES[name](), sample)
+    assert list(found) == sorted(found, key=lambda each: list(Severity).index(found[each].severity))
+    for finding in found.values():
+        assert finding.seen
+        assert finding.why.endswith(".")
+        assert finding.why.count(". ") == 0  # one sentence
+        # Whatever harms can be mended, or the remedy says why not; what is fine needs none.
+        assert (finding.remedy is not None) == (finding.severity in (Severity.HARMS, Severity.MAY_HARM))
+        if finding.remedy:
+            assert finding.remedy.advice.endswith((".", ":"))
+            assert finding.remedy.needs_root == ("sudo" in (finding.remedy.command or ""))
+    told = json.dumps([finding.to_dict() for finding in found.values()])
+    for secret in (HOST_NAME, USER_NAME, SERIAL, "/home"):
+        assert secret not in told
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_commands_are_what_a_shell_understands(tmp_path: Path) -> None:
+    commands = {
+        command(finding)
+        for number, tree in enumerate(TREES.values())
+        for finding in diagnosed(tmp_path / str(number), tree(), contended(others_cpus=9.0)).values()
+    } - {None}
+    assert len(commands) > 6
+    for each in commands:
+        subprocess.run(["bash", "-n", "-c", str(each)], check=True)
+        assert shlex.split(str(each))
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_cpu_list_is_what_the_kernel_reads(cpus: set[int]) -> None:
+    assert set(doctor_facts.parse_cpu_list(cpu_list(cpus))) == cpus
+
+
+def test_this_machine() -> None:
+    """Really looked at, with a neighbour that must be found: the child of a child, as children are not others."""
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys\n"
+            "busy = subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
+            "sys.stdin.read()\n"
+            "busy.kill()",
+        ],
+        stdin=subprocess.PIPE,
+    )
+    numbers: list[int] = []
+    try:
+        sample = take_sample(2, 0.1, numbers.append)
+    finally:
+        parent.communicate()
+    assert numbers == [1, 2]
+    assert len(sample.readings) == 2
+    assert sample.seconds > 0.3
+    assert sum(each.cpus for each in sample.processes) > 0.1
+    if sample.contention.others_cpus is not None:
+        assert sample.contention.others_cpus > 0.1
+    findings = diagnose(Facts(gather_settings(), sample))
+    assert {"governor", "cpu_quota", "memory", "others", "repeatability"} <= {finding.name for finding in findings}
