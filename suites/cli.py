@@ -18,6 +18,8 @@ from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 
 from . import environment, listing, options, session, suite
+from .carrier import Carrier
+from .cli_doctor import doctor_command
 from .cli_env import env_app
 from .cli_exchange import export_command, import_command
 from .cli_report import matrix_so_far, report_app
@@ -66,6 +68,7 @@ app.command("list")(list_command)
 app.command("probe")(probe_command)
 app.command("export")(export_command)
 app.command("import")(import_command)
+app.command("doctor")(doctor_command)
 
 
 @app.command("plan")
@@ -175,7 +178,8 @@ def run_command(
         run = unfinished or session.begin(plan, store, machine)
         say(f"{plan.suite}: {_size(plan)}, run {run.id} in {store.name}")
         with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
-            runner = Runner(plan, run, store, launcher, sources, reference, display, allowed.seconds, defaults)
+            carrier = Carrier(plan, run, launcher, sources, reference, machine=machine, default_threads=defaults)
+            runner = Runner(plan, run, store, carrier, display, allowed.seconds)
             ending = _watched(runner, name, store_file, python or ())
         _show(store, run, ending, _resume_command(name, store_file, python or ()), as_json)
 

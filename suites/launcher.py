@@ -50,6 +50,7 @@ class Order:
     interpreter: Path
     variables: dict[str, str]
     timeout: float  # seconds from start to end
+    guest: Path | None = None  # the folder of adapters to run; None: this installation's own
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Launcher(TypingProtocol):
         ...
 
 
-def _no_tick(directory: Path) -> None:
+def no_tick(directory: Path) -> None:
     """Show nothing."""
 
 
@@ -87,7 +88,7 @@ def without_home(text: str) -> str:
 class ProcessLauncher:
     """Starts each launch as a process group of its own on this machine."""
 
-    def launch(self, order: Order, tick: Tick = _no_tick) -> Launched:
+    def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
         """Carry out one launch; the processes it started are gone when this returns or raises."""
         directory = _control_directory(order.launch)
         try:
@@ -99,7 +100,7 @@ class ProcessLauncher:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _run(self, order: Order, directory: Path, tick: Tick) -> tuple[bool, int, int]:
-        command = [str(order.interpreter), "-I", str(GUEST_DIRECTORY), str(directory)]
+        command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
         oom_kills = _oom_kills()
         with (directory / "stdout").open("wb") as stdout, (directory / "stderr").open("wb") as stderr:
             try:

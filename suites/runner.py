@@ -5,22 +5,20 @@ run launches exactly what is missing.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median
-from types import MappingProxyType
 from typing import Protocol as TypingProtocol
 
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
-from . import environment
-from .launcher import Launched, Launcher, Order, read_phase
+from .carrier import Carrier
+from .launcher import read_phase
 from .plan import Plan, PlannedLaunch, group_of
-from .sources import Source
 
 # Statuses after which launching the same cell once more could tell something new.
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
@@ -78,23 +76,17 @@ class Runner:
         plan: Plan,
         run: Run,
         store: Store,
-        launcher: Launcher,
-        sources: dict[str, Source],
-        reference: Callable[[Cell], Path | None],
+        carrier: Carrier,
         observer: Observer,
         budget_seconds: float | None = None,
-        default_threads: Mapping[tuple[str, str], int] = MappingProxyType({}),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
         self._run = run
         self._store = store
-        self._launcher = launcher
-        self._sources = sources
-        self._reference = reference
+        self._carrier = carrier
         self._observer = observer
         self._budget = budget_seconds
-        self._default_threads = default_threads
         self._clock = clock
         self._records = store.records(run=run.id)
         self._estimates = Estimates(plan.protocol.seconds + 8.0)
@@ -127,9 +119,16 @@ class Runner:
                 return Ending(len(pending) + 1, len(self._records))
             index += 1
             self._observer.starts(planned, index, total, expected)
-            record = self._carry_out(planned, pending)
-            self._store.append(record)
-            self._records.append(record)
+            for record in self._carrier.attempts(
+                planned,
+                self._plan.protocol,
+                skip=self._beyond_budget(planned.cell),
+                tick=self._tick(planned, pending),
+            ):
+                self._store.append(record)
+                self._records.append(record)
+                if record.outcome.status is not Status.SKIPPED:
+                    self._estimates.learn(planned.cell, record.wall_seconds)
             if record.outcome.status not in _WORTH_REPEATING:
                 before = len(pending)
                 pending = [later for later in pending if later.cell != record.cell]
@@ -137,47 +136,6 @@ class Runner:
             self._observer.ends(record, index, total, self._estimates.total(pending))
         self._store.finish_run(self._run.id, datetime.now(UTC))
         return Ending(0, len(self._records))
-
-    def _carry_out(self, planned: PlannedLaunch, pending: list[PlannedLaunch]) -> Record:
-        started = datetime.now(UTC)
-        source = self._sources[planned.cell.framework]
-        if source.interpreter is None:
-            launched = Launched(Outcome(Status.SKIPPED, source.reason), 0.0)
-        elif reason := self._beyond_budget(planned.cell):
-            launched = Launched(Outcome(Status.SKIPPED, reason), 0.0)
-        else:
-            launched = self._launcher.launch(
-                self._order(planned.cell, source.interpreter), self._tick(planned, pending)
-            )
-            self._estimates.learn(planned.cell, launched.wall_seconds)
-        outcome = launched.outcome
-        default = self._default_threads.get((planned.cell.framework, planned.cell.mode))
-        if default is not None:
-            outcome = outcome._replace(software={**outcome.software, "default_threads": default})
-        return Record(
-            run=self._run.id,
-            suite=self._run.suite,
-            launch=planned.block,
-            cell=planned.cell,
-            outcome=outcome,
-            machine=self._run.machine,
-            environment=source.digest,
-            interpreter=source.name,
-            protocol=self._plan.protocol,
-            started=started,
-            wall_seconds=launched.wall_seconds,
-            version=self._run.version,
-        )
-
-    def _order(self, cell: Cell, interpreter: Path) -> Order:
-        row = self._plan.row_of(cell)
-        framework = row.build.framework
-        settings = {**framework.modes[row.mode].settings, **self._plan.settings.get(framework.name, {})}
-        reference = self._reference(cell)
-        cache = environment.make_folder(environment.cache_directory(framework))
-        launch = Launch(cell, self._plan.protocol, settings, None if reference is None else str(reference), str(cache))
-        variables = framework.launch_variables(row.mode, cell.threads)
-        return Order(launch, interpreter, variables, self._plan.cell_seconds)
 
     def _tick(self, planned: PlannedLaunch, pending: list[PlannedLaunch]) -> Callable[[Path], None]:
         expected = self._estimates.of(planned.cell)

@@ -14,6 +14,7 @@ from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 from dlbench.suites import suite
 from dlbench.suites.axes import Capacity
+from dlbench.suites.carrier import Carrier
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.launcher import Launched
 from dlbench.suites.plan import Choices, expand
@@ -109,18 +110,8 @@ def begin(store, plan=PLAN):
 def runner_of(
     store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None, defaults=None
 ):
-    return Runner(
-        plan,
-        run,
-        store,
-        launcher,
-        given or sources(plan),
-        reference,
-        watcher or Watcher(),
-        budget,
-        defaults or {},
-        lambda: launcher.time,
-    )
+    carrier = Carrier(plan, run, launcher, given or sources(plan), reference, default_threads=defaults or {})
+    return Runner(plan, run, store, carrier, watcher or Watcher(), budget, lambda: launcher.time)
 
 
 def launched(store):
