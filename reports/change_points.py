@@ -12,8 +12,8 @@
    a series without any location counts as a test that found nothing.
 
 Absolute times drift with their machine, and a night resembles the one before it. For such a series ("drifting") the
-test has a common slope as a nuisance, and the variance is inflated by ``(1 + r) / (1 - r)``, r being the lag-one correlation
-of what is left, corrected for its bias (Kendall 1954).
+test has a common slope as a nuisance, and the variance is inflated by ``(1 + r) / (1 - r)``, r being the lag-one
+correlation of what is left, corrected for its bias (Kendall 1954).
 
 A step needs `ENOUGH_NIGHTS` on both sides. One with fewer after it is pending: the last nights against the level before
 them, on the nights as they are.

@@ -226,7 +226,7 @@ class _Ceilings:
         self._sentinels: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
         for record in results.records:
             rate = record.outcome.gemm_flops_per_second
-            flags = evidence.launch_flags(record.cell, record.outcome, results.hosts.get(record.machine))
+            flags = evidence.record_flags(record, results.hosts.get(record.machine))
             if rate and all(flag.kind is not evidence.THREADS_EXCEEDED for flag in flags):
                 where = record.machine, record.cell.device, record.cell.precision
                 self._sentinels.setdefault(where, []).append((record.cell.threads, rate))
@@ -270,7 +270,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     gflops = training_flops(network, cell.batch_size) / summary.median * 1e-9 if network and computes else None
     ceiling = ceilings.rate(newest.machine, cell)
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
-    flags = evidence.cell_flags([evidence.launch_flags(cell, record.outcome, host) for record in timed])
+    flags = evidence.cell_flags([evidence.record_flags(record, host) for record in timed])
     if fraction is not None and fraction > evidence.CEILING_SLACK:
         flags.append(evidence.Flag(evidence.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
     if len(timed) < len(records):
