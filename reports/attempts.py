@@ -9,7 +9,7 @@ from dlbench.reports.record import Record
 
 def disturbed(record: Record, host: Host | None) -> bool:
     """Tell whether others were in this launch's way."""
-    return any(flag.kind is evidence.CONTENDED for flag in evidence.launch_flags(record.cell, record.outcome, host))
+    return any(flag.kind is evidence.CONTENDED for flag in evidence.record_flags(record, host))
 
 
 def effective(records: Iterable[Record], host: Host | None) -> list[Record]:

@@ -29,9 +29,9 @@ def seconds_per_step(record: Record) -> float | None:
 
 
 def contended(record: Record, host: Host | None) -> bool | None:
-    """Tell whether others were in the way, by `evidence.launch_flags`; None where the launch's evidence is silent."""
+    """Tell whether others were in the way, by `evidence.record_flags`; None where the launch's evidence is silent."""
     outcome = record.outcome
-    if any(flag.kind is evidence.CONTENDED for flag in evidence.launch_flags(record.cell, outcome, host)):
+    if any(flag.kind is evidence.CONTENDED for flag in evidence.record_flags(record, host)):
         return True
     threads = outcome.threads
     silent = (
@@ -50,7 +50,7 @@ def product_rate(record: Record, host: Host | None) -> float | None:
     None where it was not measured, or where more threads than asked for worked: it then says nothing about that number.
     """
     rate = record.outcome.gemm_flops_per_second
-    flags = evidence.launch_flags(record.cell, record.outcome, host)
+    flags = evidence.record_flags(record, host)
     return rate if rate and all(flag.kind is not evidence.THREADS_EXCEEDED for flag in flags) else None
 
 

@@ -7,15 +7,17 @@ thread is running, waiting for a CPU, or asleep. Unlike CPU / wall it is not cap
 eight threads from four on two CPUs; and unlike counting threads that used any CPU it is not misled by frameworks whose
 threads take turns (a backward pass in a thread of its own).
 
-Contention. With more threads than CPUs, waiting for a CPU is the launch's own doing, and so is being throttled with
-more threads than the quota; neither is then held against others. PSI is not used: it counts waiting of any process.
+Contention. With more threads than CPUs, or than the quota's worth of them, waiting for a CPU is the launch's own doing,
+and so is being throttled; neither is then held against others. The CPUs are the launch's own where it tells them: a
+launch bound to two of sixty-four CPUs has two. PSI is not used: it counts waiting of any process.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dlbench.adapters.protocol import Cell, Contention, Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import BOUND, Cell, Contention, Outcome, Status, ThreadEvidence
 from dlbench.reports.hosts import Host
+from dlbench.reports.record import Record
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
 
 EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15
@@ -29,7 +31,7 @@ WAITING_SHARE = 0.15
 STEAL_SHARE = 0.05
 """Contended: the hypervisor took this share of the CPUs' time."""
 THROTTLED_SHARE = 0.05
-"""Contended: the control group was throttled for this share of the time, with no more threads than its quota."""
+"""Contended, or with more threads than its quota throttled: the control group was, for this share of the time."""
 SHORTEST_REGION = 0.2
 """Seconds: a shorter timed region is a few ticks of the clocks that the evidence is read from, and tells nothing."""
 CEILING_SLACK = 1.02
@@ -59,6 +61,10 @@ LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed ste
 THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
 THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
 CONTENDED = FlagKind("contended", "~", "others were in the way while it was measured")
+THROTTLED = FlagKind("throttled", "q", "the CPU quota throttled it: it allows less than one CPU a thread")
+NO_STEADY_STATE = FlagKind(
+    "no_steady_state", "u", "no steady state: the samples still change after the longest warm-up"
+)
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches did not end well")
 OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
@@ -73,6 +79,8 @@ KINDS = (
     THREADS_EXCEEDED,
     THREADS_UNUSED,
     CONTENDED,
+    THROTTLED,
+    NO_STEADY_STATE,
     OVER_CEILING,
     FAILED_LAUNCHES,
     OTHER_ENVIRONMENT,
@@ -93,16 +101,47 @@ def working_threads(threads: ThreadEvidence) -> int | None:
     return sum(1 for seconds in threads.cpu_seconds_by_thread if seconds >= WORKER_SHARE * threads.wall_seconds)
 
 
-def launch_flags(cell: Cell, outcome: Outcome, host: Host | None) -> list[Flag]:
-    """Return what one launch's evidence says; ``host`` gives the CPUs, and without it some cannot be told."""
+def record_flags(record: Record, host: Host | None) -> list[Flag]:
+    """Return what a record's own evidence says; see `launch_flags`."""
+    return launch_flags(record.cell, record.outcome, host, record.quota_cpus)
+
+
+def launch_flags(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: float | None = None) -> list[Flag]:
+    """Return what one launch's evidence says.
+
+    ``host`` and ``quota_cpus`` (CPUs' worth of time, as control groups allowed them to this launch) give the CPUs that
+    the launch could use where it does not tell them itself; without them some flags cannot be told.
+    """
     if outcome.status not in (Status.OK, Status.PARITY_FAILED):
         return []
     flags = _of_mathematics(outcome)
     if cell.device == "cpu":
-        flags += _of_threads(outcome, host)
+        capacity = capacity_of(cell, outcome, host, quota_cpus)
+        flags += _of_threads(outcome, capacity)
         exceeded = any(flag.kind is THREADS_EXCEEDED for flag in flags)
-        flags += _of_contention(cell, outcome, host, exceeded)
+        flags += _of_contention(cell, outcome, host, capacity, exceeded)
+    if outcome.steady is False:
+        samples = f"{len(outcome.samples_ns)} sample{'s' if len(outcome.samples_ns) != 1 else ''}"
+        flags.append(Flag(NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
     return flags
+
+
+def capacity_of(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: float | None = None) -> float | None:
+    """Return how many CPUs' worth of time a launch could get: its CPUs or its quota, the smaller; None if unknown.
+
+    Its own word counts first, then what its cell asked for, then what the host had when it was probed.
+    """
+    of_host = None if host is None else host.capacity_cpus or host.effective_cpus
+    if outcome.cpus:
+        cpus: float | None = len(outcome.cpus)
+    elif cell.affinity == BOUND:
+        cpus = cell.threads
+    else:
+        cpus = of_host
+    if quota_cpus is None and host is not None and of_host is not None and host.logical_cpus is not None:
+        # Less than the host's mask: then it is the quota.
+        quota_cpus = of_host if of_host < host.logical_cpus else None
+    return min((limit for limit in (cpus, quota_cpus) if limit is not None), default=None)
 
 
 def _of_mathematics(outcome: Outcome) -> list[Flag]:
@@ -118,7 +157,7 @@ def _of_mathematics(outcome: Outcome) -> list[Flag]:
     return flags
 
 
-def _of_threads(outcome: Outcome, host: Host | None) -> list[Flag]:
+def _of_threads(outcome: Outcome, capacity: float | None) -> list[Flag]:
     threads = outcome.threads
     if threads is None or threads.wall_seconds < SHORTEST_REGION:
         return []
@@ -130,8 +169,9 @@ def _of_threads(outcome: Outcome, host: Host | None) -> list[Flag]:
         return [Flag(THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]
     if says is not None and says < asked:
         return [Flag(THREADS_UNUSED, f"the framework says it uses {says} threads, {asked} asked")]
-    # Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run.
-    if asked < 2 or host is None or host.effective_cpus is None or asked > host.effective_cpus:
+    # Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run;
+    # beyond the quota, throttled ones.
+    if asked < 2 or capacity is None or asked > capacity:
         return []
     if wanting < 1 + UNUSED_SHARE * (asked - 1):
         return [Flag(THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says or asked} claimed")]
@@ -142,28 +182,35 @@ def _of_threads(outcome: Outcome, host: Host | None) -> list[Flag]:
     return []
 
 
-def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, exceeded: bool) -> list[Flag]:
+def _of_contention(
+    cell: Cell, outcome: Outcome, host: Host | None, capacity: float | None, exceeded: bool
+) -> list[Flag]:
     contention, threads = outcome.contention, outcome.threads
     if contention is None or threads is None or threads.wall_seconds < SHORTEST_REGION:
         return []
     wall = threads.wall_seconds
-    cpus = None if host is None else host.effective_cpus
+    within = capacity is not None and cell.threads <= capacity and not exceeded
     causes = []
     waited = contention.run_queue_seconds
-    if waited is not None and cpus is not None and cell.threads <= cpus and not exceeded:
+    if waited is not None and within:
         share = waited / (waited + threads.cpu_seconds) if waited > 0 else 0.0
         if share > WAITING_SHARE:
             causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")
     if contention.steal_seconds is not None:
-        share = contention.steal_seconds / (wall * (cpus or 1))
+        # It is counted over all CPUs of the machine, whichever of them the launch used.
+        cpus = 1 if host is None else host.machine_cpus or host.effective_cpus or 1
+        share = contention.steal_seconds / (wall * cpus)
         if share > STEAL_SHARE:
             causes.append(f"the hypervisor took {share:.0%} of the CPUs' time")
-    capacity = None if host is None else host.capacity_cpus or host.effective_cpus
-    if contention.throttled_seconds is not None and capacity is not None and cell.threads <= capacity:
-        share = contention.throttled_seconds / wall
-        if share > THROTTLED_SHARE and not exceeded:
+    flags = []
+    share = (contention.throttled_seconds or 0.0) / wall
+    if share > THROTTLED_SHARE and capacity is not None:
+        if within:
             causes.append(f"its control group was throttled {share:.0%} of the time")
-    return [Flag(CONTENDED, " and ".join(causes))] if causes else []
+        elif cell.threads > capacity:
+            worth = f"{cell.threads} threads in {capacity:.3g} CPUs' worth of time"
+            flags.append(Flag(THROTTLED, f"throttled {share:.0%} of the time, {worth}"))
+    return [Flag(CONTENDED, " and ".join(causes)), *flags] if causes else flags
 
 
 # What makes the mathematics doubtful counts from one launch on; what is measured with noise, from half of them.

@@ -25,6 +25,8 @@ class Host:
     """Label and value, as in a hardware table."""
     logical_cpus: int | None = None
     """Those in the affinity mask, SMT siblings counted singly, whatever the quota."""
+    machine_cpus: int | None = None
+    """All logical CPUs of the machine, whoever may use them."""
 
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
@@ -50,4 +52,5 @@ def host_of(machine: Machine) -> Host:
         capacity_cpus=cpu.capacity_cpus if math.isfinite(cpu.capacity_cpus) else None,
         description=tuple(describe(machine)),
         logical_cpus=len(cpu.affinity),
+        machine_cpus=cpu.logical_cpus,
     )

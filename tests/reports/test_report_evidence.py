@@ -1,12 +1,18 @@
+from dataclasses import replace
 from typing import Any
 
 import factory_of_records as make
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Outcome, Status
 from dlbench.reports import evidence
-from dlbench.reports.evidence import cell_flags, few_launches, launch_flags
+from dlbench.reports.evidence import capacity_of, cell_flags, few_launches, launch_flags, record_flags
+from dlbench.reports.export.layout import matrix_notes
 from dlbench.reports.hosts import Host
+from dlbench.reports.matrix import build_matrix
+from dlbench.reports.results import Results
 
 HOST = Host("m", "two CPUs", 2, 2, 2.0)
 QUOTA = Host("m", "a quota of 1.5", 2, 2, 1.5)
@@ -80,9 +86,11 @@ def test_others_in_the_way() -> None:
 
 
 def test_what_a_launch_does_to_itself_is_no_contention() -> None:
-    assert flags(4, 2.0, run_queue_seconds=20.0, throttled_seconds=5.0) == []
-    # A quota of 1.5 throttles two threads by itself.
-    assert flags(2, 1.5, host=QUOTA, throttled_seconds=5.0) == []
+    assert flags(4, 2.0, run_queue_seconds=20.0) == []
+    # A quota of 1.5 throttles two threads by itself, and makes them wait.
+    assert flags(2, 1.5, host=QUOTA, throttled_seconds=5.0) == ["throttled"]
+    assert flags(2, 1.5, host=QUOTA, throttled_seconds=5.0, run_queue_seconds=5.0) == ["throttled"]
+    assert flags(2, 1.5, host=QUOTA, throttled_seconds=0.4) == []
     assert flags(1, 1.0, host=QUOTA, throttled_seconds=5.0) == ["contended"]
     # Too many threads wait for one another.
     assert flags(1, 1.0, run_queue_seconds=30.0) == ["threads_exceeded"]
@@ -130,3 +138,74 @@ def test_marks_are_unlike_one_another() -> None:
     symbols = [kind.symbol for kind in evidence.KINDS]
     assert len(set(symbols)) == len(symbols)
     assert all(len(symbol) == 1 and symbol not in "*±%-" for symbol in symbols)
+
+
+LARGE = Host("m", "64 CPUs", 32, 64, 64.0, logical_cpus=64, machine_cpus=64)
+
+
+def test_the_cpus_that_a_launch_tells_are_those_it_is_judged_by() -> None:
+    two = {"cpus": [3, 7]}
+    # Bound to two CPUs, four threads wait for one another; on all 64, something is in their way.
+    assert flags(4, 2.0, host=LARGE, run_queue_seconds=20.0, other=two) == []
+    assert flags(4, 2.0, host=LARGE, run_queue_seconds=20.0) == ["contended"]
+    assert flags(2, 1.2, host=LARGE, run_queue_seconds=8.0, other=two) == ["contended"]
+    # The host was probed with a narrower mask than this launch had, or by nobody.
+    for host in (HOST, None):
+        assert flags(4, 2.0, host=host, run_queue_seconds=20.0, other={"cpus": [0, 1, 2, 3]}) == ["contended"]
+        assert flags(4, 1.0, host=host, other={"cpus": [0, 1, 2, 3]}) == ["threads_unused"]
+
+
+@given(st.integers(1, 8), st.none() | st.integers(1, 8), st.none() | st.floats(0.1, 16), st.booleans())
+def test_capacity_is_the_smaller_of_cpus_and_quota(
+    threads: int, cpus: int | None, quota: float | None, bound: bool
+) -> None:
+    cell = make.cell(threads=threads, affinity=BOUND if bound else OVERSUBSCRIBED)
+    told = Outcome(Status.OK, cpus=None if cpus is None else list(range(cpus)))
+    usable = cpus if cpus is not None else threads if bound else None
+    whole = [limit for limit in (usable, quota) if limit is not None]
+    assert capacity_of(cell, told, None, quota) == (min(whole) if whole else None)
+    free = Host("m", "", 8, 16, 16.0, logical_cpus=16)
+    assert capacity_of(cell, told, free, quota) == min([16 if usable is None else usable, *([quota] if quota else [])])
+    limited = Host("m", "", 8, 3, 2.5, logical_cpus=16)
+    assert capacity_of(cell, told, limited) == min(2.5, 16 if usable is None else usable)
+    assert capacity_of(cell, told, limited, quota) == min(
+        2.5 if usable is None else usable, 2.5 if quota is None else quota
+    )
+
+
+def test_the_quota_of_the_launch_counts_not_that_of_the_host() -> None:
+    record = make.record([1.0] * 10, threads=2)
+    waiting = make.contention(throttled_seconds=5.0, run_queue_seconds=5.0)
+    seen = make.threads(2, 10.0, 1.0)
+    record = replace(record, outcome=record.outcome._replace(contention=waiting, threads=seen))
+    assert [flag.kind.name for flag in record_flags(record, HOST)] == ["contended"]
+    own = record_flags(replace(record, quota_cpus=0.5), HOST)
+    assert [flag.kind.name for flag in own] == ["throttled"]
+    assert "2 threads in 0.5 CPUs' worth of time" in own[0].sentence
+    assert "50%" in own[0].sentence
+
+
+def test_steal_is_counted_over_the_whole_machine() -> None:
+    # 64 CPUs lost 1 s of 10 each; the launch had two of them.
+    two = {"cpus": [0, 1]}
+    assert flags(2, 2.0, host=LARGE, steal_seconds=64.0, other=two) == ["contended"]
+    assert flags(2, 2.0, host=LARGE, steal_seconds=20.0, other=two) == []
+
+
+def test_samples_that_never_settle() -> None:
+    assert flags(other={"steady": False}) == ["no_steady_state"]
+    assert flags(other={"steady": True}) == []
+    assert flags(other={"steady": None}) == []
+    assert flags(device="cuda:0", other={"steady": False}) == ["no_steady_state"]
+
+
+def test_new_marks_stand_in_the_matrix_with_their_legends() -> None:
+    quiet = make.record([1.0] * 10, threads=1)
+    restless = make.record([2.0] * 10, threads=2)
+    restless = replace(restless, outcome=restless.outcome._replace(steady=False))
+    matrix = build_matrix(Results((quiet, restless), {make.MACHINE: HOST}))
+    (marked,) = [cell for cell in matrix.cells.values() if cell.has(evidence.NO_STEADY_STATE)]
+    assert marked.column.threads == 2
+    notes = "\n".join(matrix_notes(matrix))
+    assert f"{evidence.NO_STEADY_STATE.symbol} {evidence.NO_STEADY_STATE.legend}" in notes
+    assert "within 10 samples" in notes
