@@ -5,9 +5,10 @@ caches, and `Store.rederive` makes them anew.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -17,6 +18,8 @@ from dlbench.reports import evidence
 from dlbench.reports.errors import RecordError
 from dlbench.reports.hosts import Host
 from dlbench.reports.record import Record
+
+_Item = TypeVar("_Item")
 
 BATCH = 500
 """Records read or written at a time where there are many: a few megabytes."""
@@ -74,20 +77,21 @@ def refill(
     """Derive ``cell_id`` and these columns anew for every record, some at a time; raises RecordError."""
     change = sa.update(records).where(records.c.id == sa.bindparam("of"))
     change = change.values({name: sa.bindparam(f"new_{name}") for name in (*names, "cell_id")})
-    last = -1
-    while True:
-        some = sa.select(records.c.id, records.c.content).where(records.c.id > last).order_by(records.c.id).limit(BATCH)
-        rows = list(connection.execute(some))
-        if not rows:
-            return
+    for some in batched(connection.execute(sa.select(records.c.id).order_by(records.c.id)).scalars().all()):
         changes = []
-        for row in rows:
+        for row in connection.execute(sa.select(records.c.id, records.c.content).where(records.c.id.in_(some))).all():
             record = Record.from_dict(parse("record", row.content))
             values = columns(record, hosts.get(record.machine))
             values["cell_id"] = numbers.of(connection, record.machine, record.cell)
             changes.append({"of": row.id, **{f"new_{name}": values[name] for name in (*names, "cell_id")}})
         connection.execute(change, changes)
-        last = rows[-1].id
+
+
+def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Give the items `BATCH` at a time."""
+    rest = iter(items)
+    while some := list(islice(rest, BATCH)):
+        yield some
 
 
 def parse(what: str, content: Any) -> dict[str, Any]:
@@ -117,7 +121,8 @@ def columns(record: Record, host: Host | None) -> dict[str, Any]:
         "batch_size": cell.batch_size,
         "status": record.outcome.status.value,
         "environment": record.environment,
-        "started": record.started.isoformat(),
+        # Always with microseconds: text without them would sort after some with, in a database that compares words.
+        "started": record.started.isoformat(timespec="microseconds"),
         "wall_seconds": record.wall_seconds,
         "attempt": record.attempt,
         "side": record.side,

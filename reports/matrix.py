@@ -5,7 +5,9 @@ machines, a published table) side by side, one group of columns for each machine
 
 Which records count: of each cell on each machine those of the newest run that measured it, unless all runs are asked
 for; a run that only skipped a cell does not displace one that measured it. Records of another environment (another
-build of the framework) than the newest one's are never pooled with it.
+build of the framework) than the newest one's are never pooled with it. Of a launch that was repeated one attempt counts
+(see `medians`). Of a comparison only the candidate's launches count: its baseline stands for another build of the row.
+`Results.newest` reads from a store no more than what counts by these rules.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +18,10 @@ from typing import NamedTuple
 from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Parity, Status
 from dlbench.reports import evidence
+from dlbench.reports.derived import product_rate
 from dlbench.reports.hosts import Host
+from dlbench.reports.medians import effective_records
+from dlbench.reports.newest import BASELINE
 from dlbench.reports.observed import Observed, observe
 from dlbench.reports.record import Record
 from dlbench.reports.results import Results
@@ -114,7 +119,7 @@ class Matrix:
 
 def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
     """Return the matrix of these results; with ``all_runs`` the launches of all runs of a cell are pooled."""
-    chosen, notes = _choose(results.records, all_runs)
+    chosen, notes = _choose(results, all_runs)
     ceilings = _Ceilings(results)
     newest: dict[tuple[str, Row], Record] = {}
     for (machine, cell), records in chosen.items():
@@ -186,24 +191,27 @@ def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
     return [cell for cell, timed in pool if indistinguishable(ratio(timed, least))]
 
 
-def _choose(records: Iterable[Record], all_runs: bool) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
+def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
     """Return the records that count for each machine and cell, the newest last, and notes on what does not."""
     grouped: dict[tuple[str, Cell], list[Record]] = {}
-    for record in sorted(records, key=lambda record: record.started):
+    for record in sorted(results.records, key=lambda record: record.started):
+        if record.side == BASELINE:
+            continue
         grouped.setdefault((record.machine, record.cell), []).append(record)
     chosen = {}
-    displaced: dict[str, None] = {}
+    displaced = dict.fromkeys(results.displaced)
     for key, found in grouped.items():
         measured = [record for record in found if record.outcome.status is not Status.SKIPPED]
         newest = (measured or found)[-1]
         same_build = [record for record in found if record.environment == newest.environment]
         if any(record.environment != newest.environment for record in measured):
             displaced[f"{newest.cell.framework} {newest.cell.mode}"] = None
-        chosen[key] = [
+        attempts = [
             record
             for record in same_build
             if (all_runs or record.run == newest.run) and (record.outcome.status is not Status.SKIPPED or not measured)
         ]
+        chosen[key] = effective_records(attempts, results.hosts)
     notes = [
         f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
         for name in displaced
@@ -213,6 +221,11 @@ def _choose(records: Iterable[Record], all_runs: bool) -> tuple[dict[tuple[str, 
         times = sorted(record.started for found in chosen.values() for record in found)
         first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
         notes.append(f"From {len(runs)} runs, {first} to {last} UTC: a machine may have changed between them.")
+    compared = dict.fromkeys(record.run for found in chosen.values() for record in found if record.side)
+    if compared:
+        notes.append(
+            f"{', '.join(compared)}: a comparison of two builds; shown is the candidate, the baseline is left out."
+        )
     return chosen, notes
 
 
@@ -223,11 +236,9 @@ class _Ceilings:
         self._measured = results.ceilings
         # The frameworks' own products: (machine, device, precision) -> (threads, FLOP/s). One that used more threads
         # than it was asked to says nothing about that number of threads.
-        self._sentinels: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+        self._sentinels = {where: list(rates) for where, rates in results.products.items()}
         for record in results.records:
-            rate = record.outcome.gemm_flops_per_second
-            flags = evidence.record_flags(record, results.hosts.get(record.machine))
-            if rate and all(flag.kind is not evidence.THREADS_EXCEEDED for flag in flags):
+            if rate := product_rate(record, results.hosts.get(record.machine)):
                 where = record.machine, record.cell.device, record.cell.precision
                 self._sentinels.setdefault(where, []).append((record.cell.threads, rate))
 

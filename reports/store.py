@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from dlbench.adapters.protocol import Cell
-from dlbench.reports import database, derived, medians, queries, schema
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports import database, derived, medians, newest, queries, schema
+from dlbench.reports.derived import batched
 from dlbench.reports.errors import RecordError, StoreError
 from dlbench.reports.hosts import Host, read_host
+from dlbench.reports.newest import CellSummary
 from dlbench.reports.queries import Wanted
 from dlbench.reports.record import Record, Run
 
@@ -128,7 +130,7 @@ class Store:
         """
         with self._appending() as connection:
             self._insert_run(connection, run)
-            for some in _in_batches(records):
+            for some in batched(records):
                 self._insert_records(connection, some)
             self._settle(connection, schema.records.c.run == run.id)
 
@@ -152,7 +154,7 @@ class Store:
         A number is of this store alone, and of one machine: the same cell on another machine has another.
         """
         rows = self._rows(sa.select(*(schema.cells.c[name] for name in ("id", *Cell._fields))).order_by("id"))
-        return {row.id: Cell(*list(row)[1:]) for row in rows}
+        return {row.id: Cell(*(getattr(row, name) for name in Cell._fields)) for row in rows}
 
     def medians(
         self,
@@ -209,12 +211,44 @@ class Store:
 
     def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
         """Return the records in the order they were appended: all, or those of a run, suite or machine."""
-        table = schema.records
-        statement = sa.select(table.c.content).order_by(table.c.id)
-        for column, wanted in ((table.c.run, run), (table.c.suite, suite), (table.c.machine, machine)):
-            if wanted is not None:
-                statement = statement.where(column == wanted)
-        return [self._build(Record, self._parse(row.content)) for row in self._rows(statement)]
+        return list(self.stream(run, suite, machine))
+
+    def stream(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> Iterator[Record]:
+        """Give `records` one after the other, without holding them all."""
+        table = schema.records.c
+        wanted = ((table.run, run), (table.suite, suite), (table.machine, machine))
+        conditions = [column == value for column, value in wanted if value is not None]
+        numbers = [row.id for row in self._rows(sa.select(table.id).where(*conditions).order_by(table.id))]
+        same: dict[str, Any] = {}
+        for some in batched(numbers):
+            statement = sa.select(table.content).where(table.id.in_(some)).order_by(table.id)
+            for row in self._rows(statement):
+                yield self._record(row.content, same)
+
+    def cell_summaries(
+        self, run: str | None = None, suite: str | None = None, machine: str | None = None
+    ) -> list[CellSummary]:
+        """Return for each cell of each machine which run and environment measured it last; no content is read."""
+        found: dict[int, CellSummary] = {}
+        for row in self._rows(newest.cell_summaries(run, suite, machine)):
+            summary = newest.cell_summary(row)
+            if summary.number not in found or summary.newest_id > found[summary.number].newest_id:
+                found[summary.number] = summary
+        return list(found.values())
+
+    def records_of_cells(self, run: str, chosen: Mapping[int, tuple[str, bool]]) -> list[Record]:
+        """Return a run's records of these cells (by number) in the order they were appended, without baselines.
+
+        For each cell: the environment wanted, and whether skipped launches are left out.
+        """
+        kept = []
+        same: dict[str, Any] = {}
+        for some in batched(chosen):
+            for row in self._rows(newest.contents(run, some)):
+                environment, measured = chosen[row.cell_id]
+                if row.environment == environment and not (measured and row.status == Status.SKIPPED.value):
+                    kept.append((row.id, self._record(row.content, same)))
+        return [record for _, record in sorted(kept, key=lambda pair: pair[0])]
 
     def history(self) -> list[tuple[int, str, str]]:
         """Return the migrations that made this store's schema: (version, what, when in ISO 8601)."""
@@ -279,7 +313,7 @@ class Store:
             return list(connection.execute(statement))
 
     def _pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
-        return [(row[0], row[1]) for row in self._rows(statement)]
+        return [tuple(row) for row in self._rows(statement)]
 
     @contextmanager
     def _appending(self) -> Iterator[sa.Connection]:
@@ -301,18 +335,18 @@ class Store:
                 strangers = (
                     not version and database.is_sqlite(self._engine) and sa.inspect(connection).get_table_names()
                 )
-            newest = schema.newest_version()
+            known = schema.newest_version()
             if strangers:
                 raise StoreError(
                     f"{self.name} is a database of another program (it has a table {strangers[0]}); "
                     "choose another file with --store."
                 )
-            if version > newest:
+            if version > known:
                 raise StoreError(
                     f"{self.name} was written by a newer dlbench (schema {version}, this one knows "
-                    f"{newest}); upgrade dlbench or choose another file with --store."
+                    f"{known}); upgrade dlbench or choose another file with --store."
                 )
-            if version == newest:
+            if version == known:
                 return
             if not create:
                 if version == 0:
@@ -338,22 +372,19 @@ class Store:
             raise database.damaged(self.name)
         return content
 
+    def _record(self, content: Any, same: dict[str, Any]) -> Record:
+        """Read a record; equal software dictionaries, the larger part of it, become one by way of ``same``."""
+        data = self._parse(content)
+        outcome = data.get("outcome")
+        if isinstance(outcome, dict) and "software" in outcome:
+            outcome["software"] = same.setdefault(repr(outcome["software"]), outcome["software"])
+        return self._build(Record, data)
+
     def _build(self, kind: type[_Kept], data: dict[str, Any]) -> _Kept:
         try:
             return kind.from_dict(data)
         except StoreError as error:
             raise type(error)(f"In {self.name}: {error}") from error
-
-
-def _in_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    some: list[Record] = []
-    for record in records:
-        some.append(record)
-        if len(some) == derived.BATCH:
-            yield some
-            some = []
-    if some:
-        yield some
 
 
 def _json(content: Any) -> str:
