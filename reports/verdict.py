@@ -8,7 +8,7 @@ A number of launches, never of steps, is what a verdict rests on (`reports.stati
   average out; the standard error then gets `Rule.session_deviation` for each session on top.
 
 REGRESSION: the ratio exceeds ``1 + magnitude`` and identical code would look so with probability ``p_value`` at most.
-IMPROVEMENT: the mirror image. NO_REGRESSION: the 95 % interval ends below ``1 + tolerance``. CONTENDED: others were in
+IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the 95 % interval ends below ``1 + tolerance``. CONTENDED: others were in
 the way of too many launches. INCONCLUSIVE: none of these; the smallest slowdown that this many launches would have
 shown is then said.
 """
@@ -50,6 +50,8 @@ class Rule:
     tolerance: float = 0.05
     """A slowdown of this size must be excluded before "no regression" is said."""
     p_value: float = 0.01
+    improvement_p_value: float = 0.025
+    """Nobody is woken by an improvement: six pairs, whose smallest p is 1/64, may show one."""
     confidence: float = 0.95
     session_deviation: float = 0.025
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
@@ -217,7 +219,7 @@ def _decide(
     change = f"{ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
         verdict, sentence = Verdict.REGRESSION, f"slower by {change}"
-    elif ratio < 1 / (1 + rule.magnitude) and faster_p <= rule.p_value:
+    elif ratio < 1 / (1 + rule.magnitude) and faster_p <= rule.improvement_p_value:
         verdict, sentence = Verdict.IMPROVEMENT, f"faster: {change}"
     elif high < 1 + rule.tolerance:
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rule.tolerance:.0%} slower is excluded"

@@ -3,10 +3,11 @@
 import contextlib
 import importlib.metadata
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import filelock
 
@@ -41,8 +42,10 @@ def new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
-def begin(plan: Plan, store: Store, machine: Machine) -> Run:
-    """Store and return a new run of this plan."""
+def begin(
+    plan: Plan, store: Store, machine: Machine, purpose: str = "suite", sides: Mapping[str, str] = MappingProxyType({})
+) -> Run:
+    """Store and return a new run of this plan; of a comparison with its purpose and what its sides are, in words."""
     now = datetime.now(UTC)
     run = Run(
         id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
@@ -55,9 +58,19 @@ def begin(plan: Plan, store: Store, machine: Machine) -> Run:
         version=version(),
         finished=None,
         seed=plan.seed,
+        purpose=purpose,
+        sides=dict(sides),
     )
     store.begin_run(run)
     return run
+
+
+def unfinished(store: Store, suite: str, machine: Machine, purpose: str) -> Run | None:
+    """Return the newest unfinished run of this suite on this machine that was begun for this purpose."""
+    runs = [
+        run for run in store.runs() if (run.suite, run.machine, run.purpose) == (suite, machine.fingerprint, purpose)
+    ]
+    return next((run for run in reversed(runs) if run.finished is None), None)
 
 
 def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]) -> tuple[Plan, Run]:
@@ -66,7 +79,7 @@ def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]
     Cells, protocol, launches and order are the unfinished run's; of the plan given only budget and settings count.
     Raises UsageError when there is nothing to resume, or when a build it used was not given again.
     """
-    run = store.latest_unfinished(plan.suite, machine.fingerprint)
+    run = unfinished(store, plan.suite, machine, "suite")
     if run is None:
         raise UsageError(
             f"This store has no unfinished run of {plan.suite} on this machine. Leave --resume out to start one."
