@@ -8,9 +8,9 @@ A number of launches, never of steps, is what a verdict rests on (`reports.stati
   average out; the standard error then gets `Rule.session_deviation` for each session on top.
 
 REGRESSION: the ratio exceeds ``1 + magnitude`` and identical code would look so with probability ``p_value`` at most.
-IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the 95 % interval ends below ``1 + tolerance``. CONTENDED: others were in
-the way of too many launches. INCONCLUSIVE: none of these; the smallest slowdown that this many launches would have
-shown is then said.
+IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the 95 % interval ends below
+``1 + tolerance``. CONTENDED: others were in the way of too many launches. INCONCLUSIVE: none of these; the smallest
+slowdown that this many launches would have shown is then said.
 """
 
 import math
