@@ -19,9 +19,11 @@ from dlbench.reports.store import Store
 
 from . import environment, listing, options, session, suite
 from .carrier import Carrier
+from .cli_compare import compare_command
 from .cli_doctor import doctor_command
 from .cli_env import env_app
 from .cli_exchange import export_command, import_command
+from .cli_gate import gate_command
 from .cli_report import matrix_so_far, report_app
 from .cli_show import list_command, probe_command
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
@@ -66,6 +68,8 @@ def _options(
 
 app.command("list")(list_command)
 app.command("probe")(probe_command)
+app.command("compare")(compare_command)
+app.command("gate")(gate_command)
 app.command("export")(export_command)
 app.command("import")(import_command)
 app.command("doctor")(doctor_command)
