@@ -4,6 +4,7 @@
 are left out on purpose: each launch has its own layout, and launches are the unit of statistics.
 """
 
+import dataclasses
 from collections.abc import Iterable
 
 from dlbench.hardware_probe import doctor_frequency, doctor_limits, doctor_load, doctor_memory
@@ -26,7 +27,18 @@ __all__ = [
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
     """Judge the facts: every finding, the worst first, and of one severity in the order of the checks."""
     order = list(Severity)
-    return tuple(sorted(_findings(facts), key=lambda finding: order.index(finding.severity)))
+    findings = _findings(facts)
+    if facts.settings.cpu.virtualisation.container:
+        findings = map(_from_within, findings)
+    return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
+
+
+def _from_within(finding: Finding) -> Finding:
+    """A container sees the kernel's settings and cannot change them."""
+    if finding.remedy is None or not finding.remedy.needs_root:
+        return finding
+    advice = f"{finding.remedy.advice} To be done on the container's host."
+    return dataclasses.replace(finding, remedy=dataclasses.replace(finding.remedy, advice=advice))
 
 
 def _findings(facts: Facts) -> Iterable[Finding]:

@@ -6,7 +6,8 @@ from dlbench.hardware_probe.doctor_facts import Settings
 from dlbench.hardware_probe.findings import Finding, Remedy, Severity
 
 _GIB = 1024**3
-# The largest networks of the suites, fcn5 and fcn8, take about this much in the hungriest framework.
+# On the safe side: the 130 million parameters of fcn8 are half a gigabyte, of which a framework may hold several copies
+# (weights, gradients, an optimiser's and a parity check's) beside its own gigabyte or two.
 _ENOUGH_BYTES = 6 * _GIB
 # Swapped-out pages of programs that sleep come back seldom; more than this share of the memory is another matter.
 _MUCH_SWAPPED = 0.01

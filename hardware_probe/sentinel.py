@@ -79,37 +79,11 @@ def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
     array_bytes = _array_bytes(cpu.last_level_cache_bytes or 0)
     environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
     environment.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    with tempfile.TemporaryDirectory(prefix="dlbench-sentinel-") as folder:
-        result_path = Path(folder, "result.json")
-        before = pressure.snapshot()
-        try:
-            # Standard error goes through a pipe, so that this process sleeps until the end; waiting with a time-out
-            # and no pipe would wake up again and again beside the measurement.
-            process = subprocess.run(
-                [sys.executable, "-I", str(WORKER), str(result_path), str(array_bytes)],
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=timeout_seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise SentinelError(
-                f"The sentinel took longer than {timeout_seconds:g} s instead of a third of a second: this machine is "
-                "too busy to measure anything. End what else runs on it."
-            ) from error
-        except OSError as error:
-            raise SentinelError(f"The sentinel's interpreter cannot be started: {error}.") from error
-        contention = pressure.between(before, pressure.snapshot())
-        if not result_path.exists():
-            last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
-            raise SentinelError(
-                f"The sentinel failed (exit status {process.returncode}): {last_words[0]}. It needs NumPy and "
-                f"{2 * array_bytes / 1e6:.0f} MB of memory."
-            )
-        result = json.loads(result_path.read_text(encoding="utf-8"))
+    try:
+        with tempfile.TemporaryDirectory(prefix="dlbench-sentinel-") as folder:
+            result, contention = _run(Path(folder), environment, array_bytes, timeout_seconds)
+    except OSError as error:
+        raise SentinelError(f"The sentinel cannot write to the folder of temporary files: {error.strerror}.") from error
     return Reading(
         gemm_flops_per_second=statistics.median(result["gemm"]),
         bandwidth_bytes_per_second=statistics.median(result["bandwidth"]),
@@ -122,6 +96,43 @@ def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
         method=f"NumPy {result['numpy']}, {result['gemm_order']} x {result['gemm_order']}, 2 x {array_bytes} bytes",
         taken=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
+
+
+def _run(
+    folder: Path, environment: dict[str, str], array_bytes: int, timeout_seconds: float
+) -> tuple[dict[str, Any], pressure.Contention]:
+    """What the worker measured, and what others did meanwhile."""
+    result_path = folder / "result.json"
+    before = pressure.snapshot()
+    try:
+        # Standard error goes through a pipe, so that this process sleeps until the end; waiting with a time-out and no
+        # pipe would wake up again and again beside the measurement.
+        process = subprocess.run(
+            [sys.executable, "-I", str(WORKER), str(result_path), str(array_bytes)],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=timeout_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SentinelError(
+            f"The sentinel took longer than {timeout_seconds:g} s instead of a third of a second: this machine is too "
+            "busy to measure anything. End what else runs on it."
+        ) from error
+    except OSError as error:
+        raise SentinelError(f"The sentinel's interpreter cannot be started: {error}.") from error
+    contention = pressure.between(before, pressure.snapshot())
+    if not result_path.exists():
+        last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+        raise SentinelError(
+            f"The sentinel failed (exit status {process.returncode}): {last_words[0]}. It needs NumPy and "
+            f"{2 * array_bytes / 1e6:.0f} MB of memory."
+        )
+    result: dict[str, Any] = json.loads(result_path.read_text(encoding="utf-8"))
+    return result, contention
 
 
 def _array_bytes(cache_bytes: int) -> int:

@@ -147,6 +147,8 @@ def test_a_container_with_a_quota_of_one_and_a_half(tmp_path: Path) -> None:
     assert found["cpu_quota"].seen == "1.5 CPUs' worth of time on 8 CPUs"
     assert command(found["cpu_quota"]) == "podman run --cpuset-cpus=0 ..."
     assert found["memory"].seen.endswith("limited to 8 GiB here")
+    assert found["huge_pages"].remedy is not None
+    assert found["huge_pages"].remedy.advice.endswith("To be done on the container's host.")
     # Siblings are shown here, but a guest cannot switch them off.
     assert command(found["smt"]) == "taskset --all-tasks --cpu-list --pid 0,2,4,6 $$"
 

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -58,6 +59,12 @@ def test_a_reading_with_missing_fields_is_refused() -> None:
 def test_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(SentinelError, match="cannot be started"):
+        take()
+
+
+def test_no_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(SentinelError, match="temporary files: No such file"):
         take()
 
 
