@@ -42,7 +42,7 @@ MISFIT_UNTESTED = 0.10
 ALIKE_SIGNIFICANCE = 0.2
 """The launches of all points are taken to deviate alike unless Bartlett's test says otherwise at this level."""
 _LEAST_ERROR = 1e-6
-"""No time is known better than this share; keeps the logarithm in AICc finite."""
+"""No time is known better than this share."""
 
 _Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -233,7 +233,7 @@ def _fit(law: str, data: _Data) -> Fit:
     misfit = float(np.sum(data.weights * misses**2))
     worst = int(np.argmax(np.abs(misses)))
     miss = math.exp(float(misses[worst])) - 1
-    at_bound = _at_bound(theta)
+    at_bound = _at_bound(parts, theta)
     probability = _misfit_probability(misfit, len(theta), data)
     rejected = tuple(at_bound) + tuple(_lack_of_fit(miss, int(data.threads[worst]), probability, data))
     replicates: _Array | None = None
@@ -269,15 +269,18 @@ def _aicc(squares: float, observations: int, parameters: int) -> float:
     return observations * math.log(squares / observations) + 2 * k + 2 * k * (k + 1) / (observations - k - 1)
 
 
-def _at_bound(theta: _Array) -> list[str]:
+def _at_bound(parts: _Array, theta: _Array) -> list[str]:
+    """Say which parameters are at a bound: their part is nowhere a share of a step that could be seen."""
+    shares = parts * theta / (parts @ theta)[:, None]
+    none = [bool(each) for each in shares.max(axis=0) < _LEAST_ERROR]
     usl = len(theta) == 3
     serial = "sigma" if usl else "the serial fraction"
     said = []
-    if theta[0] <= 0:
+    if none[0]:
         said.append(f"{serial} is at its bound, 1: nothing scales")
-    if theta[1] <= 0:
+    if none[1]:
         said.append(f"{serial} is at its bound, 0: the speed-up is linear or better")
-    if usl and theta[2] <= 0:
+    if usl and none[2]:
         said.append("kappa is at its bound, 0: nothing grows with the threads, which is Amdahl's law")
     return said
 
