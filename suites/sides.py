@@ -114,7 +114,9 @@ def words(side: Side, sources: Iterable[Source]) -> str:
         if source.interpreter is None:
             parts.append(f"{source.build.name} missing")
             continue
-        version = inspect(source.interpreter).distributions.get(source.build.framework.imports, "")
+        framework = source.build.framework
+        packages = inspect(source.interpreter).distributions if framework.computes else {}
+        version = packages.get(framework.imports, "")
         parts.append(" ".join(part for part in (source.build.name, version, f"(environment {source.digest})") if part))
     parts += [f"{key}={value}" for key, value in side.variables.items()]
     parts += [f"adapters at {side.revision}"] if side.revision else []
