@@ -145,14 +145,10 @@ def pair(
     ):
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
         sides.append(Side(name, chosen, variables(words), revision, guest))
-    baseline, candidate = sides
-    if (baseline.builds, baseline.variables, baseline.guest) == (
-        candidate.builds,
-        candidate.variables,
-        candidate.guest,
-    ):
+    launched_with = [(side.builds, side.variables, side.guest) for side in sides]
+    if launched_with[0] == launched_with[1] and not same:
         raise UsageError(
             "Both sides are the same. Give what differs: --python twice for one framework, --candidate-env NAME=VALUE, "
             "or --baseline-adapters REVISION; --same compares identical code on purpose."
         )
-    return baseline, candidate
+    return sides[0], sides[1]
