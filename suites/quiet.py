@@ -118,16 +118,22 @@ def _slower(what: str, rate: float, rates: Sequence[float], least: float) -> lis
     return [f"{what} at {rate / usual:.0%} of this machine's usual rate (limit {1 - allowed:.0%})"]
 
 
+def _say_nothing(verdict: Verdict) -> None:
+    """Pass over why it waits."""
+
+
 def wait_until_quiet(
     take: Callable[[], Reading],
     judge: Callable[[Reading], Verdict],
     patience_seconds: float,
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
+    waiting: Callable[[Verdict], object] = _say_nothing,
 ) -> Waited:
     """Take readings until one is quiet or patience ends, sleeping 1, 2, 4, 8, 16, 16, ... seconds in between.
 
-    At least one reading is taken, however short the patience; one that begins is finished. Raises what `take` raises.
+    At least one reading is taken, however short the patience; one that begins is finished. `waiting` is told why before
+    each pause. Raises what `take` raises.
     """
     start = clock()
     readings: list[Reading] = []
@@ -138,6 +144,7 @@ def wait_until_quiet(
         left = patience_seconds - (clock() - start)
         if verdict.quiet or left <= 0:
             return Waited(verdict, tuple(readings), clock() - start)
+        waiting(verdict)
         sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -146,7 +153,9 @@ def wait_until_quiet(
 class Gate:
     """What stands before a block of launches: waits for a quiet machine, and remembers its readings.
 
-    Start it with the machine's readings of earlier runs, oldest first; keep `record` for the next.
+    Start it with the machine's readings of earlier runs, oldest first; keep `record` for the next. After a wait in vain
+    its patience is half as long, and whole again once the machine was quiet: on a machine that never is, all waits of a
+    run together take little more than twice the patience.
     """
 
     record: list[Reading] = field(default_factory=list)
@@ -154,10 +163,15 @@ class Gate:
     take: Callable[[], Reading] = take
     sleep: Callable[[float], object] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    waits_in_vain: int = 0
+    """In a row."""
 
-    def wait(self) -> Waited:
+    def wait(self, waiting: Callable[[Verdict], object] = _say_nothing) -> Waited:
         """Wait until the machine is quiet or patience ends. Raises SentinelError where the sentinel cannot run."""
-        return wait_until_quiet(self._take, self._judge, self.patience_seconds, self.sleep, self.clock)
+        patience = self.patience_seconds * 0.5**self.waits_in_vain
+        waited = wait_until_quiet(self._take, self._judge, patience, self.sleep, self.clock, waiting)
+        self.waits_in_vain = 0 if waited.verdict.quiet else self.waits_in_vain + 1
+        return waited
 
     def look(self) -> Waited:
         """Take one reading and wait for nothing: what to store after a block."""
