@@ -5,12 +5,14 @@ most cells cost six pairs. What made a cell suspect plays no part in the verdict
 `Rule.confirm_pairs` fresh pairs, or chance would be counted twice.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 
-from dlbench.reports.paired import FEWEST_PAIRS, estimate_pairs
-from dlbench.reports.verdict import DEFAULT, Judgement, Rule, Verdict, judge_pairs, undecided
+from dlbench.reports.paired import FEWEST_PAIRS, estimate_pairs, smallest_shift
+from dlbench.reports.verdict import DEFAULT, POWER, Judgement, Rule, Verdict, judge_pairs, undecided
 
 
 class Screening(Enum):
@@ -55,20 +57,34 @@ def judge_stages(
     not complete is inconclusive, whatever they look like so far.
     """
     baseline, candidate = screened
+    gate_effect = partial(smallest_effect, rule=rule)
     state = screen(baseline, candidate, rule)
     if state is Screening.SUSPECT:
         if len(confirmed[0]) >= rule.confirm_pairs:
-            return judge_pairs(*confirmed, rule, rule.confirm_p_value)
-        found = judge_pairs(baseline, candidate, rule)
+            # Pairs beyond those asked for do not count, or measuring on would be a second chance.
+            fresh = [side[: rule.confirm_pairs] for side in confirmed]
+            return judge_pairs(fresh[0], fresh[1], rule, rule.confirm_p_value, gate_effect)
+        found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
         why = f"suspect; {len(confirmed[0])} of {rule.confirm_pairs} confirming pairs measured"
         return _without_alarm(found, f"{found.sentence}; {why}", Verdict.INCONCLUSIVE)
     if len(baseline) < FEWEST_PAIRS:
         why = f"{len(baseline)} of {rule.screen_looks[0]} screening pairs measured"
         return undecided(Verdict.INCONCLUSIVE, why, len(baseline), len(candidate))
-    found = judge_pairs(baseline, candidate, rule)
+    found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
     if found.verdict is Verdict.REGRESSION:  # not suspect at any look: a later pair made it so
         return _without_alarm(found, f"{found.sentence}; not confirmed by fresh pairs", Verdict.INCONCLUSIVE)
     return found
+
+
+def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
+    """Return the relative slowdown that both stages together find with probability `POWER`, about.
+
+    ``deviation`` is the standard deviation of the logarithms of the pairs' ratios.
+    """
+    each = math.sqrt(POWER)
+    looks = rule.screen_looks[-1], rule.screen_p_value, rule.screen_magnitude
+    confirming = rule.confirm_pairs, rule.confirm_p_value, rule.magnitude
+    return max(smallest_shift(deviation, *stage, each) for stage in (looks, confirming))
 
 
 def _without_alarm(found: Judgement, sentence: str, verdict: Verdict) -> Judgement:

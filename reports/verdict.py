@@ -14,14 +14,14 @@ slowdown that this many launches would have shown is then said.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from dlbench.reports.paired import FEWEST_PAIRS, estimate_pairs
+from dlbench.reports.paired import FEWEST_PAIRS, estimate_pairs, smallest_shift
 
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
@@ -82,7 +82,8 @@ class Judgement:
     adjusted_p: float | None
     """The same, adjusted for the number of cells; None where it was not."""
     smallest_effect: float | None
-    """The smallest slowdown (0.03 is 3 %) that would have been found with probability `POWER`."""
+    """The smallest slowdown (0.03 is 3 %) that would have been found with probability `POWER`; None where so few launches find
+    none."""
     baseline_launches: int
     candidate_launches: int
     method: str
@@ -137,12 +138,17 @@ def judge(
 
 
 def judge_pairs(
-    baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT, p_value: float | None = None
+    baseline: Sequence[float],
+    candidate: Sequence[float],
+    rule: Rule = DEFAULT,
+    p_value: float | None = None,
+    smallest: Callable[[float], float] | None = None,
 ) -> Judgement:
     """Judge launches measured in pairs, the i-th of one side beside the i-th of the other.
 
-    ``p_value`` stands in for the rule's. Raises ValueError for series of different length and for times that are not
-    positive and finite.
+    ``p_value`` stands in for the rule's. ``smallest`` gives the smallest effect for a standard deviation of the pairs'
+    log-ratios, where it is not that of these pairs alone. Raises ValueError for series of different length and for
+    times that are not positive and finite.
     """
     _check(baseline, candidate)
     if len(baseline) != len(candidate):
@@ -154,18 +160,19 @@ def judge_pairs(
     limit = rule.p_value if p_value is None else p_value
     found = estimate_pairs(baseline, candidate, rule.confidence)
     differences = np.log(np.asarray(candidate, dtype=float)) - np.log(np.asarray(baseline, dtype=float))
-    error = max(float(np.std(differences, ddof=1)), 1e-6) / math.sqrt(pairs)
+    deviation = max(float(np.std(differences, ddof=1)), 1e-6)
+    found_smallest = smallest or (lambda spread: smallest_shift(spread, pairs, limit, rule.magnitude, POWER))
     return _decide(
         found.ratio,
         found.low,
         found.high,
         found.slower_p,
         found.faster_p,
-        _smallest(error, pairs - 1, limit, rule.magnitude),
+        found_smallest(deviation),
         (pairs, pairs),
         f"signed ranks over {pairs} interleaved pairs",
         replace(rule, p_value=limit),
-        error,
+        deviation / math.sqrt(pairs),
         pairs - 1,
     )
 
@@ -224,12 +231,11 @@ def _decide(
     elif high < 1 + rule.tolerance:
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rule.tolerance:.0%} slower is excluded"
     else:
-        sentence = (
-            f"{change}: {rule.tolerance:.0%} slower is not excluded; a slowdown of {smallest:.1%} would have shown"
-        )
-        verdict = Verdict.INCONCLUSIVE
+        shows = f"a slowdown of {smallest:.1%} would have shown" if math.isfinite(smallest) else "so few show none"
+        verdict, sentence = Verdict.INCONCLUSIVE, f"{change}: {rule.tolerance:.0%} slower is not excluded; {shows}"
     p = slower_p if ratio >= 1 else faster_p
-    return Judgement(verdict, ratio, low, high, p, None, smallest, *launches, method, sentence, error, freedom)
+    effect = smallest if math.isfinite(smallest) else None
+    return Judgement(verdict, ratio, low, high, p, None, effect, *launches, method, sentence, error, freedom)
 
 
 def _smallest(error: float, freedom: float, p_value: float, magnitude: float) -> float:
