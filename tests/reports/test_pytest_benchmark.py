@@ -1,0 +1,477 @@
+"""Runs as files of pytest-benchmark and back: nothing is lost, nothing in a file is trusted."""
+
+import contextlib
+import copy
+import json
+import math
+import statistics
+from datetime import UTC, datetime
+
+import pytest
+from factory_of_records import MACHINE, cell, contention, hole, outcome, parity, record, run, threads
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pytest_benchmark.stats import Stats
+
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.hardware_probe import probe
+from dlbench.reports import pytest_benchmark_files as files
+from dlbench.reports.export import csv, latex, markdown, terminal
+from dlbench.reports.export.pytest_benchmark import (
+    cell_id,
+    counted,
+    failure,
+    iterations_of,
+    run_to_pytest_benchmark,
+    samples_of,
+    stats,
+)
+from dlbench.reports.matrix import build_matrix
+from dlbench.reports.results import Results
+from dlbench.reports.scaling import curves
+from dlbench.reports.tables import tables
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+SECONDS = st.floats(min_value=1e-7, max_value=1e4)
+
+
+@settings(max_examples=60)
+@given(st.lists(SECONDS, min_size=1, max_size=30))
+def test_statistics_are_those_of_pytest_benchmark(data):
+    theirs = Stats()
+    for value in data:
+        theirs.update(value)
+    ours, expected = stats(data), theirs.as_dict()
+    assert ours["data"] == data
+    assert set(expected) <= set(ours)
+    for name, value in expected.items():
+        if name in ("outliers", "iqr_outliers", "stddev_outliers"):
+            continue  # counts at a limit: a last bit decides
+        assert ours[name] == pytest.approx(value, rel=1e-9, abs=1e-12 * max(data)), name
+
+
+def test_outliers_are_counted_as_pytest_benchmark_does():
+    data = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 5.0, 0.2]
+    theirs = Stats()
+    for value in data:
+        theirs.update(value)
+    assert stats(data)["outliers"] == theirs.outliers
+
+
+def test_ids_are_readable_and_tell_cells_apart():
+    plain = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 2, 64)
+    assert cell_id(plain) == "fcn5-b64-torch-eager-cpu-2"
+    others = [
+        plain._replace(**{field: value})
+        for field, value in {
+            "framework": "mxnet",
+            "mode": "compile",
+            "network": "lstm32",
+            "device": "cuda:0",
+            "threads": 1,
+            "batch_size": 32,
+            "precision": "float16",
+            "placement": "host",
+            "affinity": "bound",
+        }.items()
+    ]
+    assert len({cell_id(each) for each in [plain, *others]}) == 1 + len(others)
+
+
+# What a launch may give; final_loss_finite and the parity verdict decide whether it may be shown.
+OUTCOMES = st.builds(
+    lambda samples, steps, verdict, finite, status: outcome(
+        [ns * 1e-9 for ns in samples],
+        samples_ns=samples,
+        steps_per_sample=steps,
+        parity=parity(verdict),
+        final_loss_finite=finite,
+        status=status,
+        reason="" if status is Status.OK else "a reason",
+    ),
+    st.lists(st.integers(1, 10**12), min_size=1, max_size=5),
+    st.sampled_from([1, 1, 3, 1000]),
+    st.sampled_from(["agrees", "agrees", "unchecked"]),
+    st.sampled_from([True, True, True, False, None]),
+    st.sampled_from([Status.OK, Status.OK, Status.OK, Status.CRASHED, Status.PARITY_FAILED, Status.TIMED_OUT]),
+)
+
+
+@st.composite
+def runs_with_records(draw):
+    counts = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3, unique=True))
+    cells = [cell(threads=count) for count in counts]
+    records = [
+        record(launch=launch, result=draw(OUTCOMES), threads=each.threads, minutes=launch + each.threads / 100)
+        for launch in range(draw(st.integers(1, 3)))
+        for each in cells
+    ]
+    return run(plan=tuple(cells)), records
+
+
+def written(tmp_path, text):
+    path = tmp_path / "file.json"
+    path.write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+    return path
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(runs_with_records())
+def test_a_run_comes_back_whole(tmp_path, made):
+    its_run, records = made
+    text = run_to_pytest_benchmark(its_run, records, None)
+    (imported,) = files.runs_of([files.read(written(tmp_path, text))], "0.1.0")
+    assert imported.run == its_run
+    assert {repr(each) for each in imported.records} == {repr(each) for each in records}
+    assert run_to_pytest_benchmark(imported.run, sorted(imported.records, key=records.index), None) == text
+    for benchmark in json.loads(text)["benchmarks"]:
+        own = [r for r in records if cell_id(r.cell) == benchmark["param"]]
+        assert all(r.outcome.status is not Status.PARITY_FAILED for r in own)
+        assert benchmark["stats"]["data"] == samples_of(counted(own))
+        medians = [statistics.median(r.outcome.step_seconds()) for r in counted(own)]
+        assert benchmark["extra_info"]["dlbench"]["launch_medians"] == pytest.approx(medians)
+
+
+def test_what_a_number_rests_on_goes_with_it():
+    busy = outcome([1.0] * 3, 2, threads=threads(2, 3.0, cpu_per_wall=1.0), contention=contention(steal_seconds=3.0))
+    records = [record(result=busy, threads=2, machine="m"), hole(Status.UNSUPPORTED, "no GPU", threads=4, machine="m")]
+    content = json.loads(run_to_pytest_benchmark(run(machine="m"), records, None))
+    (benchmark,) = content["benchmarks"]
+    told = benchmark["extra_info"]["dlbench"]
+    assert told["status"] == "ok"
+    assert told["parity"]["verdict"] == "agrees"
+    assert told["threads_evidence"]["requested"] == 2
+    assert told["threads_evidence"]["cpu_per_wall"] == pytest.approx(1.0)
+    assert "contended" in {flag["name"] for flag in told["flags"]}
+    (left,) = content["dlbench"]["holes"]
+    assert (left["outcome"]["status"], left["outcome"]["reason"]) == ("unsupported", "no GPU")
+
+
+@pytest.mark.parametrize(
+    ("results", "status", "said"),
+    [
+        ([outcome(), outcome()], Status.OK, ""),
+        ([outcome(), outcome(status=Status.CRASHED, reason="ended by\nsignal 11")], Status.CRASHED, "ended by signal"),
+        ([outcome(status=Status.OUT_OF_MEMORY, reason="MemoryError")], Status.OUT_OF_MEMORY, "out of memory: Mem"),
+        (
+            [outcome(), outcome(status=Status.PARITY_FAILED, parity=parity("disagrees", "off"))],
+            Status.PARITY_FAILED,
+            "off",
+        ),
+        ([outcome(final_loss_finite=False)], Status.PARITY_FAILED, "not finite"),
+        ([outcome(status=Status.SKIPPED, reason="not built", samples_ns=[])], Status.SKIPPED, "skipped: not built"),
+    ],
+)
+def test_the_worst_launch_speaks_for_its_cell(results, status, said):
+    found, reason = failure([record(result=each, launch=launch) for launch, each in enumerate(results)])
+    assert found is status
+    assert said in reason
+    assert "\n" not in reason
+
+
+def test_samples_of_several_steps_are_a_steps_where_launches_differ():
+    records = [record(result=outcome(samples_ns=[900], steps_per_sample=steps), launch=steps) for steps in (3, 9)]
+    assert iterations_of(records) == 1
+    assert samples_of(records) == pytest.approx([300e-9, 100e-9])
+    assert iterations_of(records[:1]) == 3
+
+
+def foreign(**changes):
+    """A file as plain pytest-benchmark writes it."""
+    benchmark = {
+        "group": None,
+        "name": "test_sum[10]",
+        "fullname": "tests/test_mine.py::test_sum[10]",
+        "params": {"n": 10},
+        "param": "10",
+        "extra_info": {"who": "me"},
+        "options": {"timer": "perf_counter"},
+        "stats": {"median": 2e-6, "data": [1e-6, 2e-6, 3.25e-6], "iterations": 100, "rounds": 3},
+    }
+    return {
+        "machine_info": {
+            "node": "secret-host",
+            "machine": "x86_64",
+            "system": "Linux",
+            "python_implementation": "CPython",
+            "python_implementation_version": "3.12.1",
+            "cpu": {"brand_raw": "A CPU", "count": 4, "hz_actual": [3_000_000_000, 0]},
+        },
+        "commit_info": {"id": "abc", "dirty": False, "project": "mine"},
+        "benchmarks": [benchmark],
+        "datetime": "2026-03-01T12:00:00",
+        "version": "5.1.0",
+        **changes,
+    }
+
+
+def test_somebodys_benchmark_becomes_a_cell(tmp_path):
+    (imported,) = files.runs_of([files.read(written(tmp_path, foreign()))], "9.9")
+    (only,) = imported.records
+    assert only.cell == Cell(
+        "pytest-benchmark", "imported", "imported", "tests/test_mine.py::test_sum[10]", "cpu", threads=0, batch_size=1
+    )
+    assert only.outcome.step_seconds() == pytest.approx([1e-6, 2e-6, 3.25e-6], rel=1e-12)
+    assert only.outcome.steps_per_sample == 100
+    assert only.outcome.parity.verdict == "unchecked"
+    assert only.started == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert only.interpreter == "CPython 3.12.1"
+    assert imported.run.finished is not None
+    assert "secret-host" not in json.dumps([imported.machine, only.to_dict(), imported.run.to_dict()])
+
+
+def test_somebodys_benchmark_goes_out_as_it_came_in(tmp_path):
+    given_file = foreign()
+    (imported,) = files.runs_of([files.read(written(tmp_path, given_file))], "9.9")
+    out = json.loads(run_to_pytest_benchmark(imported.run, imported.records, imported.machine))
+    assert "dlbench" not in out
+    assert out["commit_info"] == given_file["commit_info"]
+    assert out["machine_info"] == {**given_file["machine_info"], "node": ""}
+    (before,), (after,) = given_file["benchmarks"], out["benchmarks"]
+    assert {k: v for k, v in after.items() if k != "stats"} == {k: v for k, v in before.items() if k != "stats"}
+    assert after["stats"]["data"] == pytest.approx(before["stats"]["data"], rel=1e-12)
+    assert after["stats"]["iterations"] == 100
+    again = files.runs_of([files.read(written(tmp_path, out))], "9.9")[0]
+    assert [r.outcome.samples_ns for r in again.records] == [r.outcome.samples_ns for r in imported.records]
+    assert again.run.machine == imported.run.machine
+
+
+def test_a_machine_keeps_its_fingerprint_from_file_to_file(tmp_path):
+    one, other = foreign(), foreign()
+    other["machine_info"] |= {"node": "elsewhere", "release": "6.9"}
+    other["machine_info"]["cpu"] = {**one["machine_info"]["cpu"], "hz_actual": [1, 0]}
+    assert files.fingerprint_of(one["machine_info"]) == files.fingerprint_of(other["machine_info"])
+    other["machine_info"]["cpu"] = {**one["machine_info"]["cpu"], "brand_raw": "Another CPU"}
+    assert files.fingerprint_of(one["machine_info"]) != files.fingerprint_of(other["machine_info"])
+
+
+def three_files(tmp_path):
+    made = []
+    for number in range(3):
+        content = foreign(datetime=f"2026-03-0{3 - number}T12:00:00+00:00")
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(content))
+        made.append(files.read(path))
+    return made
+
+
+def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
+    read = three_files(tmp_path)
+    assert [len(each.records) for each in files.runs_of(read, "9.9")] == [1, 1, 1]
+    (joined,) = files.runs_of(read, "9.9", one_run=True)
+    assert [each.launch for each in joined.records] == [0, 1, 2]
+    assert [each.started.day for each in joined.records] == [1, 2, 3]
+    with pytest.raises(files.FileError, match="given twice"):
+        files.runs_of([read[0], read[0]], "9.9")
+
+
+def test_launches_of_one_run_are_of_one_machine(tmp_path):
+    read = three_files(tmp_path)
+    content = foreign()
+    content["machine_info"]["cpu"]["brand_raw"] = "Another CPU"
+    read.append(files.read(written(tmp_path, content)))
+    with pytest.raises(files.FileError, match="different machines"):
+        files.runs_of(read, "9.9", one_run=True)
+
+
+def test_reports_stand_imported_benchmarks(tmp_path):
+    content = foreign()
+    content["benchmarks"][0]["fullname"] = "tests/[red]x[/]\n\x1b[31m & _%$" + "y" * 300
+    (imported,) = files.runs_of([files.read(written(tmp_path, content))], "9.9")
+    assert len(imported.records[0].cell.network) <= 128
+    assert imported.records[0].cell.network.isprintable()
+    results = Results(imported.records, {})
+    matrix = build_matrix(results)
+    for exporter in (
+        lambda: terminal.matrix_to_terminal(matrix, "seconds", colour=True),
+        lambda: markdown.matrix_to_markdown(matrix, "seconds"),
+        lambda: latex.matrix_to_latex(matrix, "gflops"),
+        lambda: csv.matrix_to_csv(matrix),
+        lambda: terminal.threads_to_terminal(curves(matrix), colour=False),
+        lambda: terminal.tables_to_terminal(tables(results), colour=False),
+    ):
+        assert exporter()
+
+
+def own():
+    machine = probe()
+    records = [record(launch=launch, machine=machine.fingerprint) for launch in range(2)]
+    return json.loads(run_to_pytest_benchmark(run(machine=machine.fingerprint), records, machine.to_dict()))
+
+
+def with_value(content, *path):
+    *keys, value = path
+    place = changed = copy.deepcopy(content)
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    return json.dumps(changed)
+
+
+def without(content, *keys):
+    place = changed = copy.deepcopy(content)
+    for key in keys[:-1]:
+        place = place[key]
+    del place[keys[-1]]
+    return json.dumps(changed)
+
+
+DATA = "benchmarks", 0, "stats", "data"
+THEIRS = "benchmarks", 0, "extra_info", "dlbench"
+FIRST = *THEIRS, "records", 0
+DEEP = json.loads("[" * 200 + "]" * 200)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "not JSON"),
+        ("not json", "not JSON"),
+        ("[1, 2]", "should be a valid dictionary"),
+        ("{}", "benchmarks"),
+        ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        ("[" * 100_000, "nested too deep"),
+        (with_value(foreign(), *DATA, [1.0, math.nan]), "NaN is no number"),
+        (with_value(foreign(), *DATA, [1.0, math.inf]), "Infinity is no number"),
+        (with_value(foreign(), *DATA, [7.25]).replace("7.25", "1e999"), "1e999 is beyond all numbers"),
+        (with_value(foreign(), *DATA, [1.0, -1.0]), "data.1: Input should be greater than or equal to 0"),
+        (with_value(foreign(), *DATA, [1e300]), "data.0: Input should be less than"),
+        (with_value(foreign(), *DATA, [10**400]), "data.0"),
+        (with_value(foreign(), *DATA, ["1.0"]), "data.0: Input should be a valid number"),
+        (with_value(foreign(), *DATA, [True]), "data.0: Input should be a valid number"),
+        (with_value(foreign(), *DATA, []), "data: List should have at least 1 item"),
+        (with_value(foreign(), "benchmarks", 0, "stats", "iterations", 0), "iterations"),
+        (with_value(foreign(), "benchmarks", 0, "stats", "median", "x"), "median: Input should be a valid number"),
+        (with_value(foreign(), "benchmarks", 0, "fullname", 7), "fullname: Input should be a valid string"),
+        (with_value(foreign(), "benchmarks", 0, "fullname", "\ud800"), "fullname: Input should be a valid string"),
+        (with_value(foreign(), "benchmarks", 0, "extra_info", "x", DEEP), "levels deep"),
+        (with_value(foreign(), "benchmarks", foreign()["benchmarks"] * 2), "stands in it twice"),
+        (with_value(foreign(), "datetime", "yesterday"), "datetime"),
+        (with_value(foreign(), "datetime", "0001-01-01T00:00:00+23:00"), "datetime"),
+        (without(foreign(), "benchmarks"), "benchmarks: Field required"),
+        (with_value(own(), *DATA, 0, 1.5), "one of the two was changed"),
+        (with_value(own(), *DATA, [1.0]), "one of the two was changed"),
+        (with_value(own(), *FIRST, "outcome", "samples_ns", 0, -1), "cannot be meant"),
+        (with_value(own(), *FIRST, "outcome", "samples_ns", 0, "1"), "should be a valid integer"),
+        (with_value(own(), *FIRST, "outcome", "steps_per_sample", 0), "cannot be meant"),
+        (with_value(own(), *FIRST, "cell", "framework", ["torch"]), "should be a valid string"),
+        (with_value(own(), *FIRST, "cell", "network", "\x1b[31m"), "cannot be printed"),
+        (with_value(own(), *FIRST, "cell", "network", "x" * 200), "too long"),
+        (with_value(own(), *FIRST, "cell", "threads", -1), "cannot be meant"),
+        (with_value(own(), *FIRST, "cell", "threads", 2), "several cells"),
+        (with_value(own(), *FIRST, "run", "another"), "not of the file's own run"),
+        (with_value(own(), *FIRST, "started", "2026-03-01T12:00:00"), "no time zone"),
+        (with_value(own(), *FIRST, "schema", 99), "schema version 99"),
+        (with_value(own(), *FIRST, "schema", None), "no schema version"),
+        (without(own(), *FIRST, "outcome"), "outcome: Field required"),
+        (with_value(own(), *THEIRS, "records", []), "lacks its dlbench records"),
+        (with_value(own(), *THEIRS, "timed", [7]), "which records were timed"),
+        (with_value(own(), *THEIRS, "schema", 2), "schema version 2"),
+        (with_value(own(), "dlbench", "run", None), "its run is not an object"),
+        (with_value(own(), "dlbench", "run", "machine", "x" * 12), "another than the one its run names"),
+        (with_value(own(), "dlbench", "holes", 3), "holes are not a list"),
+        (with_value(own(), "dlbench", "machine", 3), "machine is not an object"),
+        (with_value(own(), "dlbench", "machine", "cpu", "model", "Another"), "another than the one its run names"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
+    path = written(tmp_path, text)
+    with pytest.raises(files.FileError) as caught:
+        files.runs_of([files.read(path)], "9.9")
+    said = str(caught.value)
+    assert part in said
+    assert str(path) in said
+    assert "\n" not in said
+    assert len(said) < len(str(path)) + 330
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe{", b"\x00" * 100, b'{"benchmarks": "\x80"}'])
+def test_bytes_that_are_no_text_are_refused(tmp_path, raw):
+    path = tmp_path / "file.json"
+    path.write_bytes(raw)
+    with pytest.raises(files.FileError):
+        files.read(path)
+
+
+def test_what_is_not_there_or_no_file_is_refused(tmp_path):
+    for path in (tmp_path / "none.json", tmp_path, "a\0b"):
+        with pytest.raises(files.FileError, match="cannot be read"):
+            files.read(path)
+
+
+def test_a_huge_file_is_refused_unread(tmp_path):
+    path = tmp_path / "huge.json"
+    with path.open("wb") as stream:
+        stream.truncate(files.LARGEST_FILE + 1)
+    with pytest.raises(files.FileError, match="larger than 500 MB"):
+        files.read(path)
+
+
+def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):
+    path = written(tmp_path, without(foreign(), *DATA))
+    assert files.medians_of([files.read(path)]) == {"tests/test_mine.py::test_sum[10]": [2e-6]}
+    with pytest.raises(files.FileError, match="--benchmark-save-data"):
+        files.runs_of([files.read(path)], "9.9")
+
+
+def test_a_million_samples_are_read(tmp_path):
+    content = foreign()
+    content["benchmarks"][0]["stats"]["data"] = [1e-3 + 1e-9 * number for number in range(1_000_000)]
+    (imported,) = files.runs_of([files.read(written(tmp_path, content))], "9.9")
+    assert imported.records[0].outcome.samples_ns[-1] == round((1e-3 + 1e-9 * 999_999) * 100 * 1e9)
+
+
+def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
+    whole = [record(threads=count, minutes=count) for count in (1, 2, 3)]
+    its_run = run(plan=tuple(each.cell for each in whole))
+    read = []
+    for number, part in enumerate((whole[:2], whole[1:])):
+        path = tmp_path / f"{number}.json"
+        path.write_text(run_to_pytest_benchmark(its_run, part, None))
+        read.append(files.read(path))
+    (joined,) = files.runs_of(read, "9.9")
+    assert list(joined.records) == whole
+    changed = run_to_pytest_benchmark(its_run, [record([5.0], threads=1, minutes=1)], None)
+    with pytest.raises(files.FileError, match="differs"):
+        files.runs_of([*read, files.read(written(tmp_path, changed))], "9.9")
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["ok", "2026-01-01", 10**30, -1]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value, here=()):
+    yield here
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(inner, (*here, key))
+
+
+@pytest.mark.parametrize("content", [foreign(), own()], ids=["foreign", "own"])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data):
+    place = data.draw(st.sampled_from([each for each in places(content) if each]))
+    text = with_value(content, *place, data.draw(ANYTHING))
+    found = []
+    with contextlib.suppress(files.FileError):
+        found = files.runs_of([files.read(written(tmp_path, text))], "9.9")
+    for imported in found:
+        json.dumps(imported.run.to_dict(), allow_nan=False)
+        run_to_pytest_benchmark(imported.run, imported.records, imported.machine)
+
+
+def test_a_machine_that_nobody_described_is_no_obstacle():
+    content = json.loads(run_to_pytest_benchmark(run(), [record()], None))
+    assert content["machine_info"]["dlbench"] == {"fingerprint": MACHINE}
