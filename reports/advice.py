@@ -14,8 +14,10 @@ def advice(points: Sequence[Point], best: int | None, default: int | None) -> st
     """Return one sentence: the count to use, what one thread and those beyond it cost, and what to doubt."""
     if best is None:
         return "nothing was timed"
-    words = [f"use {best} thread{'s' if best != 1 else ''}"]
-    taking_part = [p for p in points if p.seconds is not None and p.calm]
+    timed = [p for p in points if p.seconds is not None]
+    taking_part = [p for p in timed if p.calm]
+    partly = ", the best of the undisturbed" if len(taking_part) < len(timed) else ""
+    words = [f"use {best} thread{'s' if best != 1 else ''}{partly}"]
     others = [
         (p.threads, p.penalty)
         for p in taking_part
@@ -24,9 +26,8 @@ def advice(points: Sequence[Point], best: int | None, default: int | None) -> st
     if others:
         words.append(", ".join(_cost(threads, penalty.value) for threads, penalty in others))
     elif len(taking_part) == 1:
-        alone = len([p for p in points if p.seconds is not None]) == 1
-        timed = "timed" if alone else "timed undisturbed"
-        words = [f"only {best} thread{'s' if best != 1 else ''} {timed}: nothing to compare"]
+        how = "timed" if len(timed) == 1 else "timed undisturbed"
+        words = [f"only {best} thread{'s' if best != 1 else ''} {how}: nothing to compare"]
     unsure = [str(threads) for threads, penalty in others if _may_be_noise(penalty)]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dlbench.reports
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports import scaling, shi2016
+from dlbench.reports.curve import Curve
 from dlbench.reports.errors import ReportError
 from dlbench.reports.export import csv, json, latex, layout, markdown, terminal
 from dlbench.reports.hosts import Host
@@ -22,11 +23,35 @@ from dlbench.reports.results import Results
 from dlbench.reports.tables import tables
 
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0, (("CPU", "AMD EPYC"), ("Memory", "8 GiB")))
+WIDE = Host("m-wide", "eight cores of two threads", 8, 8, 8.0, logical_cpus=16)
 OTHER = Host("m-two", "Somebody & Sons_100% {fast} CPU", 4, 8, 8.0)
 
 
 def results_of(*records: Any) -> Results:
-    return Results(tuple(records), {HOST.fingerprint: HOST, OTHER.fingerprint: OTHER})
+    return Results(tuple(records), {host.fingerprint: host for host in (HOST, OTHER, WIDE)})
+
+
+def launches(times: dict[int, float], **of_cell: Any) -> list[Any]:
+    """Three launches of each time, one per cent apart, on the wide machine, throttled a little."""
+    return [
+        make.record(
+            result=make.outcome([t * f] * 5, p, contention=make.contention(throttled_seconds=0.1 * t)),
+            **{"launch": n, "machine": "m-wide", "threads": p, **of_cell},
+        )
+        for p, t in times.items()
+        for n, f in enumerate((0.99, 1.0, 1.01))
+    ]
+
+
+def laws() -> Results:
+    """A row that follows a law, bound and not, one that follows none, and one whose counts are too few."""
+    law = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3, 4, 6, 8)}
+    return results_of(
+        *launches(law, affinity=BOUND),
+        *launches({**law, 16: 0.9, 32: 2.0}),
+        *launches({p: t * (7 if p > 2 else 1) for p, t in law.items()}, framework="mxnet", affinity=BOUND),
+        *launches({1: 1.0, 2: 0.6}, framework="onnxruntime"),
+    )
 
 
 def busy() -> Results:
@@ -53,6 +78,7 @@ MATRICES = {
     "two machines": lambda: build_matrix(results_of(*busy().records, make.record(machine="m-two", threads=4))),
     "with the paper": lambda: combine([build_matrix(busy()), shi2016.table4()]),
     "a batch sweep": lambda: build_matrix(results_of(*(make.record(batch_size=b) for b in (1, 8, 64)))),
+    "scaling laws": lambda: build_matrix(laws()),
     "a GPU": lambda: build_matrix(results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))),
 }
 OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
@@ -62,7 +88,7 @@ OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
     "csv": csv.matrix_to_csv,
     "json": json.matrix_to_json,
 }
-OF_THREADS: dict[str, Callable[[list[scaling.Curve]], str]] = {
+OF_THREADS: dict[str, Callable[[list[Curve]], str]] = {
     "terminal": terminal.threads_to_terminal,
     "markdown": markdown.threads_to_markdown,
     "latex": latex.threads_to_latex,
@@ -186,6 +212,12 @@ def test_the_schema_describes_every_key_and_no_other() -> None:
     cell = json_of_python.loads(json.matrix_to_json(build_matrix(busy())))[0]
     for part in (cell, cell["seconds_per_minibatch"] or {}, cell["threads_evidence"] or {}):
         assert set(part) <= described
+    curve = json_of_python.loads(json.threads_to_json(scaling.curves(build_matrix(laws()))))["curves"][0]
+    point, fits = curve["points"][-1], curve["fits"]
+    for part in (curve, point, point["penalty"], fits):
+        assert set(part) <= described
+    paragraphs = set(re.findall(r"`(\w+)`", schema))
+    assert set(fits["laws"][1]) | set(fits["laws"][1]["crosstalk"]) <= paragraphs
     assert {
         "network",
         "framework",
@@ -202,6 +234,58 @@ def test_the_schema_describes_every_key_and_no_other() -> None:
         "ceiling_fraction",
         "flags",
     } <= set(cell)
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "latex"])
+def test_every_table_of_threads_says_what_was_fitted_tested_and_seen(name: str) -> None:
+    text = re.sub(r"\\(?:ensuremath\{(.)\}|(.))", r"\1\2", OF_THREADS[name](scaling.curves(build_matrix(laws()))))
+    text = " ".join(text.split())
+    assert "physical cores 8, logical CPUs (SMT) 16, effective CPUs 8" in text
+    assert re.search(
+        r"Scaling law: USL, sigma 0\.0\d+ \(0\.0\d+-0\.0\d+\), kappa 0\.0\d+ \(.+?\), T\(1\) .+? s, p\* ", text
+    )
+    assert "Amdahl rejected: " in text
+    assert "No scaling law describes this curve:" in text
+    assert re.search(
+        r"USL rejected: [^.]+?: nothing scales; at 2 threads a step takes .+? launches that deviate by 1\.0% do not "
+        r"explain",
+        text,
+    )
+    assert "No scaling law fitted to 1 of 4 rows: 2 thread counts to fit, 6 needed" in text
+    assert re.search(r"Against 8 \(Holm-adjusted over 2 comparisons\): 16 p < 0\.001, 32 p < 0\.001", text)
+    assert "percentiles of 999 parametric bootstrap replicates" in text
+    assert "torch eager, bound" in text
+    assert "gets worse on 1 of 1 networks: fcn5 " in text
+
+
+def test_means_without_launches_have_laws_without_intervals() -> None:
+    text = " ".join(terminal.threads_to_terminal(scaling.curves(shi2016.table4())).split())
+    assert re.search(r"Scaling law: USL, sigma 0\.\d+, kappa 0\.\d+, .+? \(no intervals: single values", text)
+    assert "bootstrap" not in text
+    assert "adjusted" not in text
+
+
+def test_the_threads_csv_says_of_each_point_what_the_json_says() -> None:
+    curves = scaling.curves(build_matrix(laws()))
+    lines = list(csv_of_python.DictReader(io.StringIO(csv.threads_to_csv(curves))))
+    content = json_of_python.loads(json.threads_to_json(curves))["curves"]
+    points = [(curve, point) for curve in content for point in curve["points"]]
+    for line, (curve, point) in zip(lines, points, strict=True):
+        law = next(
+            (law for law in (curve["fits"] or {"laws": []})["laws"] if law["law"] == curve["fits"]["chosen"]), None
+        )
+        assert line["affinity"] == curve["affinity"]
+        assert line["law.law"] == (law["law"] if law else "")
+        assert line["law.crosstalk.low"] == (str(law["crosstalk"]["low"]) if law else "")
+        adjusted = point["penalty"]["p_adjusted"]
+        assert line["penalty.p_adjusted"] == ("" if adjusted is None else str(adjusted))
+        assert line["penalty.verdict"] == point["penalty"]["verdict"]
+    (mxnet,) = {line["laws_rejected"] for line in lines if line["framework"] == "mxnet"}
+    assert mxnet.startswith("amdahl: ")
+    assert "; usl: " in mxnet
+    assert {line["laws_rejected"] for line in lines if line["framework"] == "onnxruntime"} == {
+        "2 thread counts to fit, 6 needed"
+    }
 
 
 def test_csv_and_json_agree() -> None:

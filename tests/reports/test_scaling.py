@@ -1,27 +1,41 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import factory_of_records as make
 import numpy as np
 import pytest
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import BOUND, Outcome, Status
+from dlbench.reports.advice import findings
+from dlbench.reports.comparison import holm, welch
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import build_matrix
+from dlbench.reports.oversubscription import named_counts, wait_policies
 from dlbench.reports.record import Record
 from dlbench.reports.results import Results
-from dlbench.reports.scaling import Curve, best_threads, curves, findings, is_worse
-from dlbench.reports.statistics import Ratio, published, summarise
+from dlbench.reports.scaling import Curve, best_threads, curves
+from dlbench.reports.statistics import published, summarise
 
-HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0)
+HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0, logical_cpus=4)
+TESTED = "Welch's t, Holm-adjusted for {} comparisons, p < 0.05"
+
+
+def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
+    """Launches with these times (three of each, one per cent apart, unless given)."""
+    records = []
+    for p, given in times.items():
+        each = [0.99 * given, given, 1.01 * given] if isinstance(given, float) else given
+        records += [make.record([t] * 5, launch=n, threads=p, **of_cell) for n, t in enumerate(each)]
+    return records
+
+
+def curves_of(records: Iterable[Record], host: Host = HOST) -> list[Curve]:
+    return curves(build_matrix(Results(tuple(records), {make.MACHINE: host})))
 
 
 def curve_of(times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()) -> Curve:
-    """The curve of launches with these times (of three launches, one per cent apart, unless given)."""
-    records = list(extra)
-    for p, given in times.items():
-        each = [0.99 * given, given, 1.01 * given] if isinstance(given, float) else given
-        records += [make.record([t] * 5, launch=n, threads=p) for n, t in enumerate(each)]
-    (found,) = curves(build_matrix(Results(tuple(records), {make.MACHINE: host})))
+    """The one curve of launches with these times."""
+    (found,) = curves_of([*extra, *records_of(times)], host)
     return found
 
 
@@ -116,14 +130,6 @@ def test_the_frameworks_default_is_named_where_its_adapter_tells_it() -> None:
     assert found.advice.endswith("; the framework's default is 2")
 
 
-def test_worse_needs_more_than_noise() -> None:
-    assert is_worse(Ratio(1.1, 1.01, 1.2, ""))
-    assert not is_worse(Ratio(1.1, 0.99, 1.2, ""))
-    assert not is_worse(Ratio(1.01, 1.005, 1.015, ""))
-    assert is_worse(Ratio(1.1, None, None, ""))
-    assert not is_worse(None)
-
-
 def test_findings_name_what_gets_worse_and_what_gains() -> None:
     records = []
     for network, at_four in (("fcn5", 0.8), ("fcn8", 0.3), ("lstm32", 0.5)):
@@ -134,7 +140,7 @@ def test_findings_name_what_gets_worse_and_what_gains() -> None:
             ]
     found = curves(build_matrix(Results(tuple(records), {make.MACHINE: HOST})))
     assert findings(found) == [
-        "two cores, four CPUs: past 2 threads, one for each physical core,",
+        f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(4)}),",
         "  torch eager: gets worse on 1 of 3 networks: fcn5 1.60x at 4; gains on fcn8 0.60x at 4; "
         "shows no clear difference on lstm32 b64",
     ]
@@ -173,18 +179,191 @@ def test_waiting_that_the_best_shares_is_no_mechanism() -> None:
 def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
     found = curve_of({1: 1.0, 2: 0.5, 4: 0.4, 8: 1.2})
     assert findings([found]) == [
-        "two cores, four CPUs: past 2 threads, one for each physical core,",
+        f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(4)}),",
         "  torch eager: gets worse on 1 of 1 networks: fcn5 2.4x at 8",
-        "two cores, four CPUs: past 4 threads, one for each CPU it may use,",
+        f"two cores, four CPUs: past 4 threads, one for each CPU it may use ({TESTED.format(4)}),",
         "  torch eager: gets worse on 1 of 1 networks: fcn5 3.0x at 8",
     ]
 
 
-def test_advice_from_a_busy_machine_says_so_and_blames_no_mechanism() -> None:
-    half = make.threads(1, 2.5, 0.5)
-    disturbed = make.outcome([0.5] * 5, threads=half, contention=make.contention(run_queue_seconds=1.25))
-    records = [make.record(result=disturbed, threads=1, launch=n) for n in range(3)]
-    records += [make.record(result=observed(0.9, 8, waiting=6.0), threads=8, launch=n) for n in range(3)]
-    found = curve_of({}, extra=records)
-    assert found.advice == ("use 1 thread; 8 cost 1.80x; others were in the way at 1: measure again on a quiet machine")
+def disturbed(p: int, seconds: float) -> list[Record]:
+    """Three launches whose threads waited a third of the time, with CPUs enough for all of them."""
+    other = make.contention(run_queue_seconds=p * 5 * seconds / 3)
+    result = make.outcome([seconds] * 5, threads=make.threads(p, 5 * seconds, p * 2 / 3), contention=other)
+    return [make.record(result=result, threads=p, launch=n) for n in range(3)]
+
+
+def test_a_count_where_others_were_in_the_way_takes_no_part() -> None:
+    found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
+    assert found.best == 1
+    assert found.advice == (
+        "use 1 thread, the best of the undisturbed; 8 cost 1.50x; others were in the way at 2, which takes no part: "
+        "measure again on a quiet machine"
+    )
+    assert [point.calm for point in found.points] == [True, False, True]
+    # It is still shown beside the best, but nothing is claimed from it: eight threads are held against one.
+    assert found.points[1].penalty is not None
+    assert found.points[1].penalty.value == pytest.approx(0.3, rel=1e-3)
+    assert found.points[1].penalty.p_value is None
+    assert found.points[2].past_cores is not None
+    assert found.points[2].past_cores.against == 1
+    assert found.fits is not None
+    assert found.fits.threads == (1,)
+
+
+def test_a_disturbed_count_past_the_cores_is_in_no_finding() -> None:
+    found = curve_of({1: 1.0, 2: 0.5}, extra=disturbed(4, 5.0))
+    assert found.points[2].past_cores is not None
+    assert findings([found]) == []
+
+
+def test_where_others_were_always_in_the_way_all_take_part_and_it_says_so() -> None:
+    found = curve_of({}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6), *disturbed(4, 0.9)])
+    assert found.best == 2
+    assert found.advice.endswith("; others were in the way at 1, 2, 4, all there is: measure again on a quiet machine")
     assert found.mechanism == ""
+
+
+def test_the_counts_asked_for_are_the_capacities_and_their_doubles() -> None:
+    assert named_counts(Host("", "", 16, 64, 64.0, logical_cpus=32)) == {16, 32, 64}
+    assert named_counts(Host("", "", 2, 2, 2.0, logical_cpus=2)) == {2, 4, 32}
+    assert named_counts(Host("", "")) == {32}
+
+
+def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
+    random = np.random.default_rng(5)
+    times_of = {"fcn5": {1: 1.0, 2: 0.5, 4: 0.52}, "fcn8": {1: 1.0, 2: 0.5, 4: 0.55, 8: 0.6}}
+    noisy = {
+        name: {p: [t * f for f in np.exp(0.02 * random.standard_normal(3))] for p, t in times.items()}
+        for name, times in times_of.items()
+    }
+    found = curves_of([r for name, times in noisy.items() for r in records_of(times, network=name)])
+    # By hand, best and fastest within the cores and within the CPUs being 2 threads: 4 for fcn5; 4 and 8 for fcn8.
+    raw = {
+        (name, p): welch(summarise([[t] for t in times[p]]), summarise([[t] for t in times[2]]))
+        for name, times in noisy.items()
+        for p in times
+        if p > 2
+    }
+    assert [each.best for each in found] == [2, 2]
+    values = [value for value in raw.values() if value is not None]
+    expected = dict(zip(raw, holm(values), strict=True))
+    for each in found:
+        for point in each.points:
+            if point.threads > 2:
+                assert point.penalty is not None
+                assert point.penalty.family == 3
+                assert point.penalty.p_adjusted == pytest.approx(expected[each.group.network, point.threads])
+                assert point.past_cores is not None
+                assert point.past_cores.p_adjusted == point.penalty.p_adjusted
+
+
+def test_what_one_comparison_shows_many_may_not() -> None:
+    # 1.06x with p about 0.02 where it is the only comparison; not among twenty.
+    noisy: dict[int, float | Sequence[float]] = {2: (0.49, 0.50, 0.51), 4: (0.52, 0.53, 0.54)}
+    two_cores = Host(make.MACHINE, "two cores", 2, 2, 2.0, logical_cpus=2)
+    (alone,) = curves_of(records_of(noisy), two_cores)
+    assert alone.points[1].past_cores is not None
+    assert alone.points[1].past_cores.verdict == "worse"
+    assert "gets worse on 1 of 1 networks" in findings([alone])[1]
+    assert "noise may explain" not in alone.advice
+    many = curves_of([r for b in range(1, 21) for r in records_of(noisy, batch_size=b)], two_cores)
+    assert all(each.points[1].past_cores and each.points[1].past_cores.verdict != "worse" for each in many)
+    assert "gets worse" not in " ".join(findings(many))
+    assert all(each.advice.endswith("noise may explain the cost of 4") for each in many)
+
+
+def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
+    found = curve_of({1: [1.0], 2: [0.5], 4: [0.8]})
+    assert found.points[2].penalty is not None
+    assert found.points[2].penalty.p_value is None
+    assert findings([found]) == [
+        "two cores, four CPUs: past 2 threads, one for each physical core (by the ratio of times, untested: fewer than "
+        "3 launches),",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 1.60x at 4",
+    ]
+
+
+def test_where_only_some_were_tested_the_others_are_marked() -> None:
+    found = curves_of([*records_of({2: 0.5, 4: 0.8}), *records_of({2: [0.5], 4: [0.8]}, network="fcn8")])
+    head, said = findings(found)
+    assert "untested: by the ratio alone, fewer than 3 launches" in head
+    assert "fcn5 1.60x at 4, fcn8 1.60x at 4 (untested)" in said
+
+
+def waiting_only(times: Mapping[int, float]) -> list[Record]:
+    """Launches of a framework without parameters, whose parity nobody could check."""
+    found = []
+    for p, seconds in times.items():
+        result = make.outcome(
+            [seconds] * 5, p, parity=make.parity("unchecked", "computes nothing"), parameter_count=None
+        )
+        found += [make.record(result=result, threads=p, launch=n, framework="idle", mode="idle") for n in range(3)]
+    return found
+
+
+def test_what_computes_nothing_is_in_no_finding_and_costs_no_significance() -> None:
+    idle, real = waiting_only({1: 1.0, 2: 0.5, 4: 3.0}), records_of({1: 1.0, 2: 0.5, 4: 0.8})
+    found = {each.row.framework: each for each in curves_of([*idle, *real])}
+    assert not found["idle"].computes
+    assert found["torch"].computes
+    assert "idle" not in " ".join(findings(list(found.values())))
+    assert findings([found["idle"]]) == []
+    penalty = found["torch"].points[2].penalty
+    assert penalty is not None
+    assert penalty.family == 1
+    # A real framework whose parity nobody checked still counts.
+    unchecked = make.outcome([1.0] * 5, parity=make.parity("unchecked", "no reference"))
+    (one,) = curves_of([make.record(result=unchecked)])
+    assert one.computes
+
+
+WIDE = Host(make.MACHINE, "eight cores", 8, 8, 8.0, logical_cpus=8)
+LAW = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3, 4, 6, 8)}
+
+
+def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
+    free = {**{p: 1.02 * t for p, t in LAW.items()}, 16: 0.9}
+    bound, other = sorted(
+        curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE), key=lambda each: not each.bound
+    )
+    assert (bound.name, other.name) == ("torch eager, bound", "torch eager")
+    assert bound.fits is not None
+    assert bound.fits.threads == tuple(LAW)
+    assert bound.fits.chosen is not None
+    assert bound.fits.chosen.law == "usl"
+    assert other.fits is None
+    assert all(p.past_cores is None and (p.penalty is None or p.penalty.p_value is None) for p in bound.points)
+    assert [p.threads for p in other.points if p.penalty and p.penalty.p_adjusted is not None] == [16]
+    assert other.points[-1].penalty is not None
+    assert other.points[-1].penalty.verdict == "worse"
+
+
+def test_without_a_bound_row_the_counts_up_to_the_cpus_are_fitted() -> None:
+    (found,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
+    assert found.fits is not None
+    assert found.fits.threads == tuple(LAW)
+    assert found.fits.chosen is not None
+    # Karp and Flatt's fraction is of p threads on p CPUs too.
+    assert [p.serial_fraction is not None for p in found.points] == [False, True, True, True, True, True, False]
+
+
+def with_settings(p: int, variables: Mapping[str, str], **software: Any) -> Record:
+    result = make.outcome([1.0] * 5, p, software={"variables": dict(variables), **software})
+    return make.record(result=result, threads=p)
+
+
+def test_wait_policies_are_whatever_was_set() -> None:
+    passive = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
+    same = curve_of({}, extra=[with_settings(p, passive) for p in (1, 2)])
+    assert wait_policies(same.points) == "OMP_WAIT_POLICY=passive"
+    turns = curve_of(
+        {}, extra=[with_settings(p, {}, allow_spinning=p <= 2, mode_settings={"spin": "auto"}) for p in (1, 2, 4)]
+    )
+    assert wait_policies(turns.points) == (
+        "at 1, 2 spin=auto, allow_spinning=True; at 4 spin=auto, allow_spinning=False"
+    )
+    unset = curve_of({}, extra=[with_settings(1, {}), with_settings(2, {"GOMP_SPINCOUNT": "0"})])
+    assert wait_policies(unset.points) == "at 1 nothing set; at 2 GOMP_SPINCOUNT=0"
+    assert wait_policies(curve_of({}, extra=[with_settings(1, {})]).points) == ""
+    assert wait_policies(curve_of({1: 1.0}).points) == ""
