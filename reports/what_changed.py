@@ -62,11 +62,14 @@ def _of_change(cell: CellHistory, change: ChangePoint, read: Reader) -> tuple[Di
 
 
 def differences(before: Record, after: Record) -> tuple[Difference, ...]:
-    """Return in what two records of one cell and side differ but their measurements: packages first, the digest last."""
+    """Return in what two records of one cell and side differ but their measurements: packages first."""
     old, new = before.outcome.software, after.outcome.software
+    packages = [*_each("", _mapping(old, _DISTRIBUTIONS), _mapping(new, _DISTRIBUTIONS))]
+    versions = {(before, after) for _, before, after in packages}
     pairs = [
-        *_each("", _mapping(old, _DISTRIBUTIONS), _mapping(new, _DISTRIBUTIONS)),
-        *_each("", _settings(old), _settings(new)),
+        *packages,
+        # The framework's own word for its version says nothing beyond its package's.
+        *(pair for pair in _each("", _settings(old), _settings(new)) if pair[1:] not in versions),
         ("interpreter", before.interpreter, after.interpreter),
         ("dlbench", before.version, after.version),
         *_each("protocol ", before.protocol._asdict(), after.protocol._asdict()),

@@ -24,6 +24,7 @@ from .cli_doctor import doctor_command
 from .cli_env import env_app
 from .cli_exchange import export_command, import_command
 from .cli_gate import gate_command
+from .cli_history import history_command
 from .cli_report import matrix_so_far, report_app
 from .cli_show import list_command, probe_command
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
@@ -73,6 +74,7 @@ app.command("gate")(gate_command)
 app.command("export")(export_command)
 app.command("import")(import_command)
 app.command("doctor")(doctor_command)
+app.command("history")(history_command)
 
 
 @app.command("plan")

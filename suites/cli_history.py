@@ -1,0 +1,176 @@
+"""`dlbench history`: which cells became slower or faster, on which night, and what else changed then."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import probe
+from dlbench.reports.change_points import ENOUGH_NIGHTS
+from dlbench.reports.hosts import read_host
+from dlbench.reports.store import Store
+
+from . import axes, options, session
+from .errors import UsageError, unknown_name
+from .screen import say
+
+if TYPE_CHECKING:
+    from dlbench.reports.history import History
+
+_FORMATS = ("terminal", "markdown", "json")
+_EXPLAINED = 20
+"""Changes whose records are read unless all are asked for: as many as a report shows."""
+
+Networks = Annotated[str, typer.Option("--network", "--networks", help="Networks, comma-separated: fcn5,resnet50.")]
+Frameworks = Annotated[
+    str, typer.Option("--framework", "--frameworks", help="Rows, comma-separated: `torch`, or `torch:compile`.")
+]
+Threads = Annotated[str, typer.Option("--threads", help="Thread counts: `1,2,4-8`, or words such as `cores`.")]
+MachineName = Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")]
+SuiteName = Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")]
+Since = Annotated[str, typer.Option("--since", metavar="DATE", help="Only nights from this date on: 2026-03-01.")]
+Magnitude = Annotated[str, typer.Option("--magnitude", help="Smallest change to report: 2.5%.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, 24 series, those with changes first."),
+]
+Everything = Annotated[bool, typer.Option("--all", help="Every series and every change; further pages of the plot.")]
+Format = Annotated[str, typer.Option("--format", help="terminal, markdown or json.")]
+
+
+def history_command(
+    store_file: options.StoreFile = options.DEFAULT_STORE,
+    suite: SuiteName = None,
+    networks: Networks = "",
+    frameworks: Frameworks = "",
+    threads: Threads = "",
+    machine: MachineName = None,
+    since: Since = "",
+    magnitude: Magnitude = "2.5%",
+    form: Format = "terminal",
+    plot: Plot = None,
+    everything: Everything = False,
+    as_json: options.Json = False,
+) -> None:
+    """Which cells became slower or faster, on which night, by how much, and what else changed that night.
+
+    A night is a run. Nights that measured a baseline too give the ratio to it; others give absolute seconds, where the
+    machine's own shifts cannot be told from the code's.
+
+    Examples:
+
+    - `dlbench history --plot history.png`
+    - `dlbench history --network fcn5 --framework torch --since 2026-03-01 --all`
+    """
+    from dlbench.reports.export.history import history_to_json, history_to_markdown, history_to_terminal
+
+    form = "json" if as_json else form
+    if form not in _FORMATS:
+        raise unknown_name("format", form, _FORMATS)
+    least = axes.share(magnitude, "--magnitude")
+    start = _date(since)
+    if plot is not None:
+        from dlbench.reports.export.plots import check_picture
+
+        check_picture(plot)
+    if "://" not in store_file and not Path(store_file).exists():
+        raise UsageError(f"There is no result store {store_file} here. Measure first, or name one: --store FILE.")
+    chosen = _Chosen(suite, machine, networks, frameworks, threads, start)
+    with Store.open(store_file, create=False) as store:
+        history = _history(store, chosen, least, None if everything else _EXPLAINED)
+    if plot is not None:
+        _draw(history, plot, everything)
+    exporters = {"terminal": history_to_terminal, "markdown": history_to_markdown, "json": history_to_json}
+    print(exporters[form](history, everything))
+
+
+class _Chosen(NamedTuple):
+    """What the options narrow the history to."""
+
+    suite: str | None
+    machine: str | None
+    networks: str
+    frameworks: str
+    threads: str
+    since: str
+
+    def narrows(self) -> bool:
+        return any(self)
+
+
+def _date(text: str) -> str:
+    """Return the moment as ISO 8601 in UTC, as the store writes it; "" for none."""
+    if not text:
+        return ""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise UsageError(f"--since {text[:40]!r} is no date. Write it as 2026-03-01.") from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+
+
+def _history(store: Store, chosen: _Chosen, magnitude: float, explain: int | None) -> "History":
+    from dlbench.reports.history import build_history
+    from dlbench.reports.what_changed import explained
+
+    cells = store.cells()
+    wanted = _cells(cells, chosen)
+    nights = store.nights(suite=chosen.suite, machine=chosen.machine)
+    if len(wanted) < len(cells):
+        nights = nights[nights["cell"].isin(wanted)]
+    if chosen.since:
+        nights = nights[nights["started"] >= chosen.since]
+    names = {name: read_host(name, told).name for name, told in store.machines().items()}
+    history = build_history(nights, cells, magnitude, names)
+    _check_nights(store, history, chosen)
+    return explained(history, store.example, explain)
+
+
+def _check_nights(store: Store, history: "History", chosen: _Chosen) -> None:
+    if not history.cells:
+        if chosen.narrows():
+            raise UsageError(
+                f"No night of {store.name} matches what was asked. Leave an option out, or see `dlbench report runs`."
+            )
+        raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
+    count, first, _ = history.nights()
+    if count < 2:
+        raise UsageError(
+            f"{store.name} holds a single night of these cells ({first[:10]}); a history begins with the second, and "
+            f"changes can be confirmed from {2 * ENOUGH_NIGHTS} nights on."
+        )
+
+
+def _cells(cells: Mapping[int, Cell], chosen: _Chosen) -> set[int]:
+    """Return the numbers of the cells that the options leave; raises UsageError for a name that no cell has."""
+    kept = dict(cells)
+    if chosen.networks:
+        names = _known("network", axes.words(chosen.networks), {cell.network for cell in cells.values()})
+        kept = {number: cell for number, cell in kept.items() if cell.network in names}
+    if chosen.frameworks:
+        rows = {name for cell in cells.values() for name in (cell.framework, f"{cell.framework}:{cell.mode}")}
+        names = _known("framework", axes.words(chosen.frameworks), rows)
+        kept = {n: cell for n, cell in kept.items() if names & {cell.framework, f"{cell.framework}:{cell.mode}"}}
+    if chosen.threads:
+        counts = axes.counts(chosen.threads, session.capacity(probe()))
+        kept = {number: cell for number, cell in kept.items() if cell.threads in counts}
+    return set(kept)
+
+
+def _known(kind: str, names: Iterable[str], known: Collection[str]) -> set[str]:
+    for name in names:
+        if name not in known:
+            raise unknown_name(f"{kind} in this store", name, known)
+    return set(names)
+
+
+def _draw(history: "History", plot: Path, everything: bool) -> None:
+    from dlbench.reports.export.plots import PANELS, history_to_picture
+
+    written = history_to_picture(history, plot, everything)
+    left = len(history.cells) - PANELS * len(written)
+    more = f"; {left} more series with --all" if left > 0 else ""
+    say(f"Drawn: {', '.join(str(path) for path in written)}{more}")
