@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares as scipy_least_squares
 from scipy.stats import binom
 
-from dlbench.reports import fits
+from dlbench.reports import fits, least_squares
 from dlbench.reports.fits import Fit, fit_scaling, karp_flatt
 from dlbench.reports.statistics import Summary, published, summarise
 
@@ -74,17 +74,31 @@ def test_no_other_solver_finds_a_better_fit(times: Sequence[float]) -> None:
 
     bounds = ([-20, 0, 0], [20, 1, np.inf])
     starts = itertools.product([logs[0]], [0.01, 0.3, 0.9], [1e-4, 0.1, 3.0])
-    theirs = min(2 * least_squares(misses, start, bounds=bounds).cost for start in starts)
+    theirs = min(2 * scipy_least_squares(misses, start, bounds=bounds).cost for start in starts)
     usl = law(fit_scaling(dict(zip(COUNTS, map(published, times), strict=True))), "usl")
     ours = sum((math.log(t) - math.log(usl.seconds(n))) ** 2 for n, t in zip(COUNTS, times, strict=True))
     assert ours <= theirs * (1 + 1e-4) + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.integers(1, 256), st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=4), max_size=9))
+def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(least_squares, "REPLICATES", 9)
+        found = fit_scaling({p: summarise([[t] for t in each]) for p, each in times.items()})
+    assert bool(found.rejected) == (len(times) < fits.POINTS_NEEDED) == (not found.laws)
+    assert found.chosen is None or found.chosen.rejected == ()
+    for fit in found.laws:
+        assert all(0 <= value <= 1 or math.isinf(value) for value in (fit.serial.value,))
+        assert fit.rejected or math.isfinite(fit.seconds_at_one.value)
+        assert all(reason.strip() for reason in fit.rejected)
 
 
 @pytest.mark.parametrize(("count", "deviation"), [(3, 0.01), (5, 0.02)])
 def test_intervals_cover_the_truth_as_often_as_they_say(
     count: int, deviation: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fits, "REPLICATES", 199)
+    monkeypatch.setattr(least_squares, "REPLICATES", 199)
     serial, crosstalk = 0.05, 0.01
     truth = {p: time_at(p, serial, crosstalk) for p in COUNTS}
     tries, hits = 120, dict.fromkeys(("T(1)", "sigma", "kappa", "p*"), 0)
@@ -103,7 +117,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(
 
 
 def test_intervals_of_amdahls_law_cover_its_serial_fraction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "REPLICATES", 199)
+    monkeypatch.setattr(least_squares, "REPLICATES", 199)
     truth = {p: time_at(p, 0.1) for p in COUNTS}
     tries, hits, chosen = 120, 0, 0
     for seed in range(tries):
@@ -118,7 +132,7 @@ def test_intervals_of_amdahls_law_cover_its_serial_fraction(monkeypatch: pytest.
 
 
 def test_one_noisy_count_widens_the_intervals_by_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "REPLICATES", 199)
+    monkeypatch.setattr(least_squares, "REPLICATES", 199)
     truth = {p: time_at(p, 0.05, 0.01) for p in COUNTS}
     tries, hits = 100, 0
     for seed in range(tries):
@@ -161,7 +175,7 @@ def test_a_cliff_is_no_law_and_says_so() -> None:
 
 
 def test_a_law_that_holds_is_rarely_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "REPLICATES", 1)
+    monkeypatch.setattr(least_squares, "REPLICATES", 1)
     truth = {p: time_at(p, 0.05, 0.01) for p in COUNTS}
     tries = 300
     rejected = 0
