@@ -122,8 +122,9 @@ def karp_flatt(speedup: float, threads: int) -> float | None:
 def _intervals_said(times: Mapping[int, Summary]) -> str:
     if all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values()):
         return (
-            f"{CONFIDENCE:.0%} percentiles of {least_squares.REPLICATES} parametric bootstrap replicates (launches drawn "
-            "about the fit, with the deviation that all show together, or, where they differ, each thread count with its own)"
+            f"{CONFIDENCE:.0%} percentiles of {least_squares.REPLICATES} parametric bootstrap replicates "
+            "(launches drawn about the fit, with the deviation that all show together, or, where they differ, each "
+            "thread count with its own)"
         )
     if all(summary.low is None for summary in times.values()):
         return "no intervals: single values without any spread"
