@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,6 +34,8 @@ LONGEST_NAME = 128
 FRAMEWORK, ADAPTER, MODE, SUITE = "pytest-benchmark", "imported", "imported", "pytest-benchmark"
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
 _MOST_NANOSECONDS = 10**19  # three centuries
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _Kept = TypeVar("_Kept", Run, Record)
 
@@ -282,6 +285,7 @@ def _our_part(content: _Content) -> tuple[Run | None, dict[str, Any] | None, tup
             found = _records_of(benchmark, kept, run)
             _compare(benchmark, _timed(benchmark, kept, found))
             records.update({_key(record): record for record in found})
+    machine = _without_controls(machine)
     return run, machine, tuple(sorted(records.values(), key=lambda record: (record.started, record.launch)))
 
 
@@ -337,6 +341,8 @@ def _validated(adapter: TypeAdapter[_Kept], what: str, data: Any) -> _Kept:
 
 
 def _record(data: Any, run: Run, what: str) -> Record:
+    if isinstance(data, dict) and "outcome" in data:
+        data = {**data, "outcome": _without_controls(data["outcome"])}
     record = _validated(_RECORD, what, data)
     outcome, cell = record.outcome, record.cell
     if (record.run, record.suite, record.machine) != (run.id, run.suite, run.machine):
@@ -480,6 +486,16 @@ def _fingerprint(machine: Mapping[str, Any]) -> str | None:
         return Machine.from_dict(dict(machine)).fingerprint
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _without_controls(value: Any) -> Any:
+    """Return texts without what would command a terminal that shows them, all the way down."""
+    if isinstance(value, str):
+        return _CONTROLS.sub("?", value)
+    if isinstance(value, dict):
+        return {_CONTROLS.sub("?", key): _without_controls(each) for key, each in value.items()}
+    # The long lists are of numbers.
+    return [_without_controls(each) for each in value] if isinstance(value, list) else value
 
 
 def _deeper(value: Any, levels: int) -> bool:

@@ -472,6 +472,17 @@ def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data)
         run_to_pytest_benchmark(imported.run, imported.records, imported.machine)
 
 
+def test_no_text_of_a_file_commands_the_terminal(tmp_path):
+    content = own()
+    content["dlbench"]["holes"] = [
+        hole(
+            Status.CRASHED, "said\x1b]0;owned\x07 so", threads=7, machine=content["dlbench"]["run"]["machine"]
+        ).to_dict()
+    ]
+    (imported,) = files.runs_of([files.read(written(tmp_path, content))], "9.9")
+    assert "said?]0;owned? so" in {each.outcome.reason for each in imported.records}
+
+
 def test_a_machine_that_nobody_described_is_no_obstacle():
     content = json.loads(run_to_pytest_benchmark(run(), [record()], None))
     assert content["machine_info"]["dlbench"] == {"fingerprint": MACHINE}
