@@ -11,8 +11,13 @@ def apply(directory):
     """Bind this process to the CPUs that the launch names; what goes wrong is left for the worker to report."""
     try:
         cpus = read_launch(directory).cpus
-        if cpus is not None:
-            os.sched_setaffinity(0, cpus)
+        if cpus is None:
+            return
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, cpus)
+        # The kernel leaves out, without a word, those of a mask that are not there.
+        if os.sched_getaffinity(0) != set(cpus):
+            os.sched_setaffinity(0, before)
     except (ProtocolError, AttributeError, OSError, OverflowError, ValueError, TypeError):
         # A mask that could not be set is refused by the worker (see `refusal`), as is a cell.json it cannot read.
         pass
@@ -26,7 +31,6 @@ def refusal(cpus):
     if not hasattr(os, "sched_getaffinity"):
         return "CPUs %s: this system cannot bind a process to CPUs" % _listed(cpus)
     allowed = sorted(os.sched_getaffinity(0))
-    # The kernel leaves out, without a word, those of a mask that are not there.
     if allowed == sorted(set(cpus)):
         return ""
     return "CPUs %s: this process cannot be bound to them, it may use %s" % (_listed(cpus), _listed(allowed))

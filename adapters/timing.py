@@ -7,7 +7,7 @@ from typing import Callable, List, Tuple
 
 from .protocol import Protocol
 
-TRIES = 5  # to find how many steps make a sample
+TRIES = 6  # to find how many steps make a sample
 
 
 def _nanoseconds_from_seconds():
@@ -59,7 +59,7 @@ def steps_per_sample(step, synchronize, step_nanoseconds, seconds):
         if took >= wanted:
             break
         # 5 % more than is needed, lest the next try falls just short.
-        count = math.ceil(count * min(1.05 * wanted / max(took, 1), 100.0))
+        count = math.ceil(count * min(1.05 * wanted / max(took, 1), 10.0))
     return count, tried
 
 

@@ -1,6 +1,7 @@
 """The timed loop over a clock that tests turn by hand."""
 
 import gc
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -124,3 +125,51 @@ def test_the_clock_counts_nanoseconds_and_never_back():
     assert all(isinstance(reading, int) for reading in readings)
     fallback = timing._nanoseconds_from_seconds()
     assert readings[-1] - SECOND < fallback < readings[-1] + 600 * SECOND
+
+
+@given(st.integers(1, 50))
+def test_several_steps_in_one_call(count):
+    calls = []
+    timing.several(lambda: calls.append(1), count)()
+    assert len(calls) == count
+
+
+def found_for(monkeypatch, lengths, guess, seconds, fence=0):
+    machine = Machine(lengths, fence)
+    monkeypatch.setattr(timing, "nanoseconds", machine.clock)
+    return (*timing.steps_per_sample(machine.step, machine.synchronize, guess, seconds), machine)
+
+
+def test_a_step_long_enough_is_a_sample_and_is_not_tried(monkeypatch):
+    count, tried, machine = found_for(monkeypatch, [], SECOND // 100, 0.01)
+    assert (count, tried, machine.calls) == (1, [], [])
+    assert found_for(monkeypatch, [], 1, 0.0)[:2] == (1, [])
+
+
+@pytest.mark.parametrize("guess_over_truth", [0.1, 1.0, 5.0, 1000.0])
+@pytest.mark.parametrize("step", [50, 1_000, 100_000, 3_000_000])
+def test_samples_are_as_long_as_wanted_however_wrong_the_first_guess(monkeypatch, step, guess_over_truth):
+    """A guess may be too long (a slow first step) or too short (steps that hand over work and return)."""
+    guess = max(1, int(step * guess_over_truth))
+    count, tried, _ = found_for(monkeypatch, itertools.repeat(step), guess, 0.01)
+    if guess >= SECOND // 100:
+        assert (count, tried) == (1, [])  # a step that took so long may do so again
+        return
+    assert count * step >= SECOND // 100
+    # Never more than twice what a guess of the truth, or the too short guess itself, would have taken.
+    assert count <= 2 + 2 * max(SECOND // 100 / step, SECOND // 100 / max(guess, 1000))
+    assert tried == [step] * len(tried)
+    assert 1 <= len(tried) <= timing.TRIES
+
+
+def test_the_fence_is_shared_by_the_steps_of_a_sample(monkeypatch):
+    count, tried, machine = found_for(monkeypatch, itertools.repeat(10_000), 100_000, 0.001, fence=90_000)
+    assert machine.calls.count("fence") == 2 * len(tried)
+    assert count * 10_000 + 90_000 >= SECOND // 1000
+    assert count > 10  # single steps took 100 us each, ten of them together 190
+
+
+def test_steps_that_take_no_time_at_all_have_an_end(monkeypatch):
+    count, tried, _ = found_for(monkeypatch, itertools.repeat(0), 0, 1e-5)
+    assert len(tried) == timing.TRIES
+    assert count >= 1

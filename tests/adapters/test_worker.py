@@ -1,5 +1,6 @@
 """The guest: one launch from ``cell.json`` to ``outcome.json``, in this process and in every interpreter here."""
 
+import itertools
 import json
 import os
 import platform
@@ -7,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dlbench.adapters import protocol, worker
+from dlbench.adapters import protocol, timing, worker
 from dlbench.adapters.base import Adapter, Unsupported
 from dlbench.adapters.networks import LEARNING_RATE, NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Protocol, ProtocolError, Status
@@ -265,3 +267,220 @@ def test_started_without_a_folder_it_says_how(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
     assert "CONTROL_DIR" in done.stderr
+
+
+class Clockwork(Pretender):
+    """A pretender whose every step lasts as long as it is told, on a clock of its own."""
+
+    def __init__(self, folder, lengths):
+        super().__init__(folder)
+        self.lengths, self.now = lengths, 10**15
+
+    def step(self):
+        super().step()
+        # The parity steps and the first of the warm-up come before the series that is told.
+        index = self.calls.count("step") - PARITY_STEPS - 2
+        self.now += int(self.lengths(max(0, index)))
+
+
+def timed_by(monkeypatch, folder, lengths, **numbers):
+    """Carry out a launch in which the n-th timed step (from 0) lasts ``lengths(n)`` nanoseconds."""
+    adapter = Clockwork(folder, lengths)
+    monkeypatch.setattr(timing, "nanoseconds", lambda: adapter.now)
+    loop = timing.timed_loop
+    monkeypatch.setattr(timing, "timed_loop", lambda *given: loop(*given, clock=lambda: adapter.now))
+    numbers = {"warmup_steps": PARITY_STEPS + 1, "steps": 20, "minimum_steps": 5, "seconds": 1000.0, **numbers}
+    return run(folder, adapter, **numbers)
+
+
+def lengths_of(level, seed=0, noise=0.005):
+    factors = np.exp(np.random.default_rng(seed).normal(0.0, noise, 1000))
+    return lambda index: 1_000_000 * level(index) * factors[index]
+
+
+def test_a_warm_up_is_cut_off_and_kept_apart(tmp_path, monkeypatch):
+    lengths = lengths_of(lambda index: 1.3 if index < 6 else 1.0)
+    # The first of the warm-up is the one before the timed samples begin.
+    outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=30)
+    assert outcome.steady is True
+    assert len(outcome.warmup_ns) + len(outcome.samples_ns) == 21
+    assert 6 <= len(outcome.warmup_ns) <= 8
+    assert max(outcome.samples_ns) < 1_100_000 < min(outcome.warmup_ns[:6])
+    assert (outcome.timed_steps(), outcome.observed_steps()) == (len(outcome.samples_ns), 20)
+
+
+def test_without_a_longest_warm_up_nothing_is_looked_for(tmp_path, monkeypatch):
+    outcome = timed_by(monkeypatch, tmp_path, lengths_of(lambda index: 1.3 if index < 6 else 1.0))
+    assert (outcome.steady, len(outcome.warmup_ns), len(outcome.samples_ns)) == (None, 1, 20)
+
+
+def test_more_samples_are_taken_until_enough_are_steady(tmp_path, monkeypatch):
+    lengths = lengths_of(lambda index: 1.3 if index < 18 else 1.0)
+    outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=30)
+    assert outcome.steady is True
+    assert 18 <= len(outcome.warmup_ns) <= 20
+    assert 5 <= len(outcome.samples_ns) <= 9
+    assert outcome.observed_steps() == len(outcome.warmup_ns) - 1 + len(outcome.samples_ns) == 25
+
+
+@pytest.mark.parametrize("longest", [1, 4, 12, 30])
+def test_the_longest_warm_up_is_never_passed_and_then_all_samples_are_kept(tmp_path, monkeypatch, longest):
+    lengths = lengths_of(lambda index: 0.97**index)
+    outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=longest)
+    assert outcome.status is Status.OK
+    assert outcome.steady is False
+    assert (len(outcome.warmup_ns), len(outcome.samples_ns)) == (1, 20 + longest)
+    assert outcome.observed_steps() == outcome.timed_steps() == 20 + longest
+
+
+def test_a_change_after_the_longest_warm_up_is_no_warm_up(tmp_path, monkeypatch):
+    lengths = lengths_of(lambda index: 1.3 if index < 12 else 1.0)
+    outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=8)
+    assert (outcome.steady, len(outcome.samples_ns)) == (False, 20)
+
+
+def test_the_search_for_a_steady_state_ends_with_the_seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker.time, "perf_counter", itertools.count(0.0, 3.0).__next__)
+    lengths = lengths_of(lambda index: 0.97**index)
+    outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=10_000, seconds=10.0)
+    assert outcome.steady is False
+    assert 20 < len(outcome.samples_ns) <= 40
+
+
+@pytest.mark.parametrize("warm_up", [0, 5])
+def test_short_steps_are_timed_several_at_a_time(tmp_path, monkeypatch, warm_up):
+    lengths = lengths_of(lambda index: 0.1)
+    outcome = timed_by(
+        monkeypatch, tmp_path, lambda index: lengths(index % 1000), sample_seconds=0.01, maximum_warmup_steps=warm_up
+    )
+    assert 100 <= outcome.steps_per_sample <= 110
+    assert len(outcome.samples_ns) == 20
+    assert min(outcome.samples_ns) >= 9_900_000
+    assert outcome.step_seconds() == pytest.approx([1e-4] * 20, rel=0.01)
+    assert outcome.timed_steps() == outcome.observed_steps() == 20 * outcome.steps_per_sample
+    # What comes before them is told by the step, the tries to find their number among it.
+    assert outcome.warmup_ns == pytest.approx([100_000] * len(outcome.warmup_ns), rel=0.02)
+    assert len(outcome.warmup_ns) >= 2
+
+
+def test_batched_warm_up_counts_its_steps(tmp_path, monkeypatch):
+    lengths = lengths_of(lambda index: 0.13 if index < 600 else 0.1)
+    outcome = timed_by(
+        monkeypatch,
+        tmp_path,
+        lambda index: lengths(min(index, 999)),
+        sample_seconds=0.01,
+        maximum_warmup_steps=20,
+    )
+    assert outcome.steady is True
+    assert outcome.observed_steps() == 20 * outcome.steps_per_sample
+    assert 3 * outcome.steps_per_sample <= outcome.observed_steps() - outcome.timed_steps()
+    assert max(outcome.step_seconds()) < 1.15e-4
+    assert max(outcome.warmup_ns) < 140_000  # of a step, not of a sample
+
+
+def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
+    """Carry out one launch of the null framework in a process of its own."""
+    launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
+    return ProcessLauncher().launch(Order(launch, Path(sys.executable), variables or {}, 120.0)).outcome
+
+
+def fastest(launch, near):
+    """Return the shortest step, of up to five launches: others may hold the machine, and only ever lengthen it."""
+    best = float("inf")
+    for _ in range(5):
+        best = min(best, *launch().step_seconds())
+        if best == pytest.approx(near, rel=0.05):
+            break
+    return best
+
+
+def test_a_real_short_step_is_timed_right_in_batches(tmp_path):
+    def launch(sample_seconds):
+        settings = {"step_seconds": 1e-4}
+        return null_launch(tmp_path, settings=settings, steps=30, seconds=10.0, sample_seconds=sample_seconds)
+
+    # On a machine that others hold too, a sample of 1 ms is now and then undisturbed; one of 10 ms may never be.
+    assert fastest(lambda: launch(0.001), 1e-4) == pytest.approx(1e-4, rel=0.05)
+    outcome = launch(0.01)
+    assert len(outcome.samples_ns) == 30
+    assert min(outcome.samples_ns) >= 1e5 * outcome.steps_per_sample
+    assert outcome.timed_steps() == outcome.observed_steps() == 30 * outcome.steps_per_sample
+    assert np.median(outcome.samples_ns) >= 9_500_000
+
+
+EXTRA = "DLBENCH_EXTRA_PRODUCTS"
+
+
+def test_extra_products_make_every_timed_step_longer_by_what_they_take(tmp_path):
+    def launch(variables):
+        settings = {"step_seconds": 1e-3}
+        return null_launch(tmp_path, settings=settings, steps=30, seconds=10.0, variables=variables)
+
+    assert fastest(lambda: launch({}), 1.0e-3) == pytest.approx(1.0e-3, rel=0.05)
+    assert fastest(lambda: launch({EXTRA: "1x500"}), 1.5e-3) == pytest.approx(1.5e-3, rel=0.05)
+    assert fastest(lambda: launch({EXTRA: "3x100"}), 1.3e-3) == pytest.approx(1.3e-3, rel=0.05)
+    heavier = launch({EXTRA: "1x500"})
+    assert min(heavier.warmup_ns) >= 1_450_000
+    assert heavier.software["variables"] == {EXTRA: "1x500"}
+
+
+@pytest.mark.parametrize(
+    "asked", ["5", "x5", "5x", "-1x5", "1.5x3", "5X3", "1x0", "1x500\n", "1x500; rm", " 1x5", "9" * 99]
+)
+def test_extra_work_that_cannot_be_read_is_refused(tmp_path, monkeypatch, asked):
+    monkeypatch.setenv(EXTRA, asked)
+    outcome = run(tmp_path, Pretender(tmp_path))
+    assert outcome.status is Status.UNSUPPORTED
+    assert EXTRA in outcome.reason
+    assert "such as 18x128" in outcome.reason
+    assert len(outcome.reason) < 200
+    assert outcome.samples_ns == []
+
+
+def test_extra_work_that_a_framework_cannot_do_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv(EXTRA, "1x5")
+    outcome = run(tmp_path, Pretender(tmp_path))
+    assert (outcome.status, outcome.reason) == (Status.UNSUPPORTED, f"{EXTRA}: this framework offers no matrix product")
+
+
+def test_extra_work_is_done_after_each_timed_step_and_after_no_step_of_the_parity_check(tmp_path, monkeypatch):
+    class Multiplier(Pretender):
+        def multiply(self, size):
+            return lambda: self.note(f"product of {size}")
+
+    monkeypatch.setenv(EXTRA, "2x7")
+    adapter = Multiplier(tmp_path)
+    assert run(tmp_path, adapter).status is Status.OK
+    timed = ["step", "product of 7", "product of 7"] * 6
+    assert adapter.calls == ["supports", "prepare", *["step", "last_loss"] * PARITY_STEPS, *timed, "last_loss"]
+
+
+linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs")
+
+
+@linux
+def test_a_launch_bound_to_a_cpu_has_that_one_and_numpy_too(tmp_path):
+    allowed = sorted(os.sched_getaffinity(0))
+    free = null_launch(tmp_path)
+    assert free.cpus == allowed
+    for cpu in (allowed[0], allowed[-1]):
+        bound = null_launch(tmp_path, cpus=[cpu])
+        assert (bound.status, bound.reason, bound.cpus) == (Status.OK, "", [cpu])
+        # One thread, and that is the main one: NumPy's pool counted the CPUs when it was imported.
+        assert bound.threads.os_threads in (None, 1)
+    if len(allowed) > 1 and free.threads.os_threads is not None:
+        assert free.threads.os_threads > 1, "a NumPy without a thread pool: this test shows nothing here"
+
+
+@linux
+def test_cpus_that_are_not_there_are_refused_before_anything_is_done(tmp_path):
+    allowed = sorted(os.sched_getaffinity(0))
+    missing = max(allowed) + 1000
+    # The kernel would take the second mask without a word, for those CPUs in it that are there.
+    for cpus in ([missing], [allowed[0], missing], []):
+        outcome = null_launch(tmp_path, cpus=cpus)
+        assert outcome.status is Status.UNSUPPORTED
+        assert outcome.reason.startswith("CPUs " + (",".join(map(str, cpus)) or "(none)"))
+        assert outcome.reason.endswith("it may use " + ",".join(map(str, allowed[:16])) + ",..." * (len(allowed) > 16))
+        assert outcome.samples_ns == []
