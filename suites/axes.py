@@ -5,6 +5,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED
+
 from .errors import UsageError, unknown_name
 from .framework import Framework, catalogue, find, modes_meant, offered
 
@@ -67,20 +69,27 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
 
 
 def counts(text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS) -> tuple[int, ...]:
-    """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores"."""
+    """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores" or "1..4*cpus"."""
     found: set[int] = set()
     for word in words(text):
-        first, dash, last = word.partition("-")
+        sign = ".." if ".." in word else "-"
+        first, dash, last = word.partition(sign)
         if dash and not (first.strip() and last.strip()):
             raise UsageError(f"The range {word!r} lacks an end. Write both, as in 4-8.")
         low = count(first.strip(), capacity, what)
         high = count(last.strip(), capacity, what) if dash else low
         if high < low:
-            raise UsageError(f"The range {word!r} runs backwards. Write {last}-{first}.")
+            raise UsageError(f"The range {word!r} runs backwards. Write {last}{sign}{first}.")
         if high > most:
             raise UsageError(f"{high} is beyond the largest {what} taken here, {most}.")
-        found.update(range(low, high + 1))
+        found.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
     return tuple(sorted(found))
+
+
+def _ladder(low: int, high: int) -> set[int]:
+    """Return both ends and what lies between of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: steps of a half to a third."""
+    between = {base << shift for base in (2, 3) for shift in range(high.bit_length())} | {1}
+    return {low, high} | {number for number in between if low < number < high}
 
 
 def duration(text: str) -> float:
@@ -116,6 +125,13 @@ def device(word: str) -> str:
     """Return the device's name, "cpu" or "cuda:N"; raises UsageError for anything else."""
     if not _DEVICE.fullmatch(word):
         raise UsageError(f"{word!r} is no device. There are: cpu, cuda:0, cuda:1, ...")
+    return word
+
+
+def affinity(word: str) -> str:
+    """Return "bound" or "oversubscribed"; raises UsageError for anything else."""
+    if word not in (BOUND, OVERSUBSCRIBED):
+        raise UsageError(f"{word[:40]!r} is no affinity. There are: {BOUND}, {OVERSUBSCRIBED}.")
     return word
 
 

@@ -19,13 +19,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
+from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
 from dlbench.hardware_probe import Machine
+from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.attempts import disturbed
 from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Record, Run
 
 from . import environment
+from .errors import UsageError
 from .launcher import Launched, Launcher, Order, Tick, no_tick
 from .plan import Plan, PlannedLaunch
 from .sources import Source
@@ -150,6 +152,24 @@ class Carrier:
         settings = {**framework.modes[row.mode].settings, **self._plan.settings.get(framework.name, {})}
         reference = self._reference(cell)
         cache = environment.make_folder(environment.cache_directory(framework))
-        launch = Launch(cell, protocol, settings, None if reference is None else str(reference), str(cache))
+        launch = Launch(
+            cell,
+            protocol,
+            settings,
+            None if reference is None else str(reference),
+            str(cache),
+            cpus=self._cpus(cell),
+        )
         variables = {**framework.launch_variables(row.mode, cell.threads), **self._variables}
         return Order(launch, interpreter, variables, self._plan.cell_seconds, self._guest)
+
+    def _cpus(self, cell: Cell) -> list[int] | None:
+        """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""
+        if cell.affinity != BOUND:
+            return None
+        mask = None if self._machine is None else bound_mask(self._machine.cpu, cell.threads)
+        if mask is None:
+            raise UsageError(
+                f"{cell.threads} threads cannot be bound to as many CPUs here: this process may use fewer."
+            )
+        return list(mask)

@@ -13,8 +13,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from dlbench.adapters.protocol import BOUND, Cell
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.record import Run
+from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.store import Store
 
 from . import environment, listing, options, session, suite
@@ -30,7 +32,7 @@ from .cli_show import list_command, probe_command
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .launcher import ProcessLauncher
 from .plan import Choices, Plan, expand
-from .progress import ProgressDisplay, clock
+from .progress import ProgressDisplay, clock, percent
 from .runner import Ending, Runner
 from .screen import counted, err, out, print_json, program, say, table
 
@@ -86,7 +88,9 @@ def plan_command(
     threads_limit: options.ThreadsLimit = "",
     batch_sizes: options.BatchSizes = "",
     devices: options.Devices = "",
-    launches: options.Launches = None,
+    affinity: options.Affinity = "",
+    launches: options.Launches = "",
+    precision: options.Precision = "",
     steps: options.Steps = None,
     cell_budget: options.CellBudget = "",
     python: options.Python = None,
@@ -100,7 +104,18 @@ def plan_command(
     - `dlbench plan table4 --networks fcn5 --threads 1,2`
     """
     chosen = options.choices(
-        networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, cell_budget, python
+        networks,
+        frameworks,
+        threads,
+        threads_limit,
+        batch_sizes,
+        devices,
+        affinity,
+        launches,
+        precision,
+        steps,
+        cell_budget,
+        python,
     )
     plan = _plan(name, chosen, probe(), seed)
     if as_json:
@@ -108,14 +123,17 @@ def plan_command(
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell in plan.cells:
-        key = (cell.network, str(cell.batch_size), cell.framework, cell.mode, cell.device)
+        key = (cell.network, str(cell.batch_size), cell.framework, cell.mode, cell.device, _cpus(cell))
         groups.setdefault(key, []).append(str(cell.threads))
     table(
         f"{plan.suite}: {_size(plan)}",
-        ["network", "mini-batch", "framework", "mode", "device", "threads"],
+        ["network", "mini-batch", "framework", "mode", "device", "CPUs", "threads"],
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
-    at_most = len(plan.cells) * plan.launches * plan.cell_seconds
+    for line in (_left_out(plan), _kind_of_protocol(plan)):
+        if line:
+            out.print(line, markup=False, soft_wrap=True)
+    at_most = len(plan.cells) * plan.most * plan.cell_seconds
     out.print(f"At most {clock(at_most)}; usually a small part of it.", markup=False)
 
 
@@ -132,7 +150,9 @@ def run_command(
     threads_limit: options.ThreadsLimit = "",
     batch_sizes: options.BatchSizes = "",
     devices: options.Devices = "",
-    launches: options.Launches = None,
+    affinity: options.Affinity = "",
+    launches: options.Launches = "",
+    precision: options.Precision = "",
     steps: options.Steps = None,
     cell_budget: options.CellBudget = "",
     python: options.Python = None,
@@ -156,7 +176,18 @@ def run_command(
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     """
     chosen = options.choices(
-        networks, frameworks, threads, threads_limit, batch_sizes, devices, launches, steps, cell_budget, python
+        networks,
+        frameworks,
+        threads,
+        threads_limit,
+        batch_sizes,
+        devices,
+        affinity,
+        launches,
+        precision,
+        steps,
+        cell_budget,
+        python,
     )
     allowed = options.Budget.parse(budget)
     if resume and chosen != Choices(builds=chosen.builds):
@@ -201,7 +232,33 @@ def _watched(runner: Runner, name: str, store_file: str, builds: Sequence[str]) 
 
 
 def _size(plan: Plan) -> str:
-    return f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')} of each"
+    launches = (
+        f"{plan.launches}-{plan.most} launches" if plan.precision else counted(plan.launches, "launch", "launches")
+    )
+    return f"{counted(len(plan.cells), 'cell')}, {launches} of each"
+
+
+def _cpus(cell: Cell) -> str:
+    return "as threads" if cell.affinity == BOUND else "all"
+
+
+def _kind_of_protocol(plan: Plan) -> str:
+    """Return in a sentence whether the number of launches is fixed, and what intervals then mean."""
+    if plan.precision:
+        return (
+            f"until precise: a cell gets launches until its 95 % interval is no wider than ±{percent(plan.precision)}"
+        )
+    covered = "launches too" if plan.launches >= ENOUGH_LAUNCHES else "steps only, not what launches differ by"
+    return f"fixed: {counted(plan.launches, 'launch', 'launches')} of each cell, intervals cover {covered}"
+
+
+def _left_out(plan: Plan) -> str:
+    """Return in a sentence which cells this machine cannot have; empty where it can have all."""
+    if not plan.left_out:
+        return ""
+    counts = ", ".join(map(str, sorted({cell.threads for cell in plan.left_out})))
+    left = counted(len(plan.left_out), "cell")
+    return f"left out: {left} that would bind {counts} threads to as many CPUs, this machine has fewer"
 
 
 def _resume_command(name: str, store_file: str, builds: Sequence[str]) -> str:

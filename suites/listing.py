@@ -70,8 +70,11 @@ def plan(planned: Plan) -> dict[str, Any]:
         "suite": planned.suite,
         "seed": planned.seed,
         "launches_per_cell": planned.launches,
+        "launches_most": planned.most,
+        "precision": planned.precision,
         "cell_seconds": planned.cell_seconds,
         "protocol": to_dict(planned.protocol),
         "cells": [to_dict(cell) for cell in planned.cells],
+        "left_out": [to_dict(cell) for cell in planned.left_out],
         "order": [{"cell": planned.cells.index(launch.cell), "block": launch.block} for launch in planned.order()],
     }

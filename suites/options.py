@@ -23,7 +23,24 @@ ThreadsLimit = Annotated[
 ]
 BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes: 64 or 16,32,64.")]
 Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu (cuda:0, ... are typed unsupported so far).")]
-Launches = Annotated[int | None, typer.Option("--launches", help="Launches (fresh processes) per cell.")]
+Affinity = Annotated[
+    str,
+    typer.Option(
+        "--affinity", help="CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or both."
+    ),
+]
+Launches = Annotated[
+    str,
+    typer.Option(
+        "--launches", metavar="N|N-M", help="Launches (fresh processes) per cell: 5, or 5-20 until it is precise."
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(
+        "--precision", help="Half-width of a cell's interval at which launches end: 1% (2% with a range; alone: 5-20)."
+    ),
+]
 Steps = Annotated[int | None, typer.Option("--steps", help="Timed steps per launch, at most.")]
 CellBudget = Annotated[
     str, typer.Option("--cell-budget", help="Time for one launch: 60s, 10m. One that lasts longer is ended: timed out.")
@@ -65,12 +82,14 @@ def choices(
     threads_limit: str = "",
     batch_sizes: str = "",
     devices: str = "",
-    launches: int | None = None,
+    affinity: str = "",
+    launches: str = "",
+    precision: str = "",
     steps: int | None = None,
     cell_budget: str = "",
     python: list[str] | None = None,
 ) -> Choices:
     """Return what the options say; raises UsageError for a --python that cannot be read."""
     builds = tuple(axes.build(text) for text in python or [])
-    narrowed = networks, frameworks, threads, threads_limit, batch_sizes, devices
-    return Choices(*narrowed, launches, steps, cell_budget, builds)
+    narrowed = networks, frameworks, threads, threads_limit, batch_sizes, devices, affinity
+    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import Cell, Protocol
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Protocol
 
 from . import axes
 from .axes import Build, Capacity, Row
 from .errors import UsageError
-from .suite import LARGEST_BATCH, LARGEST_COUNT, Suite, check_networks
+from .suite import LARGEST_BATCH, LARGEST_COUNT, USUAL_PRECISION, USUAL_RANGE, Suite, check_networks
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,9 @@ class Choices:
     threads_limit: str = ""
     batch_sizes: str = ""
     devices: str = ""
-    launches: int | None = None
+    affinity: str = ""
+    launches: int | str | None = None
+    precision: str = ""
     steps: int | None = None
     cell_budget: str = ""
     builds: tuple[Build, ...] = ()
@@ -49,23 +51,47 @@ class Plan:
     cell_seconds: float
     seed: int
     settings: dict[str, dict[str, object]] = field(default_factory=dict)
+    launches_most: int | None = None
+    """A cell's launches at most, while its interval misses the precision; None: ``launches``, no more."""
+    precision: float | None = None
+    """Relative half-width at which a cell gets no further launch; None: a fixed number of launches."""
+    left_out: tuple[Cell, ...] = ()
+    """Cells that this machine cannot have: bound to more CPUs than there are."""
+
+    @property
+    def most(self) -> int:
+        """A cell's launches at most."""
+        return self.launches_most or self.launches
+
+    @property
+    def computes(self) -> bool:
+        """Whether any row computes anything: else there is nothing that others could disturb."""
+        return any(row.build.framework.computes for row in self.rows)
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
         return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
 
     def order(self) -> Iterator[PlannedLaunch]:
-        """Yield every launch: one of each cell per block, shuffled by the seed.
+        """Yield the launches that every cell gets: one of each cell per block, shuffled by the seed.
 
         Within the first block the cell with the fewest threads comes first in its group (same row, network, device
         and mini-batch): its time tells whether the rest of the group fits the cell's budget. Other than that the
         order is random, so that a drift of the machine falls on all cells alike.
         """
         for block in range(self.launches):
-            shuffled = list(self.cells)
-            random.Random(f"{self.seed}:{block}").shuffle(shuffled)
-            for cell in _fewest_threads_first(shuffled) if block == 0 else shuffled:
-                yield PlannedLaunch(cell, block)
+            yield from self.block(block)
+
+    def block(self, block: int) -> Iterator[PlannedLaunch]:
+        """Yield one launch of each cell, in the order of this block."""
+        shuffled = list(self.cells)
+        random.Random(self.lot(block)).shuffle(shuffled)
+        for cell in _fewest_threads_first(shuffled) if block == 0 else shuffled:
+            yield PlannedLaunch(cell, block)
+
+    def lot(self, block: int) -> str:
+        """Return what a block is shuffled by."""
+        return f"{self.seed}:{block}"
 
 
 def group_of(cell: Cell) -> Cell:
@@ -90,31 +116,67 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     networks = check_networks(axes.words(choices.networks)) if choices.networks else suite.networks
     rows = _rows(suite, choices)
     devices = axes.words(choices.devices) if choices.devices else list(suite.devices)
+    affinities = [axes.affinity(word) for word in axes.words(choices.affinity)] if choices.affinity else suite.affinity
     section = suite.protocol
-    if choices.launches is not None:
-        section = section.model_copy(update={"launches": _within_reason(choices.launches, "--launches")})
+    fewest, most, precision = _launches(suite, choices)
     if choices.steps is not None:
         section = section.model_copy(update={"steps": _within_reason(choices.steps, "--steps")})
     if choices.cell_budget:
         section = section.model_copy(update={"cell_seconds": axes.duration(choices.cell_budget)})
     cells = (
-        Cell(row.build.name, row.build.framework.folder, row.mode, network, axes.device(device), threads, batch)
+        Cell(
+            row.build.name,
+            row.build.framework.folder,
+            row.mode,
+            network,
+            axes.device(device),
+            threads,
+            batch,
+            affinity=affinity,
+        )
         for network in networks
         for row in rows
         for device in devices
         for batch in _batch_sizes(suite, choices, network, capacity)
+        for affinity in affinities
         for threads in _threads(suite, choices, capacity)
     )
+    distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
+    kept = tuple(cell for cell in distinct if cell.affinity != BOUND or cell.threads <= capacity.cpus)
+    if not kept:
+        raise UsageError(
+            f"This machine has {capacity.cpus} CPUs to bind threads to, and no thread count is that small. Give "
+            f"--threads up to {capacity.cpus}, or --affinity {OVERSUBSCRIBED}."
+        )
     return Plan(
         suite.name,
-        tuple(dict.fromkeys(cells)),  # what was named twice is measured once
+        kept,
         rows,
         section.protocol(),
-        section.launches,
+        fewest,
         section.cell_seconds,
         seed,
         suite.settings,
+        most if most > fewest else None,
+        precision,
+        tuple(cell for cell in distinct if cell.affinity == BOUND and cell.threads > capacity.cpus),
     )
+
+
+def _launches(suite: Suite, choices: Choices) -> tuple[int, int, float | None]:
+    """Return (fewest, most, precision) of a cell's launches; a precision alone makes a fixed number a range."""
+    fewest, most, precision = suite.protocol.launches_of_a_cell()
+    if choices.launches is not None and choices.launches != "":
+        fewest, most = axes.launch_range(str(choices.launches), "--launches")
+    elif choices.precision and most == fewest:
+        fewest, most = axes.launch_range(USUAL_RANGE, "--launches")
+    if fewest == most:
+        if choices.precision:
+            raise UsageError(f"--precision needs a range of launches, as in --launches {USUAL_RANGE}.")
+        return fewest, most, None
+    if choices.precision:
+        precision = axes.share(choices.precision, "--precision")
+    return fewest, most, precision or USUAL_PRECISION
 
 
 def _within_reason(value: int, option: str) -> int:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.record import Record
 
 from .plan import PlannedLaunch
@@ -29,12 +29,18 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def percent(share: float) -> str:
+    """Return a share as "2 %", "0.45 %" or "13 %"."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
 def describe_cell(planned: PlannedLaunch) -> str:
     """Return the launch in words: "fcn5 torch eager 2 threads"."""
     cell = planned.cell
     threads = "1 thread" if cell.threads == 1 else f"{cell.threads} threads"
     where = "" if cell.device == "cpu" else f" on {cell.device}"
-    return f"{cell.network} b{cell.batch_size} {cell.framework} {cell.mode} {threads}{where}"
+    bound = " bound" if cell.affinity == BOUND else ""
+    return f"{cell.network} b{cell.batch_size} {cell.framework} {cell.mode} {threads}{bound}{where}"
 
 
 def result_line(record: Record) -> str:

@@ -52,6 +52,8 @@ def begin(
         suite=plan.suite,
         protocol=plan.protocol,
         launches=plan.launches,
+        launches_most=plan.launches_most,
+        precision=plan.precision,
         plan=plan.cells,
         machine=machine.fingerprint,
         started=now,
@@ -92,7 +94,15 @@ def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]
             f"The unfinished run needs a build that is not here: {error} Give its --python again."
         ) from error
     resumed = replace(
-        plan, cells=run.plan, rows=planned_rows, protocol=run.protocol, launches=run.launches, seed=run.seed
+        plan,
+        cells=run.plan,
+        rows=planned_rows,
+        protocol=run.protocol,
+        launches=run.launches,
+        launches_most=run.launches_most,
+        precision=run.precision,
+        seed=run.seed,
+        left_out=(),
     )
     return resumed, run
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import Protocol
+from dlbench.adapters.protocol import OVERSUBSCRIBED, Protocol
 
 from . import axes
 from .errors import SuiteError, UsageError, unknown_name
@@ -24,6 +24,10 @@ Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Batches = Annotated[tuple[Positive, ...], Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
+USUAL_PRECISION = 0.02
+USUAL_RANGE = "5-20"
+"""Of launches, where a precision is asked for and no number of them."""
+
 
 class _Data(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,16 +36,37 @@ class _Data(BaseModel):
 class ProtocolSection(_Data):
     """How each launch measures and how often each cell is launched."""
 
-    launches: Positive = 1
+    launches: Annotated[int, Field(strict=True)] | str = 1  # 3, or "5-20": as many as the precision needs
+    precision: str = ""  # "2%": relative half-width of a cell's interval at which it gets no further launch
     warmup_steps: Positive = 3
+    maximum_warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # 0: warm-up is not searched for its end
     steps: Positive = 20
     minimum_steps: Positive = 5
+    sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0  # shorter steps: several a sample
     seconds: Seconds = 10.0
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
 
     def protocol(self) -> Protocol:
         """Return the part that the guest carries out."""
-        return Protocol(self.warmup_steps, self.steps, min(self.minimum_steps, self.steps), self.seconds)
+        return Protocol(
+            self.warmup_steps,
+            self.steps,
+            min(self.minimum_steps, self.steps),
+            self.seconds,
+            self.maximum_warmup_steps,
+            self.sample_seconds,
+        )
+
+    def launches_of_a_cell(self) -> tuple[int, int, float | None]:
+        """Return (fewest, most, precision): precision None for a fixed number. Raises UsageError."""
+        fewest, most = axes.launch_range(str(self.launches), "launches")
+        if fewest == most:
+            if self.precision:
+                raise UsageError(
+                    f'A precision needs a range of launches, as in launches = "{USUAL_RANGE}", not {self.launches}.'
+                )
+            return fewest, most, None
+        return fewest, most, axes.share(self.precision, "precision") if self.precision else USUAL_PRECISION
 
 
 class Suite(_Data):
@@ -55,6 +80,7 @@ class Suite(_Data):
     threads_limit: str = "4096"
     batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
     devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
+    affinity: tuple[str, ...] = Field(default=(OVERSUBSCRIBED,), min_length=1)
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
 
@@ -74,6 +100,9 @@ def _check_words(suite: Suite, where: str) -> None:
         ("threads", lambda: axes.counts(suite.threads, _SOME_CAPACITY)),
         ("threads_limit", lambda: axes.count(suite.threads_limit, _SOME_CAPACITY)),
         ("devices", lambda: [axes.device(word) for word in suite.devices]),
+        ("affinity", lambda: [axes.affinity(word) for word in suite.affinity]),
+        ("protocol.launches", lambda: axes.launch_range(str(suite.protocol.launches), "launches")),
+        ("protocol.precision", suite.protocol.launches_of_a_cell),
         ("networks", lambda: check_networks(list(suite.networks))),
         ("batch_sizes", lambda: check_networks(list(suite.batch_sizes))),
         ("frameworks", lambda: axes.rows(list(suite.frameworks), [])),
