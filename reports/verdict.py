@@ -55,11 +55,12 @@ class Rule:
     confidence: float = 0.95
     session_deviation: float = 0.025
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
-    screen_looks: tuple[int, ...] = (6, 9, 12)
+    # The two stages' numbers are the best of those tried at no more pairs a cell (tests/benchmarks/decision_rules.py).
+    screen_looks: tuple[int, ...] = (6, 10, 14)
     """Numbers of pairs after which screening looks whether a cell is clear, suspect, or needs more."""
-    screen_p_value: float = 0.15
-    screen_magnitude: float = 0.02
-    confirm_pairs: int = 20
+    screen_p_value: float = 0.05
+    screen_magnitude: float = 0.025
+    confirm_pairs: int = 24
     """Fresh pairs that alone decide over a suspect cell."""
     confirm_p_value: float = 0.005
     false_discovery_rate: float = 0.05
@@ -82,8 +83,10 @@ class Judgement:
     adjusted_p: float | None
     """The same, adjusted for the number of cells; None where it was not."""
     smallest_effect: float | None
-    """The smallest slowdown (0.03 is 3 %) that would have been found with probability `POWER`; None where so few launches find
-    none."""
+    """The smallest slowdown (0.03 is 3 %) that would have been found with probability `POWER`.
+
+    None where so few launches find none.
+    """
     baseline_launches: int
     candidate_launches: int
     method: str
@@ -108,32 +111,31 @@ def judge(
     a, b = np.log(np.asarray(baseline, dtype=float)), np.log(np.asarray(candidate, dtype=float))
     shift = float(np.mean(b) - np.mean(a))
     parts = float(np.var(a, ddof=1)) / len(a), float(np.var(b, ddof=1)) / len(b)
-    freedom = sum(parts) ** 2 / max(parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1), 1e-300)
+    squares = parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1)
+    freedom = sum(parts) ** 2 / squares if squares > 0 else float(len(a) + len(b) - 2)
     method = "Welch t over launches"
     # Clocks resolve no better: launches without any spread are no proof of a difference of nothing.
     variance = max(sum(parts), 1e-12)
+    spreads = [(math.sqrt(variance), _within(freedom))]
     if not same_session:
-        # The shifts are known by assumption, not estimated: freedom grows as their share does (Satterthwaite 1946).
+        # The shifts are known by assumption, not estimated: freedom grows as their share does (Satterthwaite 1946). For
+        # few launches that would outweigh the shifts themselves, so of both ways to see it the more cautious counts.
         extra = 2 * rule.session_deviation**2
-        freedom *= ((variance + extra) / variance) ** 2
-        variance += extra
+        spreads.append((math.sqrt(variance + extra), _within(freedom * ((variance + extra) / variance) ** 2)))
         method += f", widened by {rule.session_deviation:.1%} for each session"
-    error = math.sqrt(variance)
-    freedom = max(1.0, min(freedom, 1e6))
-    half = float(stdtrit(freedom, 0.5 + rule.confidence / 2)) * error
-    slower_p, faster_p = float(stdtr(freedom, -shift / error)), float(stdtr(freedom, shift / error))
+    half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
+    slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
     return _decide(
         math.exp(shift),
         math.exp(shift - half),
         math.exp(shift + half),
         slower_p,
         faster_p,
-        _smallest(error, freedom, rule.p_value, rule.magnitude),
+        max(_smallest(error, free, rule.p_value, rule.magnitude) for error, free in spreads),
         (len(a), len(b)),
         method,
         rule,
-        error,
-        freedom,
+        *spreads[-1],
     )
 
 
@@ -243,6 +245,10 @@ def _smallest(error: float, freedom: float, p_value: float, magnitude: float) ->
     spare = float(stdtrit(freedom, POWER)) * error
     by_chance = float(stdtrit(freedom, 1 - p_value)) * error
     return math.expm1(max(by_chance, math.log1p(magnitude)) + spare)
+
+
+def _within(freedom: float) -> float:
+    return max(1.0, min(freedom, 1e6))
 
 
 def _too_few(baseline: int, candidate: int, needed: int, what: str) -> str:
