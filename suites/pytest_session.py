@@ -42,7 +42,8 @@ class SuiteSession:
             self._machine = probe()
             self._plan = _plan(config, session.capacity(self._machine))
             self._budget = _seconds(config.getoption("dlbench_budget"))
-            session.check_brought({row.build for row in self._plan.rows if row.build.interpreter is not None})
+            brought = {row.build.name: row.build for row in self._plan.rows if row.build.interpreter is not None}
+            session.check_brought(brought.values())
         except DlbenchError as error:
             raise pytest.UsageError(f"dlbench: {error}") from error
         self._described = self._machine.to_dict()
