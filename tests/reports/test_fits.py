@@ -80,6 +80,23 @@ def test_no_other_solver_finds_a_better_fit(times: Sequence[float]) -> None:
     assert ours <= theirs * (1 + 1e-4) + 1e-9
 
 
+def test_a_published_curve_gives_the_published_optimum() -> None:
+    """SPEC SDM91 on a Sun SPARCcenter 2000, the example of Gunther's book and of the R package usl.
+
+    The package fits the throughput itself: gamma 89.995, alpha (sigma) 0.0277285, beta (kappa) 0.0001044, and with them
+    p* = 96.5. We fit logarithms, hence a little differently.
+    """
+    jobs = {1: 64.9, 18: 995.9, 36: 1652.4, 72: 1853.2, 108: 1828.9, 144: 1775.0, 216: 1702.2}
+    found = fit_scaling({p: published(1 / throughput) for p, throughput in jobs.items()})
+    assert found.chosen is not None
+    assert found.chosen.law == "usl"
+    assert found.chosen.best_threads is not None
+    assert found.chosen.best_threads.value == pytest.approx(96.5, rel=0.05)
+    assert found.chosen.crosstalk is not None
+    assert found.chosen.crosstalk.value == pytest.approx(0.0001044, rel=0.15)
+    assert found.chosen.best_threads.low is None
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.integers(1, 256), st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=4), max_size=9))
 def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) -> None:
