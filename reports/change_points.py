@@ -116,6 +116,8 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
             break
         places.remove(weakest.position)
         steps = []
+    if places and _began_later(judge.calm, places):
+        del places[-1], steps[-1]
     return (*steps, *judge.pending(places[-1] if places else 0))
 
 
@@ -215,6 +217,16 @@ def _relocated(values: Values, places: list[int]) -> list[int]:
             gains = (sums[cuts - 1] / cuts - (sums[-1] - sums[cuts - 1]) / rest) ** 2 * cuts * rest
             moved.append(low + int(cuts[int(np.argmax(gains))]))
     return moved
+
+
+def _began_later(values: Values, places: list[int]) -> bool:
+    """Tell whether the last step parts the nights better where fewer than `ENOUGH_NIGHTS` would follow: it is pending.
+
+    Located with the fifth night it would be told one night too early, with a night before it taken in.
+    """
+    count, start = len(values), places[-2] if len(places) > 1 else 0
+    gain = _gain(values, start, places[-1], count)
+    return any(_gain(values, start, count - after, count) > gain for after in range(1, ENOUGH_NIGHTS))
 
 
 class _Judge:

@@ -41,7 +41,7 @@ def history_to_markdown(history: History, everything: bool = False) -> str:
     tables = []
     for title, found in _chapters(history):
         shown = found if everything else found[:_MOST_CHANGES]
-        head = ("night", "cell", "change", "95 % interval", "adjusted p", "nights since", "what else changed")
+        head = ("night", "cell", "change", "95 % interval", "adjusted p", "held", "what else changed")
         rows = tuple(_row(history, cell, change) for cell, change in shown)
         tables.append(Table(title, head if rows else (), rows, tuple(_left_out(found, shown)), words=True))
     if everything:
@@ -149,8 +149,7 @@ def _sentences(history: History, cell: CellHistory, change: ChangePoint) -> list
     lines = [
         f"{day(change.night.started)}  {name_of(cell.series.cell)}{where}",
         f"  {size(change)} ({low:+.1f} to {high:+.1f} %), {_p(change)}, "
-        f"{_counted(change.nights_after, 'night')} since, run {change.night.run}"
-        + ("" if cell.series.kind == RATIO else ", absolute"),
+        f"{_held(cell, change)}, run {change.night.run}" + ("" if cell.series.kind == RATIO else ", absolute"),
     ]
     return [*lines, f"  that night: {_differences(change)}"]
 
@@ -163,8 +162,8 @@ def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entr
         name_of(cell.series.cell) + _machine(history, cell),
         size(change) + kind,
         f"{low:+.1f} to {high:+.1f} %",
-        f"{change.adjusted_p:.1g}",
-        str(change.nights_after),
+        _p(change).removeprefix("adjusted p "),
+        _held(cell, change),
         _differences(change),
     )
     return tuple(Entry(text) for text in fields)
@@ -173,6 +172,11 @@ def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entr
 def _machine(history: History, cell: CellHistory) -> str:
     several = len({each.series.machine for each in history.cells}) > 1
     return f", on {history.machines.get(cell.series.machine, '')} {cell.series.machine[:12]}" if several else ""
+
+
+def _held(cell: CellHistory, change: ChangePoint) -> str:
+    nights = _counted(change.nights_after, "night")
+    return f"{nights} since" if change is cell.changes[-1] else f"held for {nights}"
 
 
 def _p(change: ChangePoint) -> str:
@@ -239,10 +243,8 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     kinds = dict.fromkeys(cell.series.kind for cell in history.cells)
     lines = []
     if RATIO in kinds:
-        lines.append(
-            f"x, or without a word: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower."
-        )
-    lines += [f"s, or {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
+        lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
+    lines += [f"s: {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
     if lined:
         lines.append("Bars: the nights, oldest first; higher is slower; a dot is a night that was not searched.")
     lines.append(
@@ -251,11 +253,13 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     )
     disturbed = sum(int((~cell.series.searched).sum()) for cell in history.cells)
     if disturbed:
-        lines.append(f"{disturbed} points whose every launch was disturbed by others took no part in the search.")
+        lines.append(
+            f"Not searched, since others disturbed every launch: {_counted(disturbed, 'night')} of one series or other."
+        )
     short = sum(1 for cell in history.cells if int(cell.series.searched.sum()) < 2 * ENOUGH_NIGHTS)
     if short:
         lines.append(
-            f"{short} of the series have fewer than {2 * ENOUGH_NIGHTS} nights: no change can be confirmed yet."
+            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: {_counted(short, 'series')}."
         )
     if any(change.differences is not None for _, change in history.changes):
         lines.append(UNSEEN)

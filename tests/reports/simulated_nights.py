@@ -1,8 +1,8 @@
 """Nights with known truth: launches that differ, resemble their neighbours, are skewed and at times far off.
 
-The three machines are those of the notes: with five launches of each side, the differences of identical code
-that they report (a 2.5 % rule calls 0, 10 and 25 % of comparisons a regression) follow from these deviations. A machine's
-own shift moves both sides of a night; the order of the launches within a pair is drawn by lot.
+The three machines are made after measurements of such: with five launches of each side, what they report of identical
+code (a 2.5 % rule calls 0, 10 and 25 % of comparisons a regression) follows from these deviations. A machine's own
+shift moves both sides of a night; the order of the launches within a pair is drawn by lot.
 """
 
 import math
