@@ -7,7 +7,7 @@ guess: on many virtual machines and in containers parts of /proc are absent.
 import os
 import resource
 import time
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from .protocol import Contention, ThreadEvidence
 
@@ -95,29 +95,35 @@ def _steal():
     return int(fields[8]) / float(_TICKS) if len(fields) > 8 else None
 
 
-def _cgroup_directories():
-    # type: () -> List[str]
-    content = _read("/proc/self/cgroup") or ""
+def _cgroups():
+    # type: () -> List[Tuple[str, str]]
+    """Return where control groups of the CPU may be mounted, with this process's path below."""
     found = []
-    for line in content.splitlines():
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
+        # What lies above a container's own group ("/../..") cannot be seen.
+        path = "/" if ".." in path.split("/") else path
         if controllers == "":
-            found.append("/sys/fs/cgroup" + path)
+            found.append(("/sys/fs/cgroup", path))
         elif "cpu" in controllers.split(","):
-            found.append("/sys/fs/cgroup/" + controllers + path)
-            found.append("/sys/fs/cgroup/cpu" + path)
-    return found + ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu"]
+            found.append(("/sys/fs/cgroup/" + controllers, path))
+            found.append(("/sys/fs/cgroup/cpu", path))
+    return found
 
 
 def _throttled():
     # type: () -> Optional[float]
-    for directory in _cgroup_directories():
-        for line in (_read(directory + "/cpu.stat") or "").splitlines():
-            key, _, value = line.partition(" ")
-            if key == "throttled_usec":
-                return int(value) * 1e-6
-            if key == "throttled_time":
-                return int(value) * 1e-9
+    """Return the seconds for which this process's group and those around it were throttled: any may have a quota."""
+    for mount, path in _cgroups():
+        levels = [name for name in path.split("/") if name]
+        total = None  # type: Optional[float]
+        for depth in range(len(levels), -1, -1):
+            for line in (_read("/".join([mount] + levels[:depth] + ["cpu.stat"])) or "").splitlines():
+                key, _, value = line.partition(" ")
+                if key in ("throttled_usec", "throttled_time"):
+                    total = (total or 0.0) + int(value) * (1e-6 if key == "throttled_usec" else 1e-9)
+        if total is not None:
+            return total
     return None
 
 

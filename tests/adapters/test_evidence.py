@@ -165,6 +165,44 @@ def test_what_one_side_does_not_tell_has_no_difference(before, after):
     assert found.involuntary_switches == after.involuntary - before.involuntary
 
 
+V1 = {"/proc/self/cgroup": "9:memory:/a\n5:cpu,cpuacct:/jobs/42\n0::/jobs/42\n"}
+V2 = {"/proc/self/cgroup": "0::/slice/scope\n"}
+STAT_V1 = "nr_periods 9\nnr_throttled 3\nthrottled_time %d\n"
+STAT_V2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec %d\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "seconds"),
+    [
+        ({}, None),
+        (V1, None),
+        ({**V1, "/sys/fs/cgroup/cpu,cpuacct/jobs/42/cpu.stat": STAT_V1 % 3e9}, 3.0),
+        # The quota may be that of a group around it: each counts its own throttling alone.
+        (
+            {
+                **V1,
+                "/sys/fs/cgroup/cpu/jobs/42/cpu.stat": STAT_V1 % 0,
+                "/sys/fs/cgroup/cpu/jobs/cpu.stat": STAT_V1 % 2e9,
+                "/sys/fs/cgroup/cpu/cpu.stat": STAT_V1 % 5e8,
+            },
+            2.5,
+        ),
+        (
+            {**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": STAT_V2 % 4e6, "/sys/fs/cgroup/cpu.stat": "usage_usec 9\n"},
+            4.0,
+        ),
+        ({**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": "usage_usec 9\n"}, None),
+        ({**V2, "/sys/fs/cgroup/slice/cpu.stat": STAT_V2 % 4e6}, 4.0),
+        # A container sees its own group as the mount point, and may see its path on the host or none.
+        ({**V2, "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
+        ({"/proc/self/cgroup": "0::/../..\n", "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
+    ],
+)
+def test_the_throttling_of_every_group_around_the_process_is_seen(monkeypatch, files, seconds):
+    monkeypatch.setattr(evidence, "_read", files.get)
+    assert evidence._throttled() == (None if seconds is None else pytest.approx(seconds))
+
+
 def test_the_spread_keeps_the_64_busiest():
     def snapshot(times):
         return Snapshot(0.0, 0.0, times, None, 0, 0, 0, None, None, None, None)
