@@ -250,6 +250,16 @@ class Store:
                     kept.append((row.id, self._record(row.content, same)))
         return [record for _, record in sorted(kept, key=lambda pair: pair[0])]
 
+    def example(self, run: str, cell: int, side: str) -> Record | None:
+        """Return one record of this run, cell (see `cells`) and side, a timed one where there is any; else None."""
+        table = schema.records.c
+        asked = table.run == run, table.cell_id == cell, table.side == side
+        timed_first = sa.case((table.status == Status.OK.value, 0), else_=1), table.id
+        # Chosen by the index alone: only the one content is read.
+        chosen = self._rows(sa.select(table.id).where(*asked).order_by(*timed_first).limit(1))
+        rows = self._rows(sa.select(table.content).where(table.id == chosen[0].id)) if chosen else []
+        return self._build(Record, self._parse(rows[0].content)) if rows else None
+
     def history(self) -> list[tuple[int, str, str]]:
         """Return the migrations that made this store's schema: (version, what, when in ISO 8601)."""
         table = schema.schema_history
