@@ -12,7 +12,7 @@ cells.
 """
 
 import math
-import random
+import statistics
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -96,10 +96,13 @@ def half_width(launches: Sequence[Seen]) -> float | None:
 
 def reached(launches: Sequence[Seen], target: Target) -> bool:
     """Tell whether the interval is as narrow as wanted, the doubt about its own spread included."""
-    found = half_width(launches)
-    if found is None or found > target.precision:
+    count = len(launches)
+    if count < ENOUGH_LAUNCHES:
         return False
-    return _half(len(launches), _doubted_variance(_log_variance(launches), len(launches), target)) <= target.precision
+    if _half(count, _doubted_variance(_log_variance(launches), count, target)) > target.precision:
+        return False
+    found = half_width(launches)
+    return found is not None and found <= target.precision
 
 
 def wants_more(launches: Sequence[Seen], target: Target) -> bool:
@@ -155,21 +158,19 @@ def gain(candidate: Candidate, target: Target) -> float:
     return (now - then) / seconds
 
 
-def in_order(candidates: Sequence[Candidate], target: Target, seconds_left: float | None, lot: str) -> list[Candidate]:
+def in_order(shuffled: Sequence[Candidate], target: Target, seconds_left: float | None) -> list[Candidate]:
     """Return the candidates as the next block launches them.
 
-    Shuffled (by ``lot``), so that a drift of the machine falls on all alike. Where the time left does not cover the
+    They stay shuffled, so that a drift of the machine falls on all alike; but where the time left does not cover the
     block, those come first that buy the most precision per second.
     """
-    shuffled = list(candidates)
-    random.Random(lot).shuffle(shuffled)
-    if seconds_left is not None and sum(each.seconds for each in shuffled) > seconds_left:
-        shuffled.sort(key=lambda each: -gain(each, target))
-    return shuffled
+    if seconds_left is None or sum(each.seconds for each in shuffled) <= seconds_left:
+        return list(shuffled)
+    return sorted(shuffled, key=lambda each: -gain(each, target))
 
 
 def _log_variance(launches: Sequence[Seen]) -> float:
-    return float(np.var(np.log([launch.seconds for launch in launches]), ddof=1))
+    return statistics.variance(math.log(launch.seconds) for launch in launches)
 
 
 def _expected_variance(launches: Sequence[Seen]) -> float:

@@ -6,8 +6,8 @@
 
 ``attempts`` yields each record when its launch has ended, so that a caller can store it before the next attempt
 begins; ``carry_out`` returns them all as a list. A launch that others disturbed is attempted again, at most
-``attempts`` times in all; ``before_repeat`` is called before each repetition (to wait until the machine is quiet).
-``reports.attempts.effective`` tells which attempt of a launch counts.
+``attempts`` times in all; ``before_repeat`` is called before each repetition, to wait until the machine is quiet, and
+where it returns False there is none. ``reports.attempts.effective`` tells which attempt of a launch counts.
 
 Two sides of a comparison are two carriers over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters); ``side`` and ``stage``
@@ -106,8 +106,8 @@ class Carrier:
         Raises FrameworkEnvironmentError where a launch cannot write its folder, and KeyboardInterrupt as it comes.
         """
         for attempt in range(max(1, attempts)):
-            if attempt:
-                self._before_repeat()
+            if attempt and self._before_repeat() is False:
+                return
             record = self._attempt(planned, protocol, attempt, side, stage, skip, tick)
             yield record
             if not disturbed(record, self._host):

@@ -1,40 +1,45 @@
 """The runner: launches a plan, stores each record as it finishes, keeps to the budget, resumes.
 
 Whatever ends it - Ctrl-C, SIGTERM, kill -9, a full disk - every record that was finished is in the store, and a resumed
-run launches exactly what is missing.
+run launches exactly what is missing. Launches are made in blocks, one of each cell that still needs one (`Ledger`);
+what follows is decided from the records alone.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean, median
 from typing import Protocol as TypingProtocol
 
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.hosts import Host
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
-from .carrier import Carrier
+from .block_gate import BlockGate
+from .carrier import MOST_ATTEMPTS, Carrier
 from .launcher import read_phase
-from .plan import Plan, PlannedLaunch, group_of
+from .ledger import Estimates, Ledger
+from .plan import Plan, PlannedLaunch
 
-# Statuses after which launching the same cell once more could tell something new.
-_WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
+__all__ = ["Ending", "Estimates", "Observer", "Runner"]
+
+# Repetitions of disturbed launches allowed over a whole run: so many, and this share of its records.
+_REPEATS, _REPEATS_SHARE = 4, 0.25
 
 
 class Observer(TypingProtocol):
     """Whoever watches a run: the command line's progress display, or a test."""
 
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
-        """A launch begins, the ``index``-th (from 1) of ``total``."""
+        """A launch begins, the ``index``-th (from 1) of ``total``; with a precision to reach that is an estimate."""
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """Now and then during a launch."""
 
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
-        """A record was stored."""
+        """A launch came to its end; the last of its records, which are stored."""
 
 
 @dataclass(frozen=True)
@@ -43,33 +48,12 @@ class Ending:
 
     launches_left: int
     records: int
-
-
-class Estimates:
-    """How long launches last, learnt from those that ended."""
-
-    def __init__(self, first_guess: float) -> None:
-        self._first_guess = first_guess
-        self._seconds: dict[str, list[float]] = {}
-
-    def learn(self, cell: Cell, seconds: float) -> None:
-        """Take note of a launch that lasted this long."""
-        self._seconds.setdefault(cell.network, []).append(seconds)
-
-    def of(self, cell: Cell) -> float:
-        """Return the expected seconds of a launch: its network's mean so far, else the mean of all, else a guess."""
-        if cell.network in self._seconds:
-            return fmean(self._seconds[cell.network])
-        known = [seconds for group in self._seconds.values() for seconds in group]
-        return fmean(known) if known else self._first_guess
-
-    def total(self, launches: Iterable[PlannedLaunch]) -> float:
-        """Return the expected seconds of these launches together."""
-        return sum(self.of(planned.cell) for planned in launches)
+    seconds_left: float = 0.0
+    """What those launches are expected to take."""
 
 
 class Runner:
-    """Carries out one run."""
+    """Carries out one run; without a gate it waits for nothing and repeats nothing."""
 
     def __init__(
         self,
@@ -80,6 +64,9 @@ class Runner:
         observer: Observer,
         budget_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        gate: BlockGate | None = None,
+        host: Host | None = None,
     ) -> None:
         self._plan = plan
         self._run = run
@@ -88,58 +75,83 @@ class Runner:
         self._observer = observer
         self._budget = budget_seconds
         self._clock = clock
-        self._records = store.records(run=run.id)
-        self._estimates = Estimates(plan.protocol.seconds + 8.0)
-        for record in self._records:
-            self._estimates.learn(record.cell, record.wall_seconds)
+        self._gate = gate
+        self.ledger = Ledger(plan, store.records(run=run.id), host)
+        """What the run's records show so far."""
+        self._start = 0.0
+        self._launched = 0
 
     def missing(self) -> list[PlannedLaunch]:
-        """Return the launches that have no record yet, in launching order."""
-        done = {(record.cell, record.launch) for record in self._records}
-        settled = {record.cell for record in self._records if record.outcome.status not in _WORTH_REPEATING}
-        return [
-            planned
-            for planned in self._plan.order()
-            if (planned.cell, planned.block) not in done and planned.cell not in settled
-        ]
+        """Return the launches known to be needed that have no record yet, in launching order."""
+        return [planned for planned in self._plan.order() if self.ledger.wants(planned.cell, planned.block)]
 
     def run(self) -> Ending:
         """Launch what is missing until all is done or the budget is spent; the run is marked finished only then.
 
         Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
         """
-        start = self._clock()
-        pending = self.missing()
-        total = len(pending)
-        index = 0
-        while pending:
-            planned = pending.pop(0)
-            expected = self._estimates.of(planned.cell)
-            if self._budget is not None and self._clock() - start + expected > self._budget and index > 0:
-                return Ending(len(pending) + 1, len(self._records))
-            index += 1
-            self._observer.starts(planned, index, total, expected)
-            for record in self._carrier.attempts(
-                planned,
-                self._plan.protocol,
-                skip=self._beyond_budget(planned.cell),
-                tick=self._tick(planned, pending),
-            ):
-                self._store.append(record)
-                self._records.append(record)
-                if record.outcome.status is not Status.SKIPPED:
-                    self._estimates.learn(planned.cell, record.wall_seconds)
-            if record.outcome.status not in _WORTH_REPEATING:
-                before = len(pending)
-                pending = [later for later in pending if later.cell != record.cell]
-                total -= before - len(pending)
-            self._observer.ends(record, index, total, self._estimates.total(pending))
-        self._store.finish_run(self._run.id, datetime.now(UTC))
-        return Ending(0, len(self._records))
+        self._start = self._clock()
+        for block in range(self._plan.most):
+            cells = [planned.cell for planned in self._plan.block(block) if self.ledger.wants(planned.cell, block)]
+            if cells and not self._launch(block, cells):
+                break
+        left = self.ledger.launches_left()
+        if left == 0:
+            self._store.finish_run(self._run.id, datetime.now(UTC))
+        return Ending(left, self.ledger.count, self.ledger.seconds_left())
 
-    def _tick(self, planned: PlannedLaunch, pending: list[PlannedLaunch]) -> Callable[[Path], None]:
-        expected = self._estimates.of(planned.cell)
-        afterwards = self._estimates.total(pending)
+    def _launch(self, block: int, cells: list[Cell]) -> bool:
+        """Launch one block; False when the budget is spent."""
+        if self._gate is not None:
+            self._gate.before(block, self._seconds_of_budget())
+        launched = False
+        # The first block's order serves the cells' budgets: see `Plan.block`.
+        for cell in cells if block == 0 else self.ledger.in_order(cells, self._seconds_of_budget()):
+            if not self.ledger.wants(cell, block):
+                continue
+            left = self._seconds_of_budget()
+            if left is not None and self._launched > 0 and self.ledger.seconds(cell) > left:
+                if block == 0:
+                    break
+                continue  # a shorter one may fit
+            self._carry_out(PlannedLaunch(cell, block))
+            launched = True
+        if self._gate is not None and launched:
+            self._gate.after(block)
+        left = self._seconds_of_budget()
+        return launched and (left is None or left > 0)
+
+    def _carry_out(self, planned: PlannedLaunch) -> None:
+        cell = planned.cell
+        self._launched += 1
+        others = self.ledger.launches_left() - 1
+        seconds = self.ledger.seconds(cell)
+        self._observer.starts(planned, self._launched, self._launched + others, seconds)
+        record: Record | None = None
+        for record in self._carrier.attempts(
+            planned,
+            self.ledger.protocol(cell),
+            attempts=self._attempts(cell),
+            skip=self.ledger.beyond_budget(cell),
+            tick=self._tick(seconds, self.ledger.seconds_left() - seconds),
+        ):
+            self._store.append(record)
+            self.ledger.add(record)
+        assert record is not None
+        total = self._launched + self.ledger.launches_left()
+        self._observer.ends(record, self._launched, total, self.ledger.seconds_left())
+
+    def _attempts(self, cell: Cell) -> int:
+        """Return how often a launch may be attempted; what computes nothing is not worth repeating."""
+        if self._gate is None or not self._plan.row_of(cell).build.framework.computes:
+            return 1
+        allowed = _REPEATS + _REPEATS_SHARE * self.ledger.count
+        return MOST_ATTEMPTS if self.ledger.repeated < allowed else 1
+
+    def _seconds_of_budget(self) -> float | None:
+        return None if self._budget is None else self._budget - (self._clock() - self._start)
+
+    def _tick(self, expected: float, afterwards: float) -> Callable[[Path], None]:
         began = time.monotonic()
         timed_since: list[float] = []
 
@@ -151,22 +163,6 @@ class Runner:
                 timed_since.append(now)
                 left = timed - (now - timed_since[0])
             left = max(0.0, left)
-            self._observer.ticks(phase or "starting", left, left + afterwards)
+            self._observer.ticks(phase or "starting", left, left + max(0.0, afterwards))
 
         return tick
-
-    def _beyond_budget(self, cell: Cell) -> str:
-        """Return why this cell is not worth starting, by what its group's cell of fewest threads showed."""
-        limit = self._plan.cell_seconds
-        peers = [r for r in self._records if group_of(r.cell) == group_of(cell) and r.cell.threads < cell.threads]
-        if not peers:
-            return ""
-        first = min(peers, key=lambda record: record.cell.threads)
-        threads = "1 thread" if first.cell.threads == 1 else f"{first.cell.threads} threads"
-        if first.outcome.status is Status.TIMED_OUT:
-            return f"at {threads} it did not end within the cell's budget of {limit:g} s"
-        if first.outcome.samples_ns:
-            step = median(first.outcome.step_seconds())
-            if step > limit:
-                return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
-        return ""

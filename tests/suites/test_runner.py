@@ -365,7 +365,10 @@ def test_estimates_learn_from_the_same_network_first():
     estimates.learn(lstm32, 10.0)
     estimates.learn(lstm32, 20.0)
     assert (estimates.of(fcn5), estimates.of(lstm32)) == (2.0, 15.0)
-    assert estimates.total(PLAN.order()) == 2.0 * len(ORDER) / 2 + 15.0 * len(ORDER) / 2
+    other = next(cell for cell in PLAN.cells if cell.network == "lstm32" and cell != lstm32)
+    estimates.learn(other, 30.0)
+    assert (estimates.of(lstm32), estimates.of(other)) == (15.0, 30.0)  # what a cell itself took counts first
+    assert estimates.of(lstm32._replace(threads=64)) == 20.0
 
 
 def test_a_record_carries_its_rows_default_thread_count():
