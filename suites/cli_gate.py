@@ -66,7 +66,7 @@ def gate_command(
 ) -> None:
     """Measure a suite against a baseline in this session, and fail on a confirmed regression only.
 
-    Screening takes 6 to 12 interleaved pairs of each cell; what looks slower is measured again, and 20 fresh pairs
+    Screening takes 6 to 14 interleaved pairs of each cell; what looks slower is measured again, and 24 fresh pairs
     alone decide. Exit code 0: no regression confirmed; 1: at least one; 5: the candidate gave no number where the
     baseline did.
 

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A nightly gate for cron or systemd. Settings come from the environment:
+#
+#   DLBENCH          the command                                   (dlbench)
+#   SUITE            what to measure                               (quick)
+#   OPTIONS          sides, axes, budget, as for `dlbench gate`    (none)
+#   FOLDER           store and reports, one folder for each night  (~/dlbench-nightly)
+#   ON_REGRESSION    a command that gets the report on stdin       (cat)
+#
+# Ends as `dlbench gate` does: 0 nothing confirmed, 1 a regression, anything else a failure of the night itself.
+set -uo pipefail
+dlbench=${DLBENCH:-dlbench}
+folder=${FOLDER:-$HOME/dlbench-nightly}
+night=$folder/$(date -u +%Y-%m-%dT%H%M)
+export DLBENCH_STORE=$folder/nightly.sqlite
+mkdir -p "$night" || exit 2
+
+# A night that still runs is left alone: two at once would measure each other.
+exec 9> "$folder/lock"
+flock --nonblock 9 || { echo "nightly.sh: the last night is still running" >&2; exit 2; }
+
+$dlbench doctor > "$night/doctor.txt" 2>&1
+$dlbench gate "${SUITE:-quick}" ${OPTIONS:-} --write "$night/gate.md" --write "$night/gate.xml" > "$night/gate.txt" 2> "$night/log.txt"
+code=$?
+$dlbench history --plot "$night/history.png" > "$night/history.txt" 2> "$night/history-log.txt"
+case $code in
+  0) ;;
+  1) ${ON_REGRESSION:-cat} < "$night/gate.txt" ;;
+  *) tail -n 5 "$night/log.txt" >&2 ;;
+esac
+exit $code
