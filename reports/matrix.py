@@ -221,7 +221,7 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
         times = sorted(record.started for found in chosen.values() for record in found)
         first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
         notes.append(f"From {len(runs)} runs, {first} to {last} UTC: a machine may have changed between them.")
-    compared = dict.fromkeys(record.run for found in chosen.values() for record in found if record.side)
+    compared = sorted({record.run for found in chosen.values() for record in found if record.side})
     if compared:
         notes.append(
             f"{', '.join(compared)}: a comparison of two builds; shown is the candidate, the baseline is left out."

@@ -21,14 +21,17 @@ class CellSummary(NamedTuple):
     """Of the cell in this store."""
     measured: bool
     """Whether it was ever launched; else all its records are skipped ones."""
-    newest: str
-    """When the newest measured record started (else the newest of all), ISO 8601 text; with its ``newest_id``."""
+    newest: str | None
+    """When the newest measured record started (else the newest of all), ISO 8601 text; with its ``newest_id``.
+
+    None where all are a comparison's baselines: then no record of the cell counts.
+    """
     newest_id: int
     run: str
     environment: str
     """Of that record."""
     first: str
-    """When its first record started; with the least id of its records, ``first_id``."""
+    """When its first record that counts started; with the least id of all its records, ``first_id``."""
     first_id: int
     environments: frozenset[str]
     """The least and the greatest with which it was measured: one element where it was always the same."""
@@ -74,7 +77,7 @@ def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> s
     )
     return (
         sa.select(of_cell, last.c.id.label("newest_id"), last.c.run, last.c.environment, cells)
-        .join(last, same)
+        .outerjoin(last, same)
         .join(cells, cells.c.id == of_cell.c.cell_id)
     )
 
@@ -87,10 +90,10 @@ def cell_summary(row: Any) -> CellSummary:
         number=row.cell_id,
         measured=row.measured is not None,
         newest=row.measured or row.newest,
-        newest_id=row.newest_id,
-        run=row.run,
-        environment=row.environment,
-        first=row.first,
+        newest_id=row.newest_id or 0,
+        run=row.run or "",
+        environment=row.environment or "",
+        first=row.first or "",
         first_id=row.first_id,
         environments=frozenset({row.least, row.greatest} - {None}),
         product_rate=row.product_rate,

@@ -87,15 +87,17 @@ class Results:
         displaced: dict[str, None] = {}
         chosen: list[dict[str, dict[int, tuple[str, bool]]]] = [{} for _ in opened]
         for (name, cell), found in of_cell.items():
-            _, last = max(found, key=lambda pair: (pair[1].measured, pair[1].newest, pair[0], pair[1].newest_id))
-            if frozenset().union(*(summary.environments for _, summary in found)) - {last.environment}:
+            where = name, cell.device, cell.precision
+            rates = [summary.product_rate for _, summary in found if summary.product_rate is not None]
+            products.setdefault(where, []).extend((cell.threads, rate) for rate in rates)
+            counting = [(place, summary) for place, summary in found if summary.newest is not None]
+            if not counting:
+                continue
+            _, last = max(counting, key=lambda pair: (pair[1].measured, pair[1].newest, pair[0], pair[1].newest_id))
+            if frozenset().union(*(summary.environments for _, summary in counting)) - {last.environment}:
                 displaced[f"{cell.framework} {cell.mode}"] = None
-            for place, summary in found:
-                of_run = chosen[place].setdefault(last.run, {})
-                of_run[summary.number] = last.environment, last.measured
-                if summary.product_rate is not None:
-                    rates = products.setdefault((name, cell.device, cell.precision), [])
-                    rates.append((cell.threads, summary.product_rate))
+            for place, summary in counting:
+                chosen[place].setdefault(last.run, {})[summary.number] = last.environment, last.measured
         parts = []
         for place, store in enumerate(opened):
             machines = dict.fromkeys(s.machine for s in sorted(summaries[place], key=lambda s: s.first_id))

@@ -108,14 +108,23 @@ class Store:
 
     def runs(self) -> list[Run]:
         """Return every run, the oldest first."""
-        rows = self._rows(sa.select(schema.runs).order_by(schema.runs.c.started, schema.runs.c.id))
-        # The column alone knows the end: the content was written when the run began.
-        return [self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows]
+        table = schema.runs
+        return self._runs(sa.select(table).order_by(table.c.started, table.c.id))
+
+    def run(self, run: str) -> Run | None:
+        """Return the run with this id, or None where there is none."""
+        return next(iter(self._runs(sa.select(schema.runs).where(schema.runs.c.id == run))), None)
 
     def latest_unfinished(self, suite: str, machine: str) -> Run | None:
         """Return the newest run of this suite on this machine (fingerprint) that did not finish."""
-        runs = [run for run in self.runs() if run.suite == suite and run.machine == machine]
-        return next((run for run in reversed(runs) if run.finished is None), None)
+        table = schema.runs.c
+        of_both = sa.select(schema.runs).where(table.suite == suite, table.machine == machine, table.finished.is_(None))
+        return next(iter(self._runs(of_both.order_by(table.started.desc(), table.id.desc()).limit(1))), None)
+
+    def _runs(self, statement: sa.Select[Any]) -> list[Run]:
+        # The column alone knows the end: the content was written when the run began.
+        rows = self._rows(statement)
+        return [self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows]
 
     def append(self, record: Record) -> None:
         """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
