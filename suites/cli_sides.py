@@ -19,13 +19,15 @@ from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 from dlbench.reports.verdict import Rule
 
-from . import axes, comparison, options, session, sides, suite
+from . import axes, comparison, machine_lock, options, session, sides, suite
+from .block_gate import BlockGate, earlier_readings
 from .errors import Interrupted, Terminated, UsageError, unknown_name
 from .launcher import ProcessLauncher
 from .pair_progress import PairDisplay
 from .pair_runner import PairEnding, PairRunner
 from .pairs import Next
 from .plan import Choices, Plan, expand
+from .quiet import Gate
 from .screen import counted, err, program, say
 
 EXPORTERS: dict[str, Callable[[Comparison], str]] = {
@@ -122,9 +124,15 @@ def measure(
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
         go_on = shlex.join([program(), *again, "--resume"])
-        with session.exclusive(run), PairDisplay(err) as display:
-            carriers = comparison.carriers(plan, run, pair, prepared, ProcessLauncher(), machine, say)
-            ending = _watched(PairRunner(plan, run, store, carriers, following, display, allowed.seconds), go_on)
+        with machine_lock.measuring(say), session.exclusive(run), PairDisplay(err) as display:
+            gate = None
+            if any(row.build.framework.computes for row in plan.rows):
+                readings = earlier_readings(store, machine.fingerprint)
+                gate = BlockGate(Gate(readings), store, run.id, say)
+            before_repeat = gate.before_repeat if gate else (lambda: True)
+            carriers = comparison.carriers(plan, run, pair, prepared, ProcessLauncher(), machine, say, before_repeat)
+            runner = PairRunner(plan, run, store, carriers, following, display, allowed.seconds, gate)
+            ending = _watched(runner, go_on)
         if ending.pairs_left:
             left = counted(ending.pairs_left, "pair")
             say(f"The budget is spent with at most {left} left. Go on (same options): {go_on}")

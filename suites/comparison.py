@@ -66,7 +66,7 @@ def carriers(
     launcher: Launcher,
     machine: Machine,
     report: Report,
-    before_repeat: Callable[[], object] = lambda: None,
+    before_repeat: Callable[[], bool] = lambda: True,
 ) -> dict[str, Carrier]:
     """Return what launches each side."""
     reference = session.prepare_references(plan, machine, report)

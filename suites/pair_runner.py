@@ -14,11 +14,12 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
+from .block_gate import BlockGate
 from .carrier import MOST_ATTEMPTS, Carrier
 from .launcher import read_phase
+from .ledger import Estimates
 from .pairs import Next, PlannedPair, block, pairs_left
 from .plan import Plan, PlannedLaunch
-from .runner import Estimates
 
 
 class PairObserver(TypingProtocol):
@@ -42,7 +43,10 @@ class PairEnding:
 
 
 class PairRunner:
-    """Carries out one comparison; ``carriers`` are those of the two sides, by the side's name."""
+    """Carries out one comparison; ``carriers`` are those of the two sides, by the side's name.
+
+    Without a gate it waits for nothing and repeats nothing.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class PairRunner:
         following: Next,
         observer: PairObserver,
         budget_seconds: float | None = None,
-        before_block: Callable[[int], object] = lambda index: None,
+        gate: BlockGate | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
@@ -63,7 +67,7 @@ class PairRunner:
         self._following = following
         self._observer = observer
         self._budget = budget_seconds
-        self._before_block = before_block
+        self._gate = gate
         self._clock = clock
         self._records = store.records(run=run.id)
         self._estimates = Estimates(plan.protocol.seconds + 8.0)
@@ -79,8 +83,9 @@ class PairRunner:
         first = True
         index = 0
         while planned := block(self._plan.cells, self._records, self._following, self._run.seed):
-            self._before_block(index)
-            index += 1
+            if self._gate is not None:
+                budget = None if self._budget is None else self._budget - (self._clock() - start)
+                self._gate.before(index, budget)
             for pair in planned:
                 left = pairs_left(self._plan.cells, self._records, self._following)
                 if pair.cell not in left:
@@ -90,6 +95,9 @@ class PairRunner:
                     return PairEnding(sum(left.values()))
                 first = False
                 self._carry_out(pair, left)
+            if self._gate is not None:
+                self._gate.after(index)
+            index += 1
         self._store.finish_run(self._run.id, datetime.now(UTC))
         return PairEnding(0)
 
@@ -104,7 +112,7 @@ class PairRunner:
                 self._plan.protocol,
                 side=side,
                 stage=pair.stage,
-                attempts=MOST_ATTEMPTS,
+                attempts=1 if self._gate is None else MOST_ATTEMPTS,
                 tick=self._tick(left),
             ):
                 self._store.append(record)

@@ -60,7 +60,10 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def variables_of_command(home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a command under test: a DLBENCH_HOME of its own, nothing else of dlbench's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
-    return {**kept, "DLBENCH_HOME": str(home), "COLUMNS": "200", **more}
+    # The lock against two that measure at once lies there: tests that run side by side shall not wait for each other.
+    temporary = home / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return {**kept, "DLBENCH_HOME": str(home), "TMPDIR": str(temporary), "COLUMNS": "200", **more}
 
 
 def run_command(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":

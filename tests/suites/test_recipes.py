@@ -42,6 +42,7 @@ def night(tmp_path):
     command.chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
     variables = {"DLBENCH": str(command), "SUITE": "nightly.toml", "DLBENCH_HOME": str(tmp_path / "home")}
+    variables["TMPDIR"] = str(tmp_path)
     return tmp_path, {**kept, **variables}
 
 
