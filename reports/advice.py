@@ -16,7 +16,7 @@ def advice(points: Sequence[Point], best: int | None, default: int | None) -> st
         return "nothing was timed"
     timed = [p for p in points if p.seconds is not None]
     taking_part = [p for p in timed if p.calm]
-    partly = ", the best of the undisturbed" if len(taking_part) < len(timed) else ""
+    partly = ", the best of those that take part" if len(taking_part) < len(timed) else ""
     words = [f"use {best} thread{'s' if best != 1 else ''}{partly}"]
     others = [
         (p.threads, p.penalty)
@@ -43,7 +43,7 @@ def _disturbance(points: Sequence[Point]) -> list[str]:
         return []
     where = ", ".join(str(p.threads) for p in disturbed)
     if all(p.calm for p in disturbed):
-        return [f"others were in the way at {where}, all there is: measure again on a quiet machine"]
+        return [f"others were in the way at {where}, wherever that can be told: measure again on a quiet machine"]
     part = "takes" if len(disturbed) == 1 else "take"
     return [f"others were in the way at {where}, which {part} no part: measure again on a quiet machine"]
 
@@ -112,6 +112,7 @@ def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Comparison |
         past = [found for point in each.points if point.calm and (found := ratio_past(point)) is not None]
         beyond += bool(past)
         network = _workload(each.group)
+        network += evidence.CONTENDED.symbol if _all_disturbed(each) else ""
         bad = [found for found in past if found.verdict == "worse"]
         good = [found for found in past if found.verdict == "better"]
         if bad:
@@ -130,6 +131,11 @@ def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Comparison |
     if same:
         parts.append("shows no clear difference on " + ", ".join(same))
     return f"{of_one[0].name}: " + "; ".join(parts)
+
+
+def _all_disturbed(curve: Curve) -> bool:
+    """Tell whether counts take part although others were in the way, since they were so all over."""
+    return any(point.calm and point.cell.has(evidence.CONTENDED) for point in curve.points)
 
 
 def _at(network: str, found: Comparison, some_only: bool) -> str:

@@ -20,7 +20,7 @@ class Point:
     seconds: Summary | None
     """None for a hole, and for a number that cannot be used."""
     calm: bool
-    """Whether it takes part in best, comparisons, findings and fits: nobody was in the way, or everywhere."""
+    """Whether it takes part in best, comparisons, findings and fits: nobody was in the way, or all over."""
     speedup: float | None
     """T(1) / T(p)."""
     efficiency: float | None

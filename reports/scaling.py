@@ -7,7 +7,8 @@ number over the whole report.
 
 The best p is the smallest whose time cannot be told from the fastest (`statistics.indistinguishable`). Fewer threads
 for the same time leave the rest to others. A p whose cell failed parity, or whose framework used more threads than
-asked, takes no part; nor does one where others were in the way, unless they were everywhere.
+asked, takes no part; nor does one where others were in the way, unless they were at every count up to the effective
+CPUs: past them nobody can tell others' waiting from a launch's own, and what is not seen there must not win by that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ class _Draft:
     times: dict[int, Summary]
     """Those that can be used."""
     calm: dict[int, Summary]
-    """Of them those where nobody was in the way; all of them where somebody always was."""
+    """Of them those that take part: see `_undisturbed`."""
     best: int | None
     comparisons: dict[tuple[int, int], Comparison]
 
@@ -74,12 +75,21 @@ def best_threads(times: Mapping[int, Summary]) -> int | None:
 def _draft(host: Host, cells: tuple[MatrixCell, ...]) -> _Draft:
     usable = [(cell, cell.timed) for cell in cells if not cell.has(evidence.THREADS_EXCEEDED)]
     times = {cell.column.threads or 0: timed for cell, timed in usable if timed is not None}
-    disturbed = {cell.column.threads or 0 for cell in cells if cell.has(evidence.CONTENDED)}
-    calm = {threads: timed for threads, timed in times.items() if threads not in disturbed} or times
+    calm = _undisturbed(times, cells, host)
     best = best_threads(calm)
     bound = cells[0].row.affinity == BOUND
     found = {} if best is None or bound else penalties(calm, best, host)
     return _Draft(host, cells, times, calm, best, found)
+
+
+def _undisturbed(times: dict[int, Summary], cells: Iterable[MatrixCell], host: Host) -> dict[int, Summary]:
+    """Return the times where nobody was in the way; all where somebody was wherever that can be told."""
+    disturbed = {cell.column.threads for cell in cells if cell.has(evidence.CONTENDED)}
+    limit = host.effective_cpus
+    telling = [threads for threads in times if limit is None or threads <= limit] or list(times)
+    if all(threads in disturbed for threads in telling):
+        return times
+    return {threads: timed for threads, timed in times.items() if threads not in disturbed}
 
 
 def _row_unbound(draft: _Draft) -> tuple[object, ...]:

@@ -197,8 +197,8 @@ def test_a_count_where_others_were_in_the_way_takes_no_part() -> None:
     found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
     assert found.best == 1
     assert found.advice == (
-        "use 1 thread, the best of the undisturbed; 8 cost 1.50x; others were in the way at 2, which takes no part: "
-        "measure again on a quiet machine"
+        "use 1 thread, the best of those that take part; 8 cost 1.50x; others were in the way at 2, which takes no "
+        "part: measure again on a quiet machine"
     )
     assert [point.calm for point in found.points] == [True, False, True]
     # It is still shown beside the best, but nothing is claimed from it: eight threads are held against one.
@@ -220,8 +220,20 @@ def test_a_disturbed_count_past_the_cores_is_in_no_finding() -> None:
 def test_where_others_were_always_in_the_way_all_take_part_and_it_says_so() -> None:
     found = curve_of({}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6), *disturbed(4, 0.9)])
     assert found.best == 2
-    assert found.advice.endswith("; others were in the way at 1, 2, 4, all there is: measure again on a quiet machine")
+    assert found.advice.endswith(
+        "; others were in the way at 1, 2, 4, wherever that can be told: measure again on a quiet machine"
+    )
     assert found.mechanism == ""
+
+
+def test_a_count_past_the_cpus_does_not_win_because_nobody_could_be_seen_there() -> None:
+    found = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
+    assert found.best == 2
+    assert found.advice == (
+        "use 2 threads; 1 costs 1.67x, 8 cost 1.50x; others were in the way at 1, 2, wherever that can be told: "
+        "measure again on a quiet machine"
+    )
+    assert findings([found])[1] == "  torch eager: gets worse on 1 of 1 networks: fcn5~ 1.50x at 8"
 
 
 def test_the_counts_asked_for_are_the_capacities_and_their_doubles() -> None:
