@@ -179,10 +179,10 @@ class History:
         return sorted(found, key=lambda pair: pair[1].night.started, reverse=True)
 
     def nights(self) -> tuple[int, str, str]:
-        """Return how many nights there are, and when the first and the last began (ISO 8601, UTC)."""
+        """Return how many nights there are, and when the first and the last began (ISO 8601, UTC; "" without any)."""
         starts = {(run, start) for cell in self.cells for run, start in _named(cell.series)}
-        ordered = sorted(start for _, start in starts)
-        return len(ordered), ordered[0], ordered[-1]
+        ordered = sorted(start for _, start in starts) or [""]
+        return len(starts), ordered[0], ordered[-1]
 
 
 def _named(series: Series) -> Iterator[tuple[str, str]]:

@@ -1,28 +1,40 @@
 """The history of a store for a terminal, as Markdown and as JSON (``reports/SCHEMA.md`` describes every key)."""
 
 import json
-import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell
 from dlbench.reports.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.export import markdown, terminal
-from dlbench.reports.export.layout import Entry, Table, number
-from dlbench.reports.history import CAVEATS, RATIO, SIDES, CellHistory, ChangePoint, Difference, History, Night, Series
+from dlbench.reports.export.history_words import (
+    counted,
+    day,
+    group_of,
+    held,
+    level,
+    line_of,
+    name_of,
+    rest_of,
+    significance,
+    size,
+    what_else,
+)
+from dlbench.reports.export.layout import Entry, Table
+from dlbench.reports.history import CAVEATS, RATIO, SIDES, CellHistory, ChangePoint, History, Night, Series
 from dlbench.reports.what_changed import UNSEEN
 
 WIDTH = terminal.WIDTH
-_BARS = "▁▂▃▄▅▆▇█"
 _MOST_CHANGES = 20
-_MOST_DIFFERENCES = 6
+_NOTHING = "Nothing was measured yet."
 _LINE_OF_CHANGE, _LINE_OF_CELL = 60, 22
 
 
 def history_to_terminal(history: History, everything: bool = False, width: int = WIDTH) -> str:
     """Return the changes, newest first, and the cells whose latest nights are off; with ``everything`` all cells."""
+    if not history.cells:
+        return f"{_NOTHING}\n"
     blocks = [_wrapped([_headline(history)], width)]
     for title, found in _chapters(history):
         lines = [title]
@@ -32,12 +44,14 @@ def history_to_terminal(history: History, everything: bool = False, width: int =
             lines += ["", *_sentences(history, cell, change)[:2], line, *_sentences(history, cell, change)[2:]]
         blocks.append(_wrapped([*lines, *_left_out(found, shown)], width))
     if everything:
-        blocks.append(terminal.tables_to_terminal([_cells_table(history)], width))
+        blocks.append(terminal.tables_to_terminal([_cells_table(history), *_environments_table(history)], width))
     return "\n".join([*blocks, _wrapped(_notes(history, everything or bool(history.changes)), width)])
 
 
 def history_to_markdown(history: History, everything: bool = False) -> str:
     """Return the same as tables, one row for each change, with what changed that night in its last column."""
+    if not history.cells:
+        return f"{_NOTHING}\n"
     tables = []
     for title, found in _chapters(history):
         shown = found if everything else found[:_MOST_CHANGES]
@@ -45,7 +59,7 @@ def history_to_markdown(history: History, everything: bool = False) -> str:
         rows = tuple(_row(history, cell, change) for cell, change in shown)
         tables.append(Table(title, head if rows else (), rows, tuple(_left_out(found, shown)), words=True))
     if everything:
-        tables.append(_cells_table(history))
+        tables += [_cells_table(history), *_environments_table(history)]
     tables[-1] = tables[-1]._replace(notes=(*tables[-1].notes, *_notes(history, everything)))
     return f"{_headline(history)}\n\n{markdown.tables_to_markdown(tables)}"
 
@@ -71,63 +85,12 @@ def history_to_json(history: History, everything: bool = False) -> str:
     )
 
 
-def name_of(cell: Cell) -> str:
-    """Return a cell in words: "fcn5, mini-batch 64: torch eager, 2 threads"."""
-    return f"{_group(cell)}: {_rest(cell)}"
-
-
-def _group(cell: Cell) -> str:
-    extra = [word for word in (cell.precision, cell.placement) if word not in ("float32", "resident")]
-    return ", ".join([cell.network, f"mini-batch {cell.batch_size}", *extra])
-
-
-def _rest(cell: Cell) -> str:
-    mode = "" if cell.mode in ("", cell.framework) else f" {cell.mode}"
-    threads = "its own threads" if cell.threads == 0 else f"{cell.threads} thread{'s' if cell.threads != 1 else ''}"
-    where = "" if cell.device == "cpu" else f", {cell.device}"
-    return f"{cell.framework}{mode}, {threads}{where}" + (
-        "" if cell.affinity == OVERSUBSCRIBED else f", {cell.affinity}"
-    )
-
-
-def day(started: str) -> str:
-    """Return the date and the minute of an ISO 8601 time."""
-    return started[:16].replace("T", " ")
-
-
-def size(change: ChangePoint) -> str:
-    """Return a change in words: "5.1 % slower"."""
-    return f"{abs(change.percent[0]):.1f} % {'slower' if change.slower else 'faster'}"
-
-
-def line_of(series: Series, width: int) -> str:
-    """Return the nights as a line of bars of at most ``width`` characters, each the mean of as many nights.
-
-    The lowest bar is the least, the highest the largest, unless they lie within 5 % of one another: noise does not fill
-    the line. Nights that took no part in the search are left out, a stretch of nothing but such is a dot.
-    """
-    import numpy as np
-
-    parts = np.array_split(np.arange(len(series)), min(width, len(series)))
-    means = [float(series.logs[p][series.searched[p]].mean()) if series.searched[p].any() else None for p in parts]
-    known = [mean for mean in means if mean is not None]
-    if not known:
-        return "." * len(means)
-    middle = (max(known) + min(known)) / 2
-    span = max(max(known) - min(known), math.log(1.05))
-    steps = len(_BARS)
-    return "".join(
-        "." if mean is None else _BARS[min(steps - 1, max(0, int(((mean - middle) / span + 0.5) * steps)))]
-        for mean in means
-    )
-
-
 def _headline(history: History) -> str:
     nights, first, last = history.nights()
     span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
     machines = dict.fromkeys(cell.series.machine for cell in history.cells)
     where = ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
-    return f"{_counted(nights, 'night')} ({span}), {_counted(len(history.cells), 'series')} on {where}."
+    return f"{counted(nights, 'night')} ({span}), {counted(len(history.cells), 'series')} on {where}."
 
 
 def _chapters(history: History) -> list[tuple[str, list[tuple[CellHistory, ChangePoint]]]]:
@@ -148,10 +111,10 @@ def _sentences(history: History, cell: CellHistory, change: ChangePoint) -> list
     where = _machine(history, cell)
     lines = [
         f"{day(change.night.started)}  {name_of(cell.series.cell)}{where}",
-        f"  {size(change)} ({low:+.1f} to {high:+.1f} %), {_p(change)}, "
-        f"{_held(cell, change)}, run {change.night.run}" + ("" if cell.series.kind == RATIO else ", absolute"),
+        f"  {size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}, "
+        f"{held(cell, change)}, run {change.night.run}" + ("" if cell.series.kind == RATIO else ", absolute"),
     ]
-    return [*lines, f"  that night: {_differences(change)}"]
+    return [*lines, f"  that night: {what_else(cell, change)}"]
 
 
 def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entry, ...]:
@@ -162,9 +125,9 @@ def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entr
         name_of(cell.series.cell) + _machine(history, cell),
         size(change) + kind,
         f"{low:+.1f} to {high:+.1f} %",
-        _p(change).removeprefix("adjusted p "),
-        _held(cell, change),
-        _differences(change),
+        significance(change).removeprefix("adjusted p "),
+        held(cell, change),
+        what_else(cell, change),
     )
     return tuple(Entry(text) for text in fields)
 
@@ -172,39 +135,6 @@ def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entr
 def _machine(history: History, cell: CellHistory) -> str:
     several = len({each.series.machine for each in history.cells}) > 1
     return f", on {history.machines.get(cell.series.machine, '')} {cell.series.machine[:12]}" if several else ""
-
-
-def _held(cell: CellHistory, change: ChangePoint) -> str:
-    nights = _counted(change.nights_after, "night")
-    return f"{nights} since" if change is cell.changes[-1] else f"held for {nights}"
-
-
-def _p(change: ChangePoint) -> str:
-    return f"adjusted p {change.adjusted_p:.1g}" if change.adjusted_p >= 1e-12 else "adjusted p < 1e-12"
-
-
-def _differences(change: ChangePoint) -> str:
-    if change.differences is None:
-        return "no record tells what else changed"
-    if not change.differences:
-        return "nothing else that the records tell: same packages, settings, dlbench and protocol"
-    words = [_difference(each) for each in change.differences]
-    more = len(words) - _MOST_DIFFERENCES
-    return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
-
-
-def _difference(found: Difference) -> str:
-    side = f"{found.side}: " if found.side else ""
-    if found.before is None:
-        return f"{side}{found.what} {_short(found.after)} came"
-    if found.after is None:
-        return f"{side}{found.what} {_short(found.before)} went"
-    return f"{side}{found.what} {_short(found.before)} -> {_short(found.after)}"
-
-
-def _short(text: str | None) -> str:
-    text = text or "-"
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _cells_table(history: History) -> Table:
@@ -216,15 +146,15 @@ def _cells_table(history: History) -> Table:
     rows: list[tuple[Entry, ...]] = []
     group = ""
     for cell in cells:
-        over = _group(cell.series.cell) + _machine(history, cell)
+        over = group_of(cell.series.cell) + _machine(history, cell)
         if over != group:
             rows.append((Entry(over),))
             group = over
         rows.append(
             (
-                Entry(_rest(cell.series.cell)),
+                Entry(rest_of(cell.series.cell)),
                 Entry(str(int(cell.series.searched.sum()))),
-                Entry(_level(cell)),
+                Entry(level(cell)),
                 Entry(line_of(cell.series, _LINE_OF_CELL)),
                 Entry("pending" if cell.pending else str(len(cell.changes) or "")),
             )
@@ -232,11 +162,26 @@ def _cells_table(history: History) -> Table:
     return Table("All series", ("", "nights", "level", "", "changes"), tuple(rows), words=True)
 
 
-def _level(cell: CellHistory) -> str:
-    level = cell.level
-    if level is None:
-        return "-"
-    return f"{level:.3f} x" if cell.series.kind == RATIO else f"{number(level)} s"
+def _environments_table(history: History) -> list[Table]:
+    """Return the nights from which on environments were others, newest first; none where that never happened."""
+    found: dict[tuple[str, str, str, str], int] = {}
+    for cell in history.cells:
+        for event in cell.events:
+            key = str(cell.series.started[event.place]), event.side or "-", event.before[:12], event.after[:12]
+            found[key] = found.get(key, 0) + 1
+    if not found:
+        return []
+    newest = sorted(found.items(), reverse=True)
+    rows = [
+        tuple(Entry(text) for text in (day(started), side, before, after, str(series)))
+        for (started, side, before, after), series in newest[:_MOST_CHANGES]
+    ]
+    notes = tuple(
+        f"... and {left} more; --format json --all has them" for left in [len(newest) - len(rows)] if left > 0
+    )
+    return [
+        Table("Environments that changed", ("night", "side", "before", "after", "series"), tuple(rows), notes, (), True)
+    ]
 
 
 def _notes(history: History, lined: bool = False) -> list[str]:
@@ -254,12 +199,12 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     disturbed = sum(int((~cell.series.searched).sum()) for cell in history.cells)
     if disturbed:
         lines.append(
-            f"Not searched, since others disturbed every launch: {_counted(disturbed, 'night')} of one series or other."
+            f"Not searched, since others disturbed every launch: {counted(disturbed, 'night')} of one series or other."
         )
     short = sum(1 for cell in history.cells if int(cell.series.searched.sum()) < 2 * ENOUGH_NIGHTS)
     if short:
         lines.append(
-            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: {_counted(short, 'series')}."
+            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: {counted(short, 'series')}."
         )
     if any(change.differences is not None for _, change in history.changes):
         lines.append(UNSEEN)
@@ -269,10 +214,6 @@ def _notes(history: History, lined: bool = False) -> list[str]:
 def _left_out(found: Sequence[object], shown: Sequence[object]) -> list[str]:
     left = len(found) - len(shown)
     return [f"... and {left} more; --all has them"] if left > 0 else []
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 or noun.endswith('s') else 's'}"
 
 
 def _wrapped(lines: Iterable[str], width: int) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlbench.reports.errors import ReportError
-from dlbench.reports.export.history import name_of
+from dlbench.reports.export.history_words import name_of
 from dlbench.reports.history import ABSOLUTE, RATIO, CellHistory, ChangePoint, History
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ PANELS = 24
 _BLUE, _SKY, _VERMILLION, _GREEN, _GREY = "#0072B2", "#56B4E9", "#D55E00", "#009E73", "#666666"
 _COLUMNS = 3
 _MARKED = 120  # nights up to which each gets a dot of its own
+_NAMED = 3  # environments of a panel that are named
 _UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds per mini-batch"}
 
 
@@ -99,7 +100,7 @@ def _figure(history: History, cells: Sequence[CellHistory]) -> "Figure":
     figure.suptitle(f"{where}: {first[:10]} to {last[:10]}", fontsize=10)
     figure.supxlabel(
         "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; hollow: disturbed, "
-        "not searched; dotted: another environment",
+        "not searched; mark at the foot: another environment",
         fontsize=8,
     )
     return figure
@@ -125,8 +126,7 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     panel.plot(dates[~searched], values[~searched], "o", mfc="none", mec=_GREY, markersize=4, markeredgewidth=0.8)
     if series.kind == RATIO:
         panel.axhline(1.0, color=_GREY, linewidth=0.6)
-    for place in {event.place for event in cell.events}:
-        panel.axvline(dates[place], color=_GREY, linewidth=0.9, linestyle=":")
+    _environments(panel, cell, dates)
     _levels(panel, cell, dates)
     _limit(panel, cell, values, low, high)
     for row, change in enumerate(cell.changes):
@@ -154,6 +154,22 @@ def _limit(panel: "Axes", cell: CellHistory, *curves: "np.ndarray[tuple[int], np
     middle = (low + high) / 2
     half = max((high - low) / 2, 0.025 * middle)
     panel.set_ylim(middle - 1.1 * half, middle + (1.6 if cell.changes else 1.1) * half)
+
+
+def _environments(panel: "Axes", cell: CellHistory, dates: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> None:
+    """Mark the nights with another environment at the foot, and name it where that leaves room."""
+    for event in cell.events:
+        panel.axvline(dates[event.place], ymax=0.07, color=_GREY, linewidth=1.2)
+        if len(cell.events) <= _NAMED:
+            panel.annotate(
+                f"{event.side} {event.after[:7]}".strip(),
+                (dates[event.place], 0.02),
+                xycoords=("data", "axes fraction"),
+                xytext=(2, 0),
+                textcoords="offset points",
+                fontsize=5.5,
+                color=_GREY,
+            )
 
 
 def _levels(panel: "Axes", cell: CellHistory, dates: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> None:

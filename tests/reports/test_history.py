@@ -19,9 +19,8 @@ from dlbench.reports.export.history import (
     history_to_json,
     history_to_markdown,
     history_to_terminal,
-    line_of,
-    name_of,
 )
+from dlbench.reports.export.history_words import line_of, name_of
 from dlbench.reports.history import ABSOLUTE, RATIO, History, build_history, series_of
 from dlbench.reports.store import Store
 from dlbench.reports.what_changed import differences, explained
@@ -145,6 +144,26 @@ def test_an_environment_that_changes_is_an_event_of_its_side():
     )
     (cell,) = build_history(frame, CELLS).cells
     assert [tuple(event) for event in cell.events] == [(12, "candidate", "old", "new")]
+
+
+def test_an_environment_that_changed_close_by_is_told_with_the_change():
+    rng = np.random.default_rng(13)
+    baseline, candidate = simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])
+    digests = np.where(np.arange(60) < 41, "old", "new")
+    frame = together(
+        simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)
+    )
+    text = " ".join(history_to_terminal(build_history(frame, CELLS), everything=True).split())
+    assert "close by: 2026-02-11 candidate environment old -> new" in text
+    assert "Environments that changed" in text
+    assert "2026-02-11 02:00 candidate old new 1" in text
+
+
+def test_a_history_of_nothing():
+    history = build_history(simulated.rows(1, "", np.zeros((0, 1))), CELLS)
+    assert history.cells == ()
+    assert history_to_terminal(history) == history_to_markdown(history) == "Nothing was measured yet.\n"
+    assert json.loads(history_to_json(history))["nights"] == 0
 
 
 def test_two_environments_in_one_night_are_one_point_that_of_the_most_launches():
