@@ -85,8 +85,9 @@ def welch(one: Summary, other: Summary) -> float | None:
     a, b = np.log(one.launch_medians), np.log(other.launch_medians)
     if max(np.ptp(a), np.ptp(b)) < _NO_SPREAD:
         return 1.0 if abs(a[0] - b[0]) < _NO_SPREAD else 0.0
-    described = (float(value) for each in (a, b) for value in (each.mean(), each.std(ddof=1), len(each)))
-    return float(ttest_ind_from_stats(*described, equal_var=False).pvalue)
+    (mean, deviation), (other_mean, other_deviation) = ((float(x.mean()), float(x.std(ddof=1))) for x in (a, b))
+    found = ttest_ind_from_stats(mean, deviation, len(a), other_mean, other_deviation, len(b), equal_var=False)
+    return float(found.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
