@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dlbench.hardware_probe.sentinel import Reading, SentinelError
+from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 
 from .quiet import RECORD_LENGTH, Gate, Verdict, Waited
@@ -37,6 +38,11 @@ def earlier_readings(store: Store, machine: str) -> list[Reading]:
     return found[-RECORD_LENGTH:]
 
 
+def open_gate(store: Store, run: Run, report: Callable[[str], None]) -> "BlockGate":
+    """Return the gate of a run, which knows this machine's readings in the store."""
+    return BlockGate(Gate(earlier_readings(store, run.machine)), store, run.id, report)
+
+
 class BlockGate:
     """The gate of one run. ``report`` takes lines for the log."""
 
@@ -64,8 +70,8 @@ class BlockGate:
         if not waited.verdict.quiet:
             after = f", waited {waited.seconds:.0f} s" if waited.seconds >= _WORTH_SAYING else ""
             self._report(
-                f"block {block + 1}: others are busy ({'; '.join(waited.verdict.reasons)}){after}, going on: disturbed "
-                "launches will be marked"
+                f"block {block + 1}: others are busy ({waited.verdict.reasons[0]}){after}, going on: disturbed launches "
+                "will be marked"
             )
         elif waited.seconds >= _WORTH_SAYING:
             self._report(f"block {block + 1}: waited {waited.seconds:.0f} s until others were quiet")

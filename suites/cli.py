@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the run ended and not one cell gave a number; 2 bad input;
 missing; 4 the result store cannot be used; 130 Ctrl-C; 143 SIGTERM.
 """
 
+import contextlib
 import shlex
 import signal
 import sys
@@ -15,11 +16,12 @@ import typer
 
 from dlbench.adapters.protocol import BOUND, Cell
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Run
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.store import Store
 
-from . import environment, listing, options, session, suite
+from . import block_gate, environment, listing, options, session, suite
 from .carrier import Carrier
 from .cli_compare import compare_command
 from .cli_doctor import doctor_command
@@ -31,8 +33,9 @@ from .cli_report import matrix_so_far, report_app
 from .cli_show import list_command, probe_command
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .launcher import ProcessLauncher
+from .machine_lock import measuring
 from .plan import Choices, Plan, expand
-from .progress import ProgressDisplay, clock, percent
+from .progress import ProgressDisplay, clock, percent, precision_lines
 from .runner import Ending, Runner
 from .screen import counted, err, out, print_json, program, say, table
 
@@ -161,6 +164,10 @@ def run_command(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this suite.")] = False,
     no_build: Annotated[bool, typer.Option("--no-build", help="Build no environment; leave those rows out.")] = False,
     no_ceilings: Annotated[bool, typer.Option("--no-ceilings", help="Do not measure ceilings first.")] = False,
+    no_quiet_gate: Annotated[
+        bool,
+        typer.Option("--no-quiet-gate", help="Wait for no quiet machine, and repeat no launch that others disturbed."),
+    ] = False,
     seed: options.Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
 ) -> None:
@@ -208,16 +215,33 @@ def run_command(
             session.check_same_builds(plan, store.records(run=unfinished.id))
         store.add_machine(machine.fingerprint, machine.to_dict())
         sources = session.prepare_sources(plan, say, build_missing=not no_build)
-        if not no_ceilings:
-            session.ensure_ceilings(plan, store, machine, say)
-        reference = session.prepare_references(plan, machine, say)
-        defaults = session.prepare_defaults(plan, sources, machine, launcher, say)
-        run = unfinished or session.begin(plan, store, machine)
-        say(f"{plan.suite}: {_size(plan)}, run {run.id} in {store.name}")
-        with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
-            carrier = Carrier(plan, run, launcher, sources, reference, machine=machine, default_threads=defaults)
-            runner = Runner(plan, run, store, carrier, display, allowed.seconds)
-            ending = _watched(runner, name, store_file, python or ())
+        # What computes nothing disturbs nobody, and nobody disturbs it.
+        with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
+            if not no_ceilings:
+                session.ensure_ceilings(plan, store, machine, say)
+            reference = session.prepare_references(plan, machine, say)
+            defaults = session.prepare_defaults(plan, sources, machine, launcher, say)
+            run = unfinished or session.begin(plan, store, machine)
+            say(f"{plan.suite}: {_size(plan)}, run {run.id} in {store.name}")
+            say(_kind_of_protocol(plan))
+            gate = None if no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
+            carrier = Carrier(
+                plan,
+                run,
+                launcher,
+                sources,
+                reference,
+                machine=machine,
+                default_threads=defaults,
+                before_repeat=gate.before_repeat if gate else lambda: False,
+            )
+            host = host_of(machine)
+            with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
+                runner = Runner(plan, run, store, carrier, display, allowed.seconds, gate=gate, host=host)
+                display.follow(runner.ledger)
+                ending = _watched(runner, name, store_file, python or ())
+            for line in precision_lines(plan, runner.ledger):
+                say(line)
         _show(store, run, ending, _resume_command(name, store_file, python or ()), as_json)
 
 
@@ -273,7 +297,7 @@ def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> 
     print(matrix_so_far(store, run.id, as_json))
     if ending.launches_left:
         left = counted(ending.launches_left, "launch", "launches")
-        say(f"The budget is spent with {left} left. Go on: {go_on}")
+        say(f"The budget is spent with {left} left, about {clock(ending.seconds_left)} of measuring. Go on: {go_on}")
     if not as_json:
         print(f"Next ({program()} ... --store {store.name}):")
         print("  report threads          how many threads to give, and what more of them cost")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.attempts import effective
+from dlbench.reports.attempts import disturbed, effective
 from dlbench.reports.hosts import Host
 from dlbench.reports.record import Record
 
@@ -94,6 +94,19 @@ class Ledger:
             return missing  # nobody waits for the precision of a number that is none
         tries_left = self._target.most - len(counting)
         return min(tries_left, max(missing, allocation.launches_left(self._seen[cell], self._target)))
+
+    @property
+    def precision(self) -> float | None:
+        """The half-width to be reached, relative; None for a fixed number of launches."""
+        return self._plan.precision
+
+    def disturbed(self, record: Record) -> bool:
+        """Tell whether others were in this launch's way."""
+        return disturbed(record, self._host)
+
+    def half_width(self, cell: Cell) -> float | None:
+        """Return the relative half-width of a cell's interval; None with fewer than three launches."""
+        return allocation.half_width(self._seen[cell])
 
     def seen(self, cell: Cell) -> tuple[Seen, ...]:
         """Return what the launches of a cell that gave a number show."""

@@ -1,5 +1,6 @@
 """What a person sees of a run: a line per launch, a line with the time left, the matrix as it fills."""
 
+import math
 import time
 from collections.abc import Callable
 from statistics import median
@@ -11,12 +12,15 @@ from rich.text import Text
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.record import Record
 
-from .plan import PlannedLaunch
+from .ledger import Ledger
+from .plan import Plan, PlannedLaunch
+from .screen import counted
 
 # The line is redrawn at this interval at most: a redraw costs about 2 ms of a core that may be measuring.
 _REDRAW_SECONDS = 1.0
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
 _MATRIX_SECONDS = 60.0
+_WIDE_SHOWN = 5
 
 
 def clock(seconds: float) -> str:
@@ -54,6 +58,38 @@ def result_line(record: Record) -> str:
     return f"{outcome.status.value.replace('_', ' ')}: {outcome.reason}"
 
 
+def remark(ledger: Ledger, record: Record) -> str:
+    """Return what a launch did for its cell's interval, and whether others disturbed it; empty: nothing to say."""
+    parts = []
+    if record.outcome.samples_ns and ledger.precision is not None:
+        width = ledger.half_width(record.cell)
+        parts.append(f"launch {len(ledger.seen(record.cell))}" + ("" if width is None else f" ±{percent(width)}"))
+    if record.attempt:
+        parts.append(f"attempt {record.attempt + 1}")
+    if ledger.disturbed(record):
+        parts.append("others were in the way")
+    return ", ".join(parts)
+
+
+def precision_lines(plan: Plan, ledger: Ledger) -> list[str]:
+    """Return what a run with a precision to reach came to; nothing for a fixed number of launches."""
+    if plan.precision is None:
+        return []
+    widths = {cell: ledger.half_width(cell) or math.inf for cell in plan.cells if ledger.seen(cell)}
+    wide = sorted((cell for cell, width in widths.items() if width > plan.precision), key=lambda c: -widths[c])
+    cells = f"{counted(len(widths), 'cell')} with a number"
+    lines = [
+        f"{len(widths) - len(wide)} of {cells} {'is' if len(widths) == 1 else 'are'} within ±{percent(plan.precision)}"
+    ]
+    for cell in wide[:_WIDE_SHOWN]:
+        shown = "no interval" if math.isinf(widths[cell]) else f"±{percent(widths[cell])}"
+        launches = counted(len(ledger.seen(cell)), "launch", "launches")
+        lines.append(f"  not {describe_cell(PlannedLaunch(cell, 0))}: {shown} after {launches}")
+    if len(wide) > _WIDE_SHOWN:
+        lines.append(f"  nor {len(wide) - _WIDE_SHOWN} more")
+    return lines
+
+
 class ProgressDisplay:
     """Observer of a run for a terminal, or, where the output is no terminal, for a log."""
 
@@ -64,7 +100,12 @@ class ProgressDisplay:
         self._matrix_every = _MATRIX_SECONDS
         self._drawn_at = 0.0
         self._what = ""
+        self._ledger: Ledger | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def follow(self, ledger: Ledger) -> None:
+        """Say with each launch what the ledger makes of it."""
+        self._ledger = ledger
 
     def __enter__(self) -> "ProgressDisplay":
         if self._live:
@@ -77,7 +118,8 @@ class ProgressDisplay:
 
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """Name the launch that begins."""
-        self._what = f"[{index}/{total}] {describe_cell(planned)}"
+        about = "~" if self._ledger and self._ledger.precision else ""
+        self._what = f"[{index}/{about}{total}] {describe_cell(planned)}"
         self._drawn_at = 0.0
         self._draw("starting", expected_seconds, None)
 
@@ -88,7 +130,9 @@ class ProgressDisplay:
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
         """Print the launch's line and, now and then, the matrix so far."""
         left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
-        self._console.print(Text(f"{self._what}: {result_line(record)}{left}"), soft_wrap=True)
+        said = remark(self._ledger, record) if self._ledger else ""
+        said = f"; {said}" if said else ""
+        self._console.print(Text(f"{self._what}: {result_line(record)}{said}{left}"), soft_wrap=True)
         now = time.monotonic()
         self._matrix_every = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._matrix_so_far and index < total and now - self._matrix_at > self._matrix_every:

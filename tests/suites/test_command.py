@@ -85,7 +85,8 @@ def test_a_run_from_beginning_to_end(folder):
     assert run.finished is not None
     lines = done.stderr.splitlines()
     assert "6 cells, 2 launches of each" in lines[0]
-    assert [line.split("]")[0] for line in lines[1:]] == [f"[{n}/12" for n in range(1, 13)]
+    assert lines[1] == "fixed: 2 launches of each cell, intervals cover steps only, not what launches differ by"
+    assert [line.split("]")[0] for line in lines[2:]] == [f"[{n}/12" for n in range(1, 13)]
     assert "fcn5" in done.stdout
     assert "null" in done.stdout
     assert "report threads" in done.stdout
