@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dlbench.reports.history import SIDES, CellHistory, ChangePoint, Difference, History
+from dlbench.reports.history import CellHistory, ChangePoint, Difference, History
 from dlbench.reports.record import Record
+from dlbench.reports.series import SIDES
 
 UNSEEN = (
     "What changed is what the records tell. Of the machine the store keeps the newest description only: a kernel, "

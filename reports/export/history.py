@@ -22,7 +22,8 @@ from dlbench.reports.export.history_words import (
     what_else,
 )
 from dlbench.reports.export.layout import Entry, Table
-from dlbench.reports.history import CAVEATS, RATIO, SIDES, CellHistory, ChangePoint, History, Night, Series
+from dlbench.reports.history import CellHistory, ChangePoint, History
+from dlbench.reports.series import CAVEATS, RATIO, SIDES, Night, Series
 from dlbench.reports.what_changed import UNSEEN
 
 WIDTH = terminal.WIDTH

@@ -4,7 +4,8 @@ import math
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell
 from dlbench.reports.export.layout import number
-from dlbench.reports.history import RATIO, CellHistory, ChangePoint, Difference, Event, Series
+from dlbench.reports.history import CellHistory, ChangePoint, Difference, Event
+from dlbench.reports.series import RATIO, Series
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_DIFFERENCES = 6

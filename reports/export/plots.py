@@ -17,7 +17,8 @@ import numpy as np
 
 from dlbench.reports.errors import ReportError
 from dlbench.reports.export.history_words import name_of
-from dlbench.reports.history import ABSOLUTE, RATIO, CellHistory, ChangePoint, History
+from dlbench.reports.history import CellHistory, ChangePoint, History
+from dlbench.reports.series import ABSOLUTE, RATIO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,14 +159,14 @@ def _limit(panel: "Axes", cell: CellHistory, *curves: "np.ndarray[tuple[int], np
 
 def _environments(panel: "Axes", cell: CellHistory, dates: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> None:
     """Mark the nights with another environment at the foot, and name it where that leaves room."""
-    for event in cell.events:
+    for row, event in enumerate(cell.events):
         panel.axvline(dates[event.place], ymax=0.07, color=_GREY, linewidth=1.2)
         if len(cell.events) <= _NAMED:
             panel.annotate(
                 f"{event.side} {event.after[:7]}".strip(),
                 (dates[event.place], 0.02),
                 xycoords=("data", "axes fraction"),
-                xytext=(2, 0),
+                xytext=(2, 7 * row),
                 textcoords="offset points",
                 fontsize=5.5,
                 color=_GREY,

@@ -21,7 +21,8 @@ from dlbench.reports.export.history import (
     history_to_terminal,
 )
 from dlbench.reports.export.history_words import line_of, name_of
-from dlbench.reports.history import ABSOLUTE, RATIO, History, build_history, series_of
+from dlbench.reports.history import History, build_history
+from dlbench.reports.series import ABSOLUTE, RATIO, series_of
 from dlbench.reports.store import Store
 from dlbench.reports.what_changed import differences, explained
 
