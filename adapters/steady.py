@@ -32,7 +32,7 @@ def smooth(times):
 
     The first and the last take their neighbour's: a spike at an end is a spike all the same.
     """
-    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))  # type: np.ndarray
     if len(logs) < 3:
         return logs
     inner = np.median(np.stack([logs[:-2], logs[1:-1], logs[2:]]), axis=0)
@@ -42,7 +42,7 @@ def smooth(times):
 def noise_variance(times):
     # type: (Sequence[float]) -> float
     """Return the variance of the logarithms around their level, robustly, from differences of times `APART` samples."""
-    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))  # type: np.ndarray
     apart = APART if len(logs) >= 6 * APART else 1
     differences = np.abs(logs[apart:] - logs[:-apart])
     # 0.6745: the median of |x| of a standard normal x.
