@@ -1,4 +1,4 @@
-"""The whole two-stage rule on launches whose truth is known: false alarms, power, coverage, cost; mutants are caught."""
+"""The whole two-stage rule on launches whose truth is known: false alarms, power, coverage, cost; mutants caught."""
 
 import math
 from functools import cache
