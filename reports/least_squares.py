@@ -84,35 +84,42 @@ def solve(parts: Array, logs: Array, weights: Array, start: Array | None = None)
     """Return the weights of the parts, none negative, that minimise the squares of log T.
 
     Gauss and Newton's iteration with each linear step solved under its bounds (`scipy.optimize.nnls`) and halved until
-    it leads down. It starts from the least squares of relative errors, a convex problem, hence from no guess.
+    it leads down. Without a start it begins at the least squares of T, which overrates the slow points, at those of
+    1 - fit / T, which overrates the quick ones, and at equal parts, and returns the best end: times far from any law
+    may have several valleys.
     """
     from scipy.optimize import nnls
 
-    root = np.sqrt(weights)[:, None]
+    root = np.sqrt(weights)
 
     def step(about: Array, target: Array) -> Array:
-        solved: Array = nnls(parts / about[:, None] * root, target * root[:, 0], maxiter=_LINEAR_STEPS)[0]
+        solved: Array = nnls(parts * (root / about)[:, None], target * root, maxiter=_LINEAR_STEPS)[0]
         return solved
 
     def cost(theta: Array) -> float:
         curve = parts @ theta
         return math.inf if np.any(curve <= 0) else float(np.sum(weights * (logs - np.log(curve)) ** 2))
 
-    theta = step(np.exp(logs), np.ones_like(logs)) if start is None else start
-    if not math.isfinite(cost(theta)):
-        theta = np.full(parts.shape[1], math.exp(float(logs.mean())))
-    least = cost(theta)
-    for _ in range(50):
-        curve = parts @ theta
-        wanted = step(curve, 1 + logs - np.log(curve))
-        share = 1.0
-        while share > 1e-6 and cost(theta + share * (wanted - theta)) > least:
-            share /= 2
-        theta = theta + share * (wanted - theta)
-        before, least = least, cost(theta)
-        if before - least <= 1e-10 * before:
-            break
-    return theta
+    def descend(theta: Array) -> Array:
+        least = cost(theta)
+        for _ in range(50):
+            curve = parts @ theta
+            wanted = step(curve, 1 + logs - np.log(curve))
+            share = 1.0
+            while share > 1e-6 and cost(theta + share * (wanted - theta)) > least:
+                share /= 2
+            theta = theta + share * (wanted - theta)
+            before, least = least, cost(theta)
+            if before - least <= 1e-10 * before:
+                break
+        return theta
+
+    if start is not None:
+        return descend(start)
+    times, ones = np.exp(logs), np.ones_like(logs)
+    equal = np.full(parts.shape[1], math.exp(float(logs.mean())))
+    starts = [equal, step(times, ones), step(ones, times)]
+    return min((descend(theta) for theta in starts if math.isfinite(cost(theta))), key=cost)
 
 
 def aicc(squares: float, observations: int, parameters: int) -> float:
