@@ -70,8 +70,8 @@ class BlockGate:
         if not waited.verdict.quiet:
             after = f", waited {waited.seconds:.0f} s" if waited.seconds >= _WORTH_SAYING else ""
             self._report(
-                f"block {block + 1}: others are busy ({waited.verdict.reasons[0]}){after}, going on: disturbed launches "
-                "will be marked"
+                f"block {block + 1}: others are busy ({waited.verdict.reasons[0]}){after}, going on: disturbed "
+                "launches will be marked"
             )
         elif waited.seconds >= _WORTH_SAYING:
             self._report(f"block {block + 1}: waited {waited.seconds:.0f} s until others were quiet")

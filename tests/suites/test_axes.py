@@ -57,6 +57,48 @@ def test_words_of_one_list_mix():
     assert axes.counts("1, 2,4-6,cores,2*cores,cpus", MACHINE) == (1, 2, 3, 4, 5, 6, 7)
 
 
+@given(st.integers(1, 2048), st.integers(1, 2048))
+def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
+    low, high = sorted((low, high))
+    found = axes.counts(f"{low}..{high}", MACHINE)
+    assert (found[0], found[-1]) == (low, high)
+    steps_of_two_kinds = {2**n for n in range(12)} | {3 * 2**n for n in range(11)}
+    assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
+
+
+def test_the_ladder_of_the_oversubscription_study():
+    assert axes.counts("1..2*cpus, 32", Capacity(2, 2)) == (1, 2, 3, 4, 32)
+    assert axes.counts("1..2*cpus, 32", Capacity(8, 16)) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+    assert "Write 2..4" in refused(axes.counts, "4..2", MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5", (5, 5)), ("5-20", (5, 20)), (" 3 - 3 ", (3, 3)), ("1-1000000", (1, 1000000))]
+)
+def test_ranges_of_launches(text, expected):
+    assert axes.launch_range(text, "--launches") == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "5-", "-5", "20-5", "5-20-30", "many", "1e3", "5..20", "1-1000001"])
+def test_a_wrong_range_of_launches_is_refused_by_its_option(text):
+    assert refused(axes.launch_range, text, "--launches").startswith("--launches")
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2%", 0.02), ("2.5 %", 0.025), ("0.01", 0.01), ("99%", 0.99)])
+def test_shares(text, expected):
+    assert axes.share(text, "--precision") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "100%", "1", "-2%", "2%%", "two", "nan", "inf"])
+def test_a_wrong_share_is_refused_by_its_option(text):
+    assert refused(axes.share, text, "--precision").startswith("--precision")
+
+
+def test_affinities():
+    assert [axes.affinity(word) for word in ("bound", "oversubscribed")] == ["bound", "oversubscribed"]
+    assert "There are: bound, oversubscribed" in refused(axes.affinity, "pinned")
+
+
 @given(typed)
 @example("1" * 5000)
 @example("0*cores")

@@ -1,5 +1,6 @@
 """Plans: what is measured, and in which order."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,51 @@ def test_launches_and_steps_override_the_protocol():
 
 
 @pytest.mark.parametrize(
+    ("launches", "precision", "expected"),
+    [
+        (None, "", (1, 1, None)),
+        ("5", "", (5, 5, None)),
+        (5, "", (5, 5, None)),
+        ("5-20", "", (5, 20, 0.02)),
+        (None, "1%", (5, 20, 0.01)),
+        ("3-8", "5%", (3, 8, 0.05)),
+    ],
+)
+def test_launches_and_precision_of_a_fixed_suite(launches, precision, expected):
+    plan = plan_of(Choices(launches=launches, precision=precision))
+    assert (plan.launches, plan.most, plan.precision) == expected
+
+
+@pytest.mark.parametrize(
+    ("launches", "precision", "expected"),
+    [(None, "", (3, 10, 0.02)), (None, "1%", (3, 10, 0.01)), ("4", "", (4, 4, None)), ("6-9", "", (6, 9, 0.02))],
+)
+def test_launches_and_precision_of_a_suite_with_a_range(launches, precision, expected):
+    plan = plan_of(Choices(launches=launches, precision=precision), of=suite.load("threads"))
+    assert (plan.launches, plan.most, plan.precision) == expected
+
+
+@given(choices_of_a_user, st.sampled_from(["", "oversubscribed", "bound", "bound,oversubscribed"]))
+def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
+    asked = replace(choices, affinity=affinity)
+    everything = plan_of(replace(choices, affinity="oversubscribed"))
+    plan = plan_of(asked, machine=Capacity(1, 2)) if "1" in asked.threads else plan_of(asked)
+    limit = 2 if "1" in asked.threads else MACHINE.cpus
+    words = affinity.split(",") if affinity else ["oversubscribed"]
+    assert {cell.affinity for cell in plan.cells} <= set(words)
+    assert all(cell.affinity == "bound" and cell.threads > limit for cell in plan.left_out)
+    assert all(cell.threads <= limit for cell in plan.cells if cell.affinity == "bound")
+    if "1" in asked.threads:
+        # The same thread counts in each mode, but for those left out.
+        assert len(plan.cells) + len(plan.left_out) == len(words) * len(everything.cells)
+
+
+def test_a_plan_of_nothing_but_too_many_bound_threads_is_refused():
+    with pytest.raises(UsageError, match=r"4 CPUs to bind.*--affinity oversubscribed"):
+        plan_of(Choices(affinity="bound", threads="5,6"))
+
+
+@pytest.mark.parametrize(
     ("choices", "remedy"),
     [
         (Choices(networks="fcn55"), "Did you mean 'fcn5'?"),
@@ -146,6 +192,11 @@ def test_launches_and_steps_override_the_protocol():
         (Choices(devices="tpu"), "cuda:0"),
         (Choices(launches=0), "1 to 1000000"),
         (Choices(launches=10**9), "1 to 1000000"),
+        (Choices(launches="5-"), "a range such as 5-20"),
+        (Choices(launches="20-5"), "the smaller first"),
+        (Choices(precision="fine"), "such as 2%"),
+        (Choices(precision="1%", launches="5"), "needs a range of launches"),
+        (Choices(affinity="pinned"), "bound, oversubscribed"),
         (Choices(steps=0), "from 1"),
         (Choices(steps=10**12), "from 1 to 1000000"),
         (Choices(networks=","), "one value or several"),

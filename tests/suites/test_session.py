@@ -38,6 +38,18 @@ def test_a_resumed_run_keeps_cells_protocol_launches_and_order(store):
     assert (resumed.rows, resumed.protocol) == (begun.rows, begun.protocol)
 
 
+def test_a_resumed_run_keeps_its_range_of_launches_and_its_precision(store):
+    begun = plan_of(frameworks="null", launches="4-9", precision="3%", affinity="bound,oversubscribed")
+    run = session.begin(begun, store, HERE)
+    assert (run.launches, run.launches_most, run.precision) == (4, 9, 0.03)
+    resumed, _ = session.resume(plan_of(frameworks="null"), store, HERE, ())
+    assert (resumed.launches, resumed.most, resumed.precision) == (4, 9, 0.03)
+    assert resumed.cells == begun.cells
+    session.begin(plan_of(frameworks="null", launches="2"), store, HERE)
+    fixed, _ = session.resume(plan_of(frameworks="null", precision="1%"), store, HERE, ())
+    assert (fixed.launches, fixed.most, fixed.precision) == (2, 2, None)
+
+
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
     session.begin(plan_of(seed=1), store, HERE)
     newest = session.begin(plan_of(seed=2), store, HERE)

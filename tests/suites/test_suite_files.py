@@ -88,6 +88,23 @@ def test_a_good_file_is_read():
     assert read.protocol.protocol() == Protocol(warmup_steps=3, steps=2, minimum_steps=2, seconds=10.0)
 
 
+def test_a_range_of_launches_a_precision_and_the_warm_up_are_read():
+    section = {
+        "launches": "4-12",
+        "precision": "1.5%",
+        "warmup_steps": 2,
+        "maximum_warmup_steps": 40,
+        "sample_seconds": 0.05,
+        "steps": 9,
+    }
+    read = suite.parse(toml({**GOOD, "protocol": section, "affinity": ["bound"]}), "my.toml")
+    assert read.protocol.launches_of_a_cell() == (4, 12, 0.015)
+    assert read.protocol.protocol() == Protocol(2, 9, 5, 10.0, 40, 0.05)
+    assert read.affinity == ("bound",)
+    without = suite.parse(toml({**GOOD, "protocol": {"launches": "4-12"}}), "my.toml")
+    assert without.protocol.launches_of_a_cell() == (4, 12, 0.02)
+
+
 @pytest.mark.parametrize("threads", [4, "1,2", [1, 2], ["1-4", "cores"]])
 def test_threads_may_be_a_number_a_text_or_a_list(threads):
     assert accepted_or_refused(toml({**GOOD, "threads": threads}))
@@ -113,6 +130,16 @@ def test_threads_may_be_a_number_a_text_or_a_list(threads):
         ({"batch_sizes": {"fcn5": [0]}}, ["key batch_sizes.fcn5.0"]),
         ({"batch_sizes": {"fcn5": []}}, ["key batch_sizes.fcn5"]),
         ({"protocol": {"launches": 0}}, ["key protocol.launches"]),
+        ({"protocol": {"launches": True}}, ["key protocol.launches"]),
+        ({"protocol": {"launches": 2.5}}, ["key protocol.launches"]),
+        ({"protocol": {"launches": "9-3"}}, ["key protocol.launches", "the smaller first"]),
+        ({"protocol": {"launches": "5-20", "precision": "fine"}}, ["key protocol.precision", "such as 2%"]),
+        ({"protocol": {"launches": 5, "precision": "2%"}}, ["key protocol.precision", "range of launches"]),
+        ({"protocol": {"precision": 2}}, ["key protocol.precision"]),
+        ({"protocol": {"sample_seconds": -1.0}}, ["key protocol.sample_seconds"]),
+        ({"protocol": {"maximum_warmup_steps": -1}}, ["key protocol.maximum_warmup_steps"]),
+        ({"affinity": ["pinned"]}, ["key affinity", "bound, oversubscribed"]),
+        ({"affinity": []}, ["key affinity"]),
         ({"protocol": {"steps": "many"}}, ["key protocol.steps"]),
         ({"protocol": {"seconds": math.inf}}, ["key protocol.seconds"]),
         ({"protocol": {"cell_seconds": -1}}, ["key protocol.cell_seconds"]),
@@ -202,7 +229,7 @@ def test_any_value_of_a_known_key_gives_a_plan_or_a_suite_error(content):
     accepted_or_refused(toml({**GOOD, **content}))
 
 
-@pytest.mark.parametrize("name", ["quick", "table4", "batch"])
+@pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
 def test_shipped_suites_are_valid_and_found_by_name(name):
     read = suite.load(name)
     assert read == suite.shipped()[name]
@@ -234,6 +261,20 @@ def test_quick_is_two_networks_at_one_the_cores_and_twice_the_cores():
     assert {cell.network for cell in plan.cells} == {"fcn5", "lstm32"}
     assert {cell.threads for cell in plan.cells} == {1, 4, 8}
     assert {cell.framework for cell in plan.cells} == {"torch", "tensorflow", "mxnet", "onnxruntime"}
+
+
+def test_threads_is_both_affinities_up_to_twice_the_cpus_and_32_with_a_precision_to_reach():
+    plan = expand(suite.load("threads"), Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2), seed=0)
+    assert [cell.threads for cell in plan.cells if cell.affinity == "oversubscribed"] == [1, 2, 3, 4, 32]
+    assert [cell.threads for cell in plan.cells if cell.affinity == "bound"] == [1, 2]
+    assert [cell.threads for cell in plan.left_out] == [3, 4, 32]
+    assert (plan.launches, plan.most, plan.precision) == (3, 10, 0.02)
+
+
+@pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
+def test_shipped_suites_search_for_the_end_of_warm_up_and_time_short_steps_together(name):
+    protocol = suite.load(name).protocol.protocol()
+    assert (protocol.maximum_warmup_steps, protocol.sample_seconds) == (30, 0.01)
 
 
 def test_an_unknown_suite_is_refused_with_the_nearest_and_the_way_to_give_a_file():
