@@ -233,7 +233,11 @@ def _decide(
     elif high < 1 + rule.tolerance:
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rule.tolerance:.0%} slower is excluded"
     else:
-        shows = f"a slowdown of {smallest:.1%} would have shown" if math.isfinite(smallest) else "so few show none"
+        shows = (
+            f"a slowdown of {smallest:.1%} would have shown"
+            if math.isfinite(smallest)
+            else "so few launches cannot show one"
+        )
         verdict, sentence = Verdict.INCONCLUSIVE, f"{change}: {rule.tolerance:.0%} slower is not excluded; {shows}"
     p = slower_p if ratio >= 1 else faster_p
     effect = smallest if math.isfinite(smallest) else None

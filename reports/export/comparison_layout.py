@@ -30,7 +30,7 @@ LEGEND = {
     Finding.REGRESSION: "slower by more than {magnitude}, and by chance this rarely: p <= {p}; the only verdict that "
     "fails a build",
     Finding.BROKEN: "the candidate fails where the baseline does not",
-    Finding.IMPROVEMENT: "faster, by the same rule",
+    Finding.IMPROVEMENT: "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}",
     Finding.INCONCLUSIVE: "not shown to be slower, and {tolerance} slower is not excluded either",
     Finding.CONTENDED: "others were in the way of at least half of its launches",
     Finding.COMPARISON: "of different machines: a ratio, and no verdict on a change",
@@ -39,6 +39,7 @@ LEGEND = {
 }
 GRAVE = (Finding.REGRESSION, Finding.BROKEN)
 """What nobody may overlook."""
+_PLURALS = {Finding.REGRESSION: "REGRESSIONS", Finding.IMPROVEMENT: "improvements"}
 _QUIET = (Finding.NO_REGRESSION, Finding.COMPARISON)
 NOTHING = "No cell was measured"
 
@@ -65,7 +66,10 @@ def headline(comparison: Comparison) -> str:
     cells = len(comparison.cells)
     if not cells:
         return NOTHING
-    counts = ", ".join(f"{len(found)} {each.value}" for each, found in by_finding(comparison).items())
+    counts = ", ".join(
+        f"{len(found)} {_PLURALS.get(each, each.value) if len(found) > 1 else each.value}"
+        for each, found in by_finding(comparison).items()
+    )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
     return f"{cells} cell{'s' if cells != 1 else ''}{none}: {counts}"
 
@@ -198,7 +202,8 @@ def closing(comparison: Comparison) -> list[str]:
     if comparison.geometric_mean is not None:
         mean = comparison.geometric_mean
         lines.append(f"Candidate / baseline, {line(mean.method)}: {ratio_of(mean)}; above 1 is slower.")
-    effects = sorted(e for each in comparison.cells if (e := each.judgement.smallest_effect) is not None)
+    judged = [each.judgement for each in comparison.cells if finding(each) is not Finding.COMPARISON]
+    effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
         span = f"{middle:.1%}" if len(effects) == 1 else f"{middle:.1%} (median of the cells; {effects[-1]:.1%} worst)"
@@ -212,6 +217,7 @@ def legend(comparison: Comparison) -> list[str]:
     words = {
         "magnitude": f"{rule.magnitude:.1%}",
         "tolerance": f"{rule.tolerance:.0%}",
+        "improvement_p": f"{rule.improvement_p_value:g}",
         "p": f"{rule.confirm_p_value if comparison.purpose == 'gate' else rule.p_value:g}",
     }
     lines = [f"{each.value}: {LEGEND[each].format(**words)}" for each in by_finding(comparison)]

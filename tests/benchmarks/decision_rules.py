@@ -12,7 +12,7 @@ gate                dlbench gate: its two stages, on interleaved pairs of launch
 compare             dlbench compare of two stored runs of 5 launches each, from two sessions, of a single cell: with
                     more its p-values are adjusted for their number.
 pytest-benchmark    ``--benchmark-compare-fail=median:5%`` and ``min:5%``. Its statistics are over the rounds of one
-                    process, and its baseline is a stored one: 100 rounds of one process on each side, from two sessions.
+                    process and its baseline is a stored one: 100 rounds of one process on each side, of two sessions.
   ... pooled        What it would see of 5 launches of 20 rounds on each side, interleaved in one session: kinder to it
                     than any way there is to run it.
 Mann-Whitney        one-sided, p < .01, over all steps of 5 interleaved launches on each side.
