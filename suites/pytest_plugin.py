@@ -26,7 +26,9 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
     ("frameworks", "NAMES", str, "rows, comma-separated: torch,torch:compile"),
     ("threads", "COUNTS", str, "thread counts: 1,2,4-8,cores,2*cores"),
     ("batch-sizes", "SIZES", str, "mini-batch sizes: 64 or 16,32"),
-    ("launches", "N", int, "launches (fresh processes) of each cell"),
+    ("affinity", "WHICH", str, "CPUs of the threads: oversubscribed, bound, or both"),
+    ("launches", "N|N-M", str, "launches (fresh processes) of each cell: 5, or 5-20 until it is precise"),
+    ("precision", "SHARE", str, "half-width of a cell's interval at which launches end: 1%%"),
     ("steps", "N", int, "timed steps per launch, at most"),
     ("cell-budget", "TIME", str, "time for one launch: 60s, 10m"),
     ("budget", "TIME", str, "time for all launches"),
@@ -45,6 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     for name, metavar, kind, text in _OPTIONS:
         group.addoption(f"--dlbench-{name}", metavar=metavar, type=kind, help=f"With --dlbench-suite: {text}.")
+    group.addoption(
+        "--dlbench-no-quiet-gate",
+        action="store_true",
+        help="With --dlbench-suite: wait for no quiet machine, and repeat no launch that others disturbed.",
+    )
     group.addoption(
         "--dlbench-python",
         metavar="NAME=PATH",

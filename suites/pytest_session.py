@@ -13,15 +13,17 @@ import pytest
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
 from dlbench.reports.export import pytest_benchmark as files
+from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
-from . import axes, environment, session, suite
+from . import axes, environment, options, session, suite
+from .block_gate import open_gate
 from .carrier import Carrier
 from .errors import DlbenchError
 from .launcher import ProcessLauncher
 from .machine_lock import measuring
-from .plan import Choices, Plan, PlannedLaunch, expand, narrow_to
+from .plan import Plan, PlannedLaunch, expand, narrow_to
 from .progress import clock as clock_text
 from .progress import describe_cell
 from .pytest_cells import CellsModule
@@ -41,12 +43,13 @@ class SuiteSession:
         try:
             self._machine = probe()
             self._plan = _plan(config, session.capacity(self._machine))
-            self._budget = _seconds(config.getoption("dlbench_budget"))
+            self._budget = options.Budget.parse(config.getoption("dlbench_budget") or "").seconds
             brought = {row.build.name: row.build for row in self._plan.rows if row.build.interpreter is not None}
             session.check_brought(brought.values())
         except DlbenchError as error:
             raise pytest.UsageError(f"dlbench: {error}") from error
         self._described = self._machine.to_dict()
+        self._waits = not config.getoption("dlbench_no_quiet_gate")
         self._cells = {files.cell_id(cell): cell for cell in self._plan.cells}
         self._run: Run | None = None
         self._records: dict[Cell, list[Record]] = {}
@@ -100,7 +103,8 @@ class SuiteSession:
         environment.make_folder(environment.home())
         with ExitStack() as stack:
             said = stack.enter_context(_progress(self._config))
-            stack.enter_context(measuring(said.line))
+            if plan.computes:  # what computes nothing disturbs nobody, and nobody disturbs it
+                stack.enter_context(measuring(said.line, wait=True))
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
@@ -111,8 +115,19 @@ class SuiteSession:
             reference = session.prepare_references(plan, self._machine, said.line)
             run = session.begin(plan, store, self._machine)
             stack.enter_context(session.exclusive(run))
-            carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=self._machine)
-            ending = Runner(plan, run, store, carrier, said, self._budget).run()
+            launches = plan.computes and any(source.interpreter for source in sources.values())
+            gate = open_gate(store, run, said.line) if launches and self._waits else None
+            carrier = Carrier(
+                plan,
+                run,
+                ProcessLauncher(),
+                sources,
+                reference,
+                machine=self._machine,
+                before_repeat=gate.before_repeat if gate else lambda: False,
+            )
+            host = host_of(self._machine)
+            ending = Runner(plan, run, store, carrier, said, self._budget, gate=gate, host=host).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
@@ -165,25 +180,23 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
         return config.getoption(f"dlbench_{name}") or ""
 
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
-    choices = Choices(
+    choices = options.choices(
         networks=text("networks"),
         frameworks=text("frameworks"),
         threads=text("threads"),
         batch_sizes=text("batch_sizes"),
+        affinity=text("affinity"),
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
-        launches=1 if disabled else config.getoption("dlbench_launches"),
+        launches="1" if disabled else text("launches"),
+        precision="" if disabled else text("precision"),
         steps=1 if disabled else config.getoption("dlbench_steps"),
         cell_budget=text("cell_budget"),
-        builds=tuple(axes.build(each) for each in config.getoption("dlbench_python") or []),
+        python=config.getoption("dlbench_python"),
     )
     seed = config.getoption("dlbench_seed")
     return expand(
         suite.load(config.getoption("dlbench_suite")), choices, capacity, session.new_seed() if seed is None else seed
     )
-
-
-def _seconds(text: str | None) -> float | None:
-    return axes.duration(text) if text else None
 
 
 class _Progress:

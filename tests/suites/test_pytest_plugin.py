@@ -312,6 +312,27 @@ def test_only_a_regression_fails_the_session(session, pytester, baseline, factor
 
 
 @pytest.mark.usefixtures("base")
+def test_launches_that_others_disturbed_are_no_regression(session, pytester):
+    stolen = "threads=ThreadEvidence(1, 1, 1, 1.0, 1.0, None), contention=Contention(0.0, 0, 0, 0.0, 0.0, 9.0, 0.0, 0)"
+    pytester.makeconftest(
+        "from dlbench.adapters.protocol import Contention, ThreadEvidence\n"
+        + MADE_UP.replace("samples_ns=samples", f"samples_ns=samples, {stolen}")
+    )
+    words = "--dlbench-launches", "4", "--dlbench-baseline", "base.json"
+    found = session(*words, suite=slower(pytester, 1.25))
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["CONTENDED  dlbench*: others were in the way of 4 of 8 launches*", "2 CONTENDED"])
+
+
+def test_launches_end_where_a_cell_is_precise(session, pytester):
+    pytester.makeconftest(MADE_UP)
+    words = "--dlbench-launches", "3-9", "--dlbench-precision", "5%", "--dlbench-store", "s.sqlite"
+    session(*words).assert_outcomes(passed=2)
+    with Store.open("s.sqlite", create=False) as store:
+        assert {record.launch for record in store.records()} == {0, 1, 2}
+
+
+@pytest.mark.usefixtures("base")
 def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pytester):
     words = "--dlbench-launches", "4", "--benchmark-compare", "0001"
     slow = slower(pytester, 1.25)
