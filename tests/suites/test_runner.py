@@ -1,6 +1,9 @@
 """The runner over a launcher that only pretends: what is launched, what is skipped, what is kept, what is resumed."""
 
+import math
+import random
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlbench.adapters.protocol import Outcome, Parity, Status
+from dlbench.adapters.protocol import Contention, Outcome, Parity, Status, ThreadEvidence
+from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError
+from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 from dlbench.suites import suite
@@ -377,3 +382,228 @@ def test_a_record_carries_its_rows_default_thread_count():
     for record in store.records():
         told = record.outcome.software.get("default_threads")
         assert told == (7 if (record.cell.framework, record.cell.mode) == (row.build.name, row.mode) else None)
+
+
+# With a precision to reach: launches deviate by so much, drawn anew for each.
+PRECISE = replace(PLAN, launches=5, launches_most=20, precision=0.02)
+
+
+def noisy(deviation, seed=1):
+    rng = random.Random(seed)
+    return lambda cell: ok(0.01 * math.exp(rng.gauss(0, deviation(cell) if callable(deviation) else deviation)))
+
+
+def launches_by_cell(store):
+    return Counter(record.cell for record in store.records())
+
+
+def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
+    store, _, ending = carry_out(noisy(lambda cell: 0.2 if cell.threads == 4 else 0.005), plan=PRECISE)
+    made = launches_by_cell(store)
+    assert set(made) == set(PRECISE.cells)
+    assert {count for cell, count in made.items() if cell.threads == 4} == {20}
+    assert all(5 <= count <= 8 for cell, count in made.items() if cell.threads != 4)
+    assert ending.launches_left == 0
+    assert store.runs()[0].finished is not None
+
+
+def test_every_block_launches_each_cell_that_needs_it_once_in_the_plans_shuffled_order():
+    store, _, _ = carry_out(noisy(0.02), plan=PRECISE)
+    records = store.records()
+    assert [record.launch for record in records] == sorted(record.launch for record in records)
+    for block in range(20):
+        cells = [record.cell for record in records if record.launch == block]
+        assert len(set(cells)) == len(cells)
+        assert cells == [planned.cell for planned in PRECISE.block(block) if planned.cell in cells]
+    assert {record.cell for record in records if record.launch == 4} == set(PRECISE.cells)
+    assert 0 < len({record.cell for record in records if record.launch == 7}) < len(PRECISE.cells)
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 120))
+def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end):
+    def answer():
+        # Each launch's deviation hangs on cell and launch alone, whatever came before.
+        made = Counter()
+
+        def of(cell):
+            made[cell] += 1
+            return ok(0.01 * math.exp(random.Random(f"{cell}{made[cell]}").gauss(0, 0.02)))
+
+        return of
+
+    whole, _, _ = carry_out(answer(), plan=PRECISE)
+    store, shared = open_store(), answer()
+    run = begin(store, PRECISE)
+    for launcher in (Pretender(shared, ends_at=end), Pretender(shared)):
+        try:
+            runner_of(store, run, launcher, plan=PRECISE).run()
+        except KeyboardInterrupt:
+            continue
+    assert launched(store) == launched(whole)
+
+
+def test_a_cell_that_crashes_or_computes_something_else_gets_no_launch_beyond_the_fewest():
+    wrong = ok()._replace(status=Status.PARITY_FAILED, reason="loss off")
+
+    def answer(cell):
+        return {1: Outcome(Status.CRASHED, "so it was"), 2: wrong, 4: ok()}[cell.threads]
+
+    store, _, ending = carry_out(answer, plan=PRECISE)
+    assert {(cell.threads, count) for cell, count in launches_by_cell(store).items()} == {(1, 5), (2, 5), (4, 6)}
+    assert ending.launches_left == 0
+
+
+def test_a_budget_is_kept_and_what_is_left_is_told():
+    store, launcher = open_store(), Pretender(noisy(0.03), seconds=10.0)
+    run = begin(store, PRECISE)
+    ending = runner_of(store, run, launcher, plan=PRECISE, budget=1005.0).run()
+    assert launcher.time <= 1005.0
+    assert ending.records == 100
+    assert ending.launches_left > 0
+    assert ending.seconds_left == pytest.approx(10.0 * ending.launches_left)
+    assert store.latest_unfinished(PRECISE.suite, run.machine) is not None
+
+
+def test_a_budget_that_ends_goes_where_it_buys_most():
+    # Of cells of two kinds, one takes ten times as long; both are as noisy.
+    slow = lambda cell: cell.network == "lstm32"  # noqa: E731
+    answer = noisy(0.03)
+    store = open_store()
+
+    class Uneven(Pretender):
+        def launch(self, order, tick=None):
+            launched_now = super().launch(order, tick)
+            seconds = 10.0 if slow(order.launch.cell) else 1.0
+            self.time += seconds - self.seconds
+            return replace(launched_now, wall_seconds=seconds)
+
+    launcher = Uneven(answer)
+    each_block = sum(10.0 if slow(cell) else 1.0 for cell in PRECISE.cells)
+    ending = runner_of(store, begin(store, PRECISE), launcher, plan=PRECISE, budget=6.4 * each_block).run()
+    assert launcher.time <= 6.4 * each_block
+    assert ending.launches_left > 0
+    last = [record.cell for record in store.records() if record.launch == 6]
+    quick_cells = {cell for cell in PRECISE.cells if not slow(cell)}
+    # All that are quick come first, then of the slow ones as many as there is time for.
+    assert set(last[: len(quick_cells)]) == quick_cells
+    assert 0 < len(last) - len(quick_cells) < len(quick_cells)
+
+
+def test_the_steps_of_a_launch_follow_the_variances_and_stand_in_its_record():
+    rng = random.Random(3)
+
+    def answer(cell):
+        # Launches differ by a tenth, the steps of one launch hardly at all: more of them teach nothing.
+        base = 0.01 * math.exp(rng.gauss(0, 0.1))
+        return Outcome(Status.OK, samples_ns=[round(base * math.exp(rng.gauss(0, 0.001)) * 1e9) for _ in range(20)])
+
+    store, _, _ = carry_out(answer, plan=PRECISE)
+    protocol = PRECISE.protocol
+    early = {r.protocol.steps for r in store.records() if r.launch < 3}
+    late = {r.protocol.steps for r in store.records() if r.launch >= 5}
+    assert early == {protocol.steps}
+    assert late == {protocol.minimum_steps}
+
+
+def test_a_fixed_number_of_launches_changes_no_steps():
+    store, _, _ = carry_out(noisy(0.2))
+    assert {record.protocol for record in store.records()} == {PLAN.protocol}
+
+
+def test_the_totals_told_to_the_observer_are_estimates_that_end_right():
+    watcher = Watcher()
+    carry_out(noisy(0.02), plan=PRECISE, watcher=watcher)
+    assert watcher.started[0][2] >= 5 * len(PRECISE.cells)
+    _, index, total, left = watcher.ended[-1]
+    assert (index, left) == (total, 0)
+    assert [index for _, index, _, _ in watcher.started] == list(range(1, total + 1))
+
+
+MACHINE = probe()
+
+
+class BusyFor:
+    """A gate that lets repetitions through so many times."""
+
+    def __init__(self, repeats=10**6):
+        self.repeats, self.moments = repeats, []
+
+    def before(self, block, seconds_left=None):
+        self.moments.append(("before", block))
+
+    def after(self, block):
+        self.moments.append(("after", block))
+
+    def before_repeat(self):
+        self.repeats -= 1
+        return self.repeats >= 0
+
+
+def contended():
+    """An outcome whose timed region lost a fifth of the CPUs' time to the hypervisor."""
+    cpus = MACHINE.cpu.effective_cpus
+    threads = ThreadEvidence(1, 1, 1, 1.0, 1.0, [1.0])
+    return ok()._replace(threads=threads, contention=Contention(0.0, 0, 0, 0.0, 0.0, 0.2 * cpus, 0.0, 0))
+
+
+def carry_out_disturbed(answer, gate, plan=PLAN):
+    store, launcher = open_store(), Pretender(answer)
+    run = begin(store, plan)
+    carrier = Carrier(
+        plan, run, launcher, sources(plan), lambda cell: None, machine=MACHINE, before_repeat=gate.before_repeat
+    )
+    runner = Runner(plan, run, store, carrier, Watcher(), None, lambda: launcher.time, gate=gate, host=host_of(MACHINE))
+    return store, runner.run()
+
+
+def test_a_disturbed_launch_is_attempted_thrice_within_limits_and_every_attempt_is_kept():
+    store, ending = carry_out_disturbed(lambda cell: contended(), BusyFor())
+    records = store.records()
+    assert ending.launches_left == 0
+    attempts = Counter(record.attempt for record in records)
+    assert attempts[0] == len(ORDER)
+    assert 0 < attempts[1] + attempts[2] <= 4 + 2 + 0.25 * len(records)
+    assert {record.attempt for record in records if record.cell.framework == "null"} == {0}  # it computes nothing
+    first = next(record for record in records if record.attempt == 2)
+    assert [r.attempt for r in records if (r.cell, r.launch) == (first.cell, first.launch)] == [0, 1, 2]
+    assert {record.quota_cpus for record in records} == {MACHINE.cpu.quota_cpus}
+
+
+def test_an_undisturbed_attempt_ends_the_attempts():
+    calls = Counter()
+
+    def answer(cell):
+        calls[cell] += 1
+        return contended() if calls[cell] == 1 and cell.network == "fcn5" else ok()
+
+    store, _ = carry_out_disturbed(answer, BusyFor())
+    records = [record for record in store.records() if record.attempt > 0]
+    assert {(r.cell.network, r.launch, r.attempt) for r in records} == {("fcn5", 0, 1)}
+    assert len(records) > 2
+
+
+def test_where_others_stay_busy_nothing_is_repeated():
+    store, ending = carry_out_disturbed(lambda cell: contended(), BusyFor(repeats=0))
+    assert {record.attempt for record in store.records()} == {0}
+    assert ending.launches_left == 0
+
+
+def test_the_gate_stands_before_and_after_each_block():
+    gate = BusyFor()
+    carry_out_disturbed(lambda cell: ok(), gate)
+    assert gate.moments == [("before", 0), ("after", 0), ("before", 1), ("after", 1)]
+
+
+def test_disturbed_attempts_do_not_count_towards_a_cells_interval_once_repeated():
+    calls = Counter()
+
+    def answer(cell):
+        calls[cell] += 1
+        return contended()._replace(samples_ns=[10**9] * 3) if calls[cell] == 1 else ok()
+
+    store, _ = carry_out_disturbed(answer, BusyFor(), plan=PRECISE)
+    repeated = {record.cell for record in store.records() if record.attempt == 1}
+    assert repeated
+    for cell in repeated:
+        assert len([r for r in store.records() if r.cell == cell and r.attempt == 0]) == 6
