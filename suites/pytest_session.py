@@ -61,8 +61,7 @@ class SuiteSession:
 
     def pytest_report_header(self) -> str:
         """Say what will be measured, in pytest's first lines."""
-        cells = counted(len(self._cells), "cell")
-        return f"dlbench: {self._plan.suite}, {cells}, {counted(self._plan.launches, 'launch', 'launches')} of each"
+        return f"dlbench: {self._plan.suite}, {counted(len(self._cells), 'cell')}, {_launches(self._plan)} of each"
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run whatever takes the fixture once for each cell."""
@@ -114,6 +113,7 @@ class SuiteSession:
             sources = session.prepare_sources(plan, said.line, build_missing=False)
             reference = session.prepare_references(plan, self._machine, said.line)
             run = session.begin(plan, store, self._machine)
+            said.line(f"measuring {counted(len(cells), 'cell')}, {_launches(plan)} of each")
             stack.enter_context(session.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
@@ -199,6 +199,10 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
     )
 
 
+def _launches(plan: Plan) -> str:
+    return f"{plan.launches}-{plan.most} launches" if plan.precision else counted(plan.launches, "launch", "launches")
+
+
 class _Progress:
     """What is said while launches are carried out: lines, and on a terminal the launch that is on now."""
 
@@ -216,8 +220,6 @@ class _Progress:
         """A launch begins."""
         if self._live:
             self._reporter.rewrite(f"dlbench: {index}/{total} {describe_cell(planned)}", erase=True)
-        elif index == 1:
-            self.line(f"carrying out {counted(total, 'launch', 'launches')}")
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """During a launch nothing is said: a redraw would disturb it."""

@@ -327,9 +327,11 @@ def test_launches_that_others_disturbed_are_no_regression(session, pytester):
 def test_launches_end_where_a_cell_is_precise(session, pytester):
     pytester.makeconftest(MADE_UP)
     words = "--dlbench-launches", "3-9", "--dlbench-precision", "5%", "--dlbench-store", "s.sqlite"
-    session(*words).assert_outcomes(passed=2)
+    found = session(*words)
+    found.assert_outcomes(passed=2)
+    found.stdout.fnmatch_lines(["dlbench: measuring 2 cells, 3-9 launches of each"])
     with Store.open("s.sqlite", create=False) as store:
-        assert {record.launch for record in store.records()} == {0, 1, 2}
+        assert 3 <= len({record.launch for record in store.records()}) < 9
 
 
 @pytest.mark.usefixtures("base")
