@@ -7,12 +7,14 @@ import sqlalchemy as sa
 from dlbench.reports import schema
 from dlbench.reports.store import Store
 
+VARIABLE = "DLBENCH_TEST_STORE_URL"
+URL = os.environ.get(VARIABLE, "")
+
 
 def empty_store() -> Store:
-    url = os.environ.get("DLBENCH_TEST_STORE_URL")
-    if not url:
+    if not URL:
         return Store.open("sqlite://")
-    engine = sa.create_engine(url)
+    engine = sa.create_engine(URL)
     schema.TABLES.drop_all(engine)
     engine.dispose()
-    return Store.open(url)
+    return Store.open(URL)

@@ -7,7 +7,7 @@ from typing import Any
 import factory_of_records as make
 import pytest
 import sqlalchemy as sa
-from empty_stores import empty_store
+from empty_stores import URL, VARIABLE, empty_store
 
 from dlbench.reports import derived, schema
 from dlbench.reports.errors import RecordError, StoreError
@@ -89,6 +89,33 @@ def test_the_tables_of_a_server_are_as_in_code() -> None:
         for name, table in schema.TABLES.tables.items():
             assert set(found[name][0]) == {column.name for column in table.columns}
             assert {index.name for index in table.indexes} <= set(found[name][1])
+
+
+@pytest.mark.skipif(not URL, reason=f"no database server: {VARIABLE} is not set")
+def test_an_old_store_on_a_server_is_upgraded_too() -> None:
+    empty_store().close()
+    engine = sa.create_engine(URL)
+    first, _ = schema.MIGRATIONS
+    with engine.begin() as connection:
+        schema.TABLES.drop_all(connection)
+        first.upgrade(connection)
+        schema.schema_history.create(connection)
+        for table in ("schema_history", "machines", "runs", "records"):
+            content = rows(VERSION_1, f"SELECT * FROM {table}")
+            names = [sa.column(name) for name in content[0]]
+            connection.execute(sa.insert(sa.table(table, *names)), content)
+    engine.dispose()
+    with Store.open(URL) as store:
+        assert [version for version, _, _ in store.history()] == [1, 2]
+        assert [row["content"] for row in rows(VERSION_1, "SELECT content FROM records ORDER BY id")] == [
+            row.content for row in store._rows(sa.select(schema.records.c.content).order_by(schema.records.c.id))
+        ]
+        medians = store.medians()
+    with Store.open("sqlite://") as elsewhere:
+        for row in rows(VERSION_1, "SELECT content FROM records ORDER BY id"):
+            elsewhere.append(Record.from_dict(json.loads(row["content"])))
+        assert list(elsewhere.medians()["seconds"]) == list(medians["seconds"])
+        assert list(elsewhere.medians()["cell"]) == list(medians["cell"])
 
 
 def test_an_upgraded_store_is_appended_to(old: Path) -> None:
