@@ -159,7 +159,8 @@ def test_one_noisy_count_widens_the_intervals_by_its_own_noise(monkeypatch: pyte
         hits += (
             kappa is not None and kappa.low is not None and kappa.high is not None and kappa.low <= 0.01 <= kappa.high
         )
-    assert hits >= binom.ppf(0.001, tries, 0.92)
+    # With the deviation of all launches for every count it would be 84.
+    assert hits >= binom.ppf(0.005, tries, 0.95)
 
 
 def test_the_same_launches_give_the_same_intervals() -> None:
