@@ -468,7 +468,7 @@ def test_a_budget_is_kept_and_what_is_left_is_told():
 def test_a_budget_that_ends_goes_where_it_buys_most():
     # Of cells of two kinds, one takes ten times as long; both are as noisy.
     slow = lambda cell: cell.network == "lstm32"  # noqa: E731
-    answer = noisy(0.03)
+    answer = noisy(0.1)
     store = open_store()
 
     class Uneven(Pretender):
