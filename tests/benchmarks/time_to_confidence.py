@@ -1,0 +1,189 @@
+"""How long until a suite's cells are known to +-2 %: our planner against fixed protocols, and what each achieves.
+
+    dlbench run quick --threads cores --launches 12 --store pool.sqlite
+    python tests/benchmarks/time_to_confidence.py pool.sqlite
+
+The pool is a run with many launches of each cell. Every protocol is replayed on it: a launch is drawn with replacement
+from the cell's launches and its steps with replacement from that launch's steps, and it costs what that launch cost
+(start-up, parity, warm-up) plus the steps drawn. The truth of a cell is the geometric mean of all its launches'
+medians. Replayed, not carried out: pyperf and pytest-benchmark never ran these networks here.
+
+- ours: launches until the interval is +-2 % (5 to 20), steps by variance and cost: `suites.allocation` itself.
+- fixed 20 x 50: 20 launches of 50 steps; Student's t over launches.
+- pyperf: its defaults, 20 worker processes of 3 values after 1 warm-up value, each value as many loops as make
+  0.1 s, and one calibrating process (documentation of pyperf, "Runner"); Student's t over processes.
+- pytest-benchmark: its defaults, one process, at least 5 rounds and 1 s; the interval is that of the median over rounds.
+
+Columns: wall time for all cells; the interval's half-width (median over cells and replays); the real error (its 95 %
+quantile over replays, the worst cell's in brackets); how often the interval covered the truth.
+"""
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.attempts import effective
+from dlbench.reports.hosts import read_host
+from dlbench.reports.statistics import summarise
+from dlbench.reports.store import Store
+from dlbench.suites.allocation import Seen, Target, seen, steps, wants_more
+
+TARGET = Target(0.02, 5, 20)
+FEWEST_STEPS, MOST_STEPS = 5, 20
+Generator = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One launch of the pool."""
+
+    seen: Seen
+    steps: np.ndarray[tuple[int], np.dtype[np.float64]]
+
+    def again(self, count: int, lot: Generator) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
+        """Return so many steps of a launch like this one, and what it costs in seconds."""
+        drawn = lot.choice(self.steps, count)
+        return drawn, self.seen.startup_seconds + float(drawn.sum())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a protocol made of one cell."""
+
+    seconds: float
+    estimate: float
+    low: float
+    high: float
+
+
+Protocol = Callable[[list[Pooled], Generator], Measured]
+
+
+def _student(launches: list[np.ndarray[tuple[int], np.dtype[np.float64]]], cost: float) -> Measured:
+    found = summarise([launch.tolist() for launch in launches])
+    assert found.low is not None
+    assert found.high is not None
+    return Measured(cost, found.median, found.low, found.high)
+
+
+def ours(pool: list[Pooled], lot: Generator) -> Measured:
+    """Launch until the target is reached, as the planner does."""
+    launches: list[Seen] = []
+    drawn, cost = [], 0.0
+    while wants_more(launches, TARGET):
+        source = pool[lot.integers(len(pool))]
+        values, seconds = source.again(steps(launches, FEWEST_STEPS, MOST_STEPS), lot)
+        low, high = np.quantile(np.log(values), [0.25, 0.75])
+        launches.append(
+            replace(
+                source.seen,
+                seconds=float(np.median(values)),
+                log_variance=(float(high - low) / 1.349) ** 2,
+                samples=len(values),
+            )
+        )
+        drawn.append(values)
+        cost += seconds
+    return _student(drawn, cost)
+
+
+def fixed(pool: list[Pooled], lot: Generator) -> Measured:
+    """Twenty launches of fifty steps."""
+    drawn, cost = [], 0.0
+    for _ in range(20):
+        values, seconds = pool[lot.integers(len(pool))].again(50, lot)
+        drawn.append(values)
+        cost += seconds
+    return _student(drawn, cost)
+
+
+def pyperf(pool: list[Pooled], lot: Generator) -> Measured:
+    """Twenty processes of three values after a warm-up, and one that calibrates."""
+    drawn, cost = [], 0.0
+    for process in range(21):
+        source = pool[lot.integers(len(pool))]
+        loops = max(1, 2 ** math.ceil(math.log2(0.1 / source.seen.seconds))) if source.seen.seconds < 0.1 else 1
+        values, seconds = source.again(4 * loops, lot)
+        cost += seconds
+        if process:
+            drawn.append(values.reshape(4, loops).mean(axis=1)[1:])
+    return _student(drawn, cost)
+
+
+def pytest_benchmark(pool: list[Pooled], lot: Generator) -> Measured:
+    """One process: five rounds or one second, whichever is more."""
+    source = pool[lot.integers(len(pool))]
+    values, seconds = source.again(max(5, math.ceil(1.0 / source.seen.seconds)), lot)
+    found = summarise([values.tolist()])
+    return Measured(seconds, found.median, found.low or found.median, found.high or found.median)
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "ours, to 2 %": ours,
+    "fixed 20 x 50": fixed,
+    "pyperf defaults": pyperf,
+    "pytest-benchmark defaults": pytest_benchmark,
+}
+
+
+def read(path: str, run: str | None) -> dict[Cell, list[Pooled]]:
+    """Return the pool: every cell with at least five launches that gave a number and were not disturbed."""
+    with Store.open(path, create=False) as store:
+        chosen = run or store.runs()[-1].id
+        records = store.records(run=chosen)
+        host = read_host(records[0].machine, store.machine(records[0].machine))
+    pool: dict[Cell, list[Pooled]] = {}
+    for record in effective(records, host):
+        found = seen(record) if record.outcome.status is Status.OK else None
+        if found is not None:
+            pool.setdefault(record.cell, []).append(Pooled(found, np.asarray(record.outcome.step_seconds())))
+    return {cell: launches for cell, launches in pool.items() if len(launches) >= 5}
+
+
+def main() -> None:
+    """Replay every protocol and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store")
+    parser.add_argument("--run")
+    parser.add_argument("--replays", type=int, default=1000)
+    arguments = parser.parse_args()
+    pool = read(arguments.store, arguments.run)
+    if not pool:
+        raise SystemExit("No cell of this run has five launches: make a pool first (--launches 12).")
+    launches = sorted(len(found) for found in pool.values())
+    console = Console(width=100)
+    console.print(f"{len(pool)} cells, {launches[0]} to {launches[-1]} launches each; {arguments.replays} replays")
+    table = Table(box=None, pad_edge=False)
+    for head in ("protocol", "wall time", "against ours", "interval", "real error, 95 %", "coverage"):
+        table.add_column(head, justify="left" if head == "protocol" else "right")
+    base = 0.0
+    for name, protocol in PROTOCOLS.items():
+        lot = np.random.default_rng(20261120)
+        seconds, halves, errors, covered = 0.0, [], [], []
+        for found in pool.values():
+            truth = float(np.exp(np.mean([math.log(launch.seen.seconds) for launch in found])))
+            replayed = [protocol(found, lot) for _ in range(arguments.replays)]
+            seconds += float(np.mean([each.seconds for each in replayed]))
+            halves += [(each.high - each.low) / 2 / each.estimate for each in replayed]
+            errors.append(float(np.quantile([abs(each.estimate / truth - 1) for each in replayed], 0.95)))
+            covered += [each.low <= truth <= each.high for each in replayed]
+        base = base or seconds
+        table.add_row(
+            name,
+            f"{seconds / 60:.1f} min",
+            f"{seconds / base:.2f}",
+            f"+-{np.median(halves):.1%}",
+            f"{np.median(errors):.1%} ({max(errors):.1%})",
+            f"{np.mean(covered):.1%}",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
