@@ -31,7 +31,10 @@ WAITING_SHARE = 0.15
 STEAL_SHARE = 0.05
 """Contended: the hypervisor took this share of the CPUs' time."""
 THROTTLED_SHARE = 0.05
-"""Contended, or with more threads than its quota throttled: the control group was, for this share of the time."""
+"""Contended, or with more threads than its quota throttled: the control group was, for this share of the time.
+
+The kernel adds up the CPUs on which the group was throttled: the share may exceed 1.
+"""
 SHORTEST_REGION = 0.2
 """Seconds: a shorter timed region is a few ticks of the clocks that the evidence is read from, and tells nothing."""
 CEILING_SLACK = 1.02
