@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.reports import evidence
-from dlbench.reports.comparison import SIGNIFICANCE, Comparison
+from dlbench.reports.contrasts import SIGNIFICANCE, Contrast
 from dlbench.reports.curve import Curve, Point
 from dlbench.reports.matrix import Group
 from dlbench.reports.statistics import ENOUGH_LAUNCHES, INDISTINGUISHABLE
@@ -48,7 +48,7 @@ def _disturbance(points: Sequence[Point]) -> list[str]:
     return [f"others were in the way at {where}, which {part} no part: measure again on a quiet machine"]
 
 
-def _may_be_noise(found: Comparison) -> bool:
+def _may_be_noise(found: Contrast) -> bool:
     if found.value <= INDISTINGUISHABLE:
         return False
     if found.p_adjusted is not None:
@@ -87,7 +87,7 @@ def findings(curves: Sequence[Curve]) -> list[str]:
     return lines
 
 
-def _findings(head: str, here: Sequence[Curve], past: Callable[[Point], Comparison | None]) -> list[str]:
+def _findings(head: str, here: Sequence[Curve], past: Callable[[Point], Contrast | None]) -> list[str]:
     names = list(dict.fromkeys(each.name for each in here))
     compared = [found for each in here for p in each.points if p.calm and (found := past(p)) is not None]
     tested = [found for found in compared if found.tested]
@@ -98,7 +98,7 @@ def _findings(head: str, here: Sequence[Curve], past: Callable[[Point], Comparis
     return [f"{head} ({_rule(tested, some_only)}),", *(f"  {text}" for text in said if text)]
 
 
-def _rule(tested: Sequence[Comparison], some_only: bool) -> str:
+def _rule(tested: Sequence[Contrast], some_only: bool) -> str:
     """Say what the verdicts rest on."""
     if not tested:
         return f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
@@ -106,7 +106,7 @@ def _rule(tested: Sequence[Comparison], some_only: bool) -> str:
     return f"{test}; untested: by the ratio alone, fewer than {ENOUGH_LAUNCHES} launches" if some_only else test
 
 
-def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Comparison | None], some_only: bool) -> str:
+def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Contrast | None], some_only: bool) -> str:
     worse, same, better, beyond = [], [], [], 0
     for each in of_one:
         past = [found for point in each.points if point.calm and (found := ratio_past(point)) is not None]
@@ -138,7 +138,7 @@ def _all_disturbed(curve: Curve) -> bool:
     return any(point.calm and point.cell.has(evidence.CONTENDED) for point in curve.points)
 
 
-def _at(network: str, found: Comparison, some_only: bool) -> str:
+def _at(network: str, found: Contrast, some_only: bool) -> str:
     text = f"{network} {_times(found.value)} at {found.threads}"
     return f"{text} (untested)" if some_only and not found.tested else text
 

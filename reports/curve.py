@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import BOUND
-from dlbench.reports.comparison import Comparison
+from dlbench.reports.contrasts import Contrast
 from dlbench.reports.fits import Fits
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import Group, MatrixCell, Row
@@ -27,11 +27,11 @@ class Point:
     """Speed-up / p."""
     serial_fraction: float | None
     """Karp and Flatt's, of this speed-up; for p from 2 to the effective CPUs."""
-    penalty: Comparison | None
+    penalty: Contrast | None
     """T(p) / T(best)."""
-    past_cores: Comparison | None
+    past_cores: Contrast | None
     """For p beyond the physical cores, CPUs not bound: T(p) / the fastest within them."""
-    past_cpus: Comparison | None
+    past_cpus: Contrast | None
     """For p beyond the effective CPUs: T(p) / the fastest within them."""
 
 

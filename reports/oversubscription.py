@@ -10,7 +10,7 @@ The comparisons are settled before the times are seen, so that their number is k
 from collections.abc import Iterable, Mapping, Sequence
 
 from dlbench.reports import evidence
-from dlbench.reports.comparison import Comparison, compare
+from dlbench.reports.contrasts import Contrast, contrast
 from dlbench.reports.curve import Point
 from dlbench.reports.hosts import Host
 from dlbench.reports.observed import Observed
@@ -40,13 +40,13 @@ def named_counts(host: Host) -> frozenset[int]:
     return frozenset([*told, *(2 * count for count in told), MANY])
 
 
-def penalties(times: Mapping[int, Summary], best: int, host: Host) -> dict[tuple[int, int], Comparison]:
+def penalties(times: Mapping[int, Summary], best: int, host: Host) -> dict[tuple[int, int], Contrast]:
     """Return the comparisons of one curve, by the two thread counts; p-values are not adjusted yet."""
     cores = host.physical_cores
     wanted = named_counts(host) | {p for p in times if cores is not None and p > cores}
     pairs = {(p, best) for p in times if p in wanted and p != best}
     pairs |= {(p, within) for limit in (cores, host.effective_cpus) for p, within in _past(times, limit)}
-    return {(p, q): compare(p, q, times[p], times[q]) for p, q in sorted(pairs)}
+    return {(p, q): contrast(p, q, times[p], times[q]) for p, q in sorted(pairs)}
 
 
 def fastest_within(times: Mapping[int, Summary], limit: int | None) -> int | None:

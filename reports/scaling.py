@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from dlbench.adapters.protocol import BOUND
 from dlbench.reports import evidence
 from dlbench.reports.advice import advice
-from dlbench.reports.comparison import Comparison, adjust, compare
+from dlbench.reports.contrasts import Contrast, adjust, contrast
 from dlbench.reports.curve import Curve, Point, computes_nothing
 from dlbench.reports.fits import Fits, fit_scaling, karp_flatt
 from dlbench.reports.hosts import Host
@@ -39,7 +39,7 @@ class _Draft:
     calm: dict[int, Summary]
     """Of them those that take part: see `_undisturbed`."""
     best: int | None
-    comparisons: dict[tuple[int, int], Comparison]
+    comparisons: dict[tuple[int, int], Contrast]
 
     @property
     def bound(self) -> bool:
@@ -97,13 +97,13 @@ def _row_unbound(draft: _Draft) -> tuple[object, ...]:
     return cell.column.machine, cell.group, cell.row.framework, cell.row.mode
 
 
-def _adjusted(drafts: Sequence[_Draft]) -> list[dict[tuple[int, int], Comparison]]:
+def _adjusted(drafts: Sequence[_Draft]) -> list[dict[tuple[int, int], Contrast]]:
     """Return each draft's comparisons, adjusted for the number of all.
 
     Those of frameworks that compute nothing are a family of their own: made-up times must not cost real ones their
     significance.
     """
-    found: list[dict[tuple[int, int], Comparison]] = [{} for _ in drafts]
+    found: list[dict[tuple[int, int], Contrast]] = [{} for _ in drafts]
     for made_up in (False, True):
         keys = [
             (place, pair)
@@ -117,7 +117,7 @@ def _adjusted(drafts: Sequence[_Draft]) -> list[dict[tuple[int, int], Comparison
     return found
 
 
-def _finish(draft: _Draft, comparisons: Mapping[tuple[int, int], Comparison], fitted_bound: bool) -> Curve:
+def _finish(draft: _Draft, comparisons: Mapping[tuple[int, int], Contrast], fitted_bound: bool) -> Curve:
     points = tuple(_point(cell, draft, comparisons) for cell in draft.cells)
     first = draft.cells[0]
     default = _default(draft.cells)
@@ -140,23 +140,23 @@ def _fits(draft: _Draft) -> Fits:
     return fit_scaling({p: timed for p, timed in draft.calm.items() if limit is None or p <= limit})
 
 
-def _point(cell: MatrixCell, draft: _Draft, comparisons: Mapping[tuple[int, int], Comparison]) -> Point:
+def _point(cell: MatrixCell, draft: _Draft, comparisons: Mapping[tuple[int, int], Contrast]) -> Point:
     threads, host = cell.column.threads or 0, draft.host
     seconds, best = draft.times.get(threads), draft.best
     calm = threads in draft.calm
     if seconds is None or best is None:
         return Point(threads, cell, None, calm, None, None, None, None, None, None)
 
-    def against(other: int | None) -> Comparison | None:
+    def against(other: int | None) -> Contrast | None:
         if other is None:
             return None
-        return comparisons.get((threads, other)) or compare(threads, other, seconds, draft.calm[other], test=False)
+        return comparisons.get((threads, other)) or contrast(threads, other, seconds, draft.calm[other], test=False)
 
-    def past(limit: int | None) -> Comparison | None:
+    def past(limit: int | None) -> Contrast | None:
         beyond = limit is not None and threads > limit and not draft.bound
         return against(fastest_within(draft.calm, limit)) if beyond else None
 
-    itself = Comparison(threads, threads, Ratio(1.0, None, None, "itself"))
+    itself = Contrast(threads, threads, Ratio(1.0, None, None, "itself"))
     alone = draft.times.get(1)
     speedup = alone.median / seconds.median if alone is not None else None
     within = host.effective_cpus is None or threads <= host.effective_cpus

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dlbench.reports.advice import findings
-from dlbench.reports.comparison import Comparison
+from dlbench.reports.contrasts import Contrast
 from dlbench.reports.curve import Curve, Point
 from dlbench.reports.evidence import Flag
 from dlbench.reports.export.layout import Table
@@ -109,7 +109,7 @@ def _flag(flag: Flag) -> dict[str, str]:
     return {"name": flag.kind.name, "symbol": flag.kind.symbol, "detail": flag.sentence}
 
 
-def _comparison(found: Comparison | None) -> dict[str, Any] | None:
+def _comparison(found: Contrast | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports import evidence
-from dlbench.reports.comparison import Comparison
+from dlbench.reports.contrasts import Contrast
 from dlbench.reports.curve import Curve, Point
 from dlbench.reports.export.layout import BEST, HOLES, Entry, Table, group_name, interval, number, row_name, times
 from dlbench.reports.fits import POINTS_NEEDED, Estimate, Fit, Fits, said_probability
@@ -183,7 +183,7 @@ def _point_row(point: Point, best: int | None, fields: Sequence[Field]) -> tuple
 
 def _tested(curve: Curve) -> str:
     """Return the adjusted p-values of the penalties, one for each thread count tested."""
-    found: list[tuple[Comparison, float]] = [
+    found: list[tuple[Contrast, float]] = [
         (point.penalty, point.penalty.p_adjusted)
         for point in curve.points
         if point.penalty is not None and point.penalty.p_adjusted is not None

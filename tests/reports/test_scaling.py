@@ -7,7 +7,7 @@ import pytest
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
 from dlbench.reports.advice import findings
-from dlbench.reports.comparison import holm, welch
+from dlbench.reports.contrasts import holm, welch
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import build_matrix
 from dlbench.reports.oversubscription import named_counts, wait_policies

@@ -25,7 +25,7 @@ _NO_SPREAD = 1e-9
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Contrast:
     """T(threads) / T(against)."""
 
     threads: int
@@ -71,9 +71,9 @@ class Comparison:
         return by_interval if self.p_adjusted is None else self.p_adjusted < SIGNIFICANCE
 
 
-def compare(threads: int, against: int, slower: Summary, faster: Summary, test: bool = True) -> Comparison:
+def contrast(threads: int, against: int, slower: Summary, faster: Summary, test: bool = True) -> Contrast:
     """Return the comparison of two thread counts' times, with a p-value where there can be one and it is wanted."""
-    return Comparison(threads, against, ratio(slower, faster), welch(slower, faster) if test else None)
+    return Contrast(threads, against, ratio(slower, faster), welch(slower, faster) if test else None)
 
 
 def welch(one: Summary, other: Summary) -> float | None:
@@ -104,7 +104,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def adjust(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def adjust(comparisons: Sequence[Contrast]) -> list[Contrast]:
     """Return one report's comparisons, in their order, those with a p-value adjusted for their number."""
     tested = [place for place, each in enumerate(comparisons) if each.p_value is not None]
     found = list(comparisons)

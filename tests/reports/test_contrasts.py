@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from dlbench.reports.comparison import SIGNIFICANCE, Comparison, adjust, compare, holm, welch
+from dlbench.reports.contrasts import SIGNIFICANCE, Contrast, adjust, contrast, holm, welch
 from dlbench.reports.statistics import Ratio, Summary, published, summarise
 
 probabilities = st.lists(st.floats(0, 1), max_size=7)
@@ -37,7 +37,7 @@ def summary(random: np.random.Generator, launches: int, centre: float = 1.0, dev
 @given(st.integers(0, 10**6), st.integers(3, 8), st.integers(3, 8), st.floats(0.9, 1.1))
 def test_the_p_value_says_what_the_interval_of_the_ratio_says(seed: int, m: int, n: int, shift: float) -> None:
     random = np.random.default_rng(seed)
-    found = compare(4, 2, summary(random, m, shift, 0.03), summary(random, n))
+    found = contrast(4, 2, summary(random, m, shift, 0.03), summary(random, n))
     assert found.low is not None
     assert found.high is not None
     assert found.p_value is not None
@@ -49,7 +49,7 @@ def test_too_few_launches_give_no_p_value() -> None:
     enough = summary(random, 3)
     assert welch(enough, summary(random, 2)) is None
     assert welch(published(1.0), enough) is None
-    assert compare(4, 2, enough, enough, test=False).p_value is None
+    assert contrast(4, 2, enough, enough, test=False).p_value is None
 
 
 def test_launches_without_spread_differ_or_do_not() -> None:
@@ -58,8 +58,8 @@ def test_launches_without_spread_differ_or_do_not() -> None:
     assert welch(one, one) == 1.0
 
 
-def of(value: float, low: float | None = None, high: float | None = None, p: float | None = None) -> Comparison:
-    return Comparison(4, 2, Ratio(value, low, high, ""), p, p)
+def of(value: float, low: float | None = None, high: float | None = None, p: float | None = None) -> Contrast:
+    return Contrast(4, 2, Ratio(value, low, high, ""), p, p)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def of(value: float, low: float | None = None, high: float | None = None, p: flo
         (of(0.9), "better"),
     ],
 )
-def test_verdicts(found: Comparison, verdict: str) -> None:
+def test_verdicts(found: Contrast, verdict: str) -> None:
     assert found.verdict == verdict
 
 
 def test_only_what_was_tested_is_adjusted_and_counted() -> None:
     ratio = Ratio(1.5, 1.2, 1.8, "")
-    given_to = [Comparison(4, 2, ratio, p) for p in (0.01, None, 0.04, 0.02)]
+    given_to = [Contrast(4, 2, ratio, p) for p in (0.01, None, 0.04, 0.02)]
     found = adjust(given_to)
     assert [each.p_adjusted for each in found] == pytest.approx([0.03, None, 0.04, 0.04])
     assert [each.family for each in found] == [3, 0, 3, 3]
@@ -100,7 +100,7 @@ def test_equal_times_rarely_make_a_report_that_claims_anything() -> None:
     random = np.random.default_rng(11)
     reports, false, unadjusted = 150, 0, 0
     for _ in range(reports):
-        pairs = [compare(4, 2, summary(random, 4), summary(random, 4)) for _ in range(40)]
+        pairs = [contrast(4, 2, summary(random, 4), summary(random, 4)) for _ in range(40)]
         false += any((each.p_adjusted or 0.0) < SIGNIFICANCE for each in adjust(pairs))
         unadjusted += any((each.p_value or 0.0) < SIGNIFICANCE for each in pairs)
     assert false <= binom.ppf(0.999, reports, SIGNIFICANCE)
