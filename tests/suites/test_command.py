@@ -161,6 +161,38 @@ def test_a_spent_budget_says_how_to_go_on(folder):
     assert launched(folder) == ALL
 
 
+def test_a_precision_to_reach_from_a_budget_to_the_end(folder):
+    words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--precision", "0.01%"]
+    done = run_command(folder, "run", "mine.toml", *words, "--budget", "10ms")
+    assert done.returncode == 0, done.stderr
+    first, second, *lines = done.stderr.splitlines()
+    assert "2 cells, 3-4 launches of each" in first
+    assert second == "until precise: a cell gets launches until its 95 % interval is no wider than ±0.01 %"
+    assert lines[0].startswith("[1/~")
+    assert "; launch 1" in lines[0]
+    assert "The budget is spent with 7 launches left, about " in lines[-1]
+    (run,) = runs_in(folder)
+    assert (run.launches, run.launches_most, run.precision, run.finished) == (3, 4, 0.0001, None)
+    resumed = run_command(folder, "run", "mine.toml", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert launched(folder) == Counter({("fcn5", threads, n): 1 for threads in (1, 2) for n in range(4)})
+    assert "0 of 2 cells with a number are within ±0.01 %" in resumed.stderr
+    assert " after 4 launches" in resumed.stderr
+    assert "±" in next(line for line in resumed.stderr.splitlines() if line.startswith("[7/"))
+    assert runs_in(folder)[0].finished is not None
+
+
+def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
+    words = ["--affinity", "bound,oversubscribed", "--threads", "1,4096"]
+    done = run_command(folder, "plan", "mine.toml", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "left out: 2 cells that would bind 4096 threads to as many CPUs, this machine has fewer" in done.stdout
+    assert "fixed: 2 launches of each cell, intervals cover steps only" in done.stdout
+    told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--precision", "1%", "--json").stdout)
+    assert (told["launches_per_cell"], told["launches_most"], told["precision"]) == (5, 20, 0.01)
+    assert {(cell["threads"], cell["affinity"]) for cell in told["left_out"]} == {(4096, "bound")}
+
+
 def test_two_runners_share_one_store(folder):
     with running_command(folder, "run", "mine.toml") as one, running_command(folder, "run", "mine.toml") as other:
         for process in (one, other):
