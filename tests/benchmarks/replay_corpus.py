@@ -1,0 +1,342 @@
+"""Replay the corpus of real launches: false alarms, power, coverage and noise, beside what other rules would have said.
+
+    python tests/benchmarks/replay_corpus.py --pack corpus.jsonl tests/reports/data/corpus.jsonl.gz
+    python tests/benchmarks/replay_corpus.py --write
+
+The first packs what ``collect_corpus.py`` wrote; the second replays what is packed, prints the tables as Markdown and
+writes them into reports/VERDICTS.md. With both at once it packs first. Seeds are fixed: the same corpus gives the same
+tables. Takes about two minutes of CPU time.
+"""
+
+import argparse
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "reports"))
+
+import corpus_noise as noise  # noqa: E402
+import corpus_rates as rates  # noqa: E402
+from corpus import PACKED, Corpus, CorpusLaunch, calm, pack, read  # noqa: E402
+from corpus_rates import EFFECTS, Coverage, Rate, RuleRates  # noqa: E402
+from corpus_replay import OTHER_RULES  # noqa: E402
+
+from dlbench.reports.paired import PairedEstimate  # noqa: E402
+from dlbench.reports.verdict import DEFAULT, Rule, Verdict  # noqa: E402
+
+DOCUMENT = ROOT / "reports" / "VERDICTS.md"
+BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"
+SEED = 20261120
+GATES_EXCHANGED = 5000
+"""Comparisons of each framework by the gate with sides exchanged by lot."""
+OTHERS_EXCHANGED = 1250
+GATES_DRAWN = 500
+"""Gates of each framework and effect, for power, and of each kind of noise."""
+OTHERS_DRAWN = 250
+CELLS = 200
+"""Of a night."""
+WINDOWS = (6, 9, 12, 20)
+COVERED = (0.93, 0.97)
+SHOWN = (Verdict.REGRESSION, Verdict.CONTENDED, Verdict.INCONCLUSIVE, Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Write a share; "-" for none."""
+    return "-" if math.isnan(share) else f"{100 * share:.{digits}f} %"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table as Markdown: the first column to the left, the others to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
+
+
+def a_night(share: float) -> str:
+    """Write how many false alarms a night of 200 cells would see."""
+    return "-" if math.isnan(share) else f"{CELLS * share:.2f}" if CELLS * share < 10 else f"{CELLS * share:.0f}"
+
+
+def change(found: PairedEstimate | None, pairs: int) -> str:
+    """Write a ratio as a change with its interval."""
+    if found is None:
+        return "-"
+    shown = f"{100 * (found.ratio - 1):+.1f} %"
+    if found.low > 0:
+        shown += f" ({100 * (found.low - 1):+.1f} to {100 * (found.high - 1):+.1f})"
+    return f"{shown}, {pairs} pairs"
+
+
+def rules_table(found: Sequence[RuleRates]) -> str:
+    """Write false alarms and power, rule by rule."""
+    head = ["Rule", "independent", "95 % interval", "exchanged", "a night", "exchanged, undisturbed", "a night"]
+    head += ["stored baseline", *[f"finds +{label[4:]} %" for label in EFFECTS]]
+    rows = []
+    for each in found:
+        low, high = each.independent.interval
+        alarms = [f"{each.independent.hits} of {each.independent.of}", f"{percent(low)} to {percent(high)}"]
+        for share in (each.exchanged.value, each.undisturbed.value):
+            alarms += [percent(share, 2), a_night(share)]
+        stored = "has none" if each.stored is None else percent(each.stored.value)
+        rows.append([each.name, *alarms, stored, *[percent(power.value, 0) for power in each.power]])
+    return table(head, rows)
+
+
+def frameworks_table(corpus: Corpus, random: np.random.Generator) -> tuple[str, dict[str, tuple[float, Rate]]]:
+    """Write what each framework's launches are like; also return robust deviations and the power at exactly 5 %."""
+    head = ["Framework", "pairs a, b", "undisturbed", "deviation, robust", "plain"]
+    head += [f"true effect of +{label[4:]} %" for label in EFFECTS]
+    head += [f"gate finds +{label[4:]} %" for label in EFFECTS] + ["scaled to exactly 5 %"]
+    rows, facts = [], {}
+    for framework in corpus.frameworks:
+        pairs = corpus.pairs(framework, "a", "b")
+        robust, plain = rates.deviation(calm(pairs))
+        by_effect = [rates.effect_pairs(corpus, framework, label) for label in EFFECTS]
+        effects = [change(rates.estimate(found) if found else None, len(found)) for found in by_effect]
+        powers = [rates.alarms(rates.gate_drawn(found, random, GATES_DRAWN)) for found in by_effect]
+        five = rates.exactly_five(by_effect[1]) if by_effect[1] else []
+        exactly = rates.alarms(rates.gate_drawn(five, random, GATES_DRAWN))
+        facts[framework] = (robust, exactly)
+        shown = [percent(power.value, 0) for power in [*powers, exactly]]
+        rows.append(
+            [framework, str(len(pairs)), str(len(calm(pairs))), percent(robust), percent(plain), *effects, *shown]
+        )
+    return table(head, rows), facts
+
+
+def coverage_table(found: Sequence[Coverage]) -> str:
+    """Write the coverage by number of pairs."""
+    head = ["Pairs", "identical code, exchanged", "comparisons", "as collected", "windows"]
+    head += ["+5 %, the corpus' own estimate", "windows"]
+    rows = []
+    for each in found:
+        shown = [
+            word
+            for rate in (each.exchanged, each.collected, each.slower)
+            for word in (percent(rate.value), str(rate.of))
+        ]
+        rows.append([str(each.pairs), *shown])
+    return table(head, rows)
+
+
+def noise_table(found: Sequence[tuple[noise.Noise, Counter[Verdict]]]) -> str:
+    """Write the verdicts under noise."""
+    rows = []
+    for each, verdicts in found:
+        total = verdicts.total()
+        shares = [percent(verdicts[verdict] / total if total else math.nan) for verdict in SHOWN]
+        rows.append([each.name, str(total), *shares])
+    return table(["Noise", "gates", *[verdict.value for verdict in SHOWN]], rows)
+
+
+def evidence_rules() -> dict[str, Callable[[CorpusLaunch], bool]]:
+    """Return rules that might tell launches that others slowed down."""
+    waiting, meanwhile, before = noise.waiting_share, noise.pressure_share, noise.pressure_before
+    return {
+        "the rule in use says so": lambda launch: launch.disturbed,
+        "waiting > 2 %": lambda launch: waiting(launch) > 0.02,
+        "waiting > 5 %": lambda launch: waiting(launch) > 0.05,
+        "waiting > 10 %": lambda launch: waiting(launch) > 0.10,
+        "waiting > 30 %": lambda launch: waiting(launch) > 0.30,
+        "pressure meanwhile > 5 %": lambda launch: meanwhile(launch) > 0.05,
+        "pressure meanwhile > 10 %": lambda launch: meanwhile(launch) > 0.10,
+        "pressure meanwhile > 25 %": lambda launch: meanwhile(launch) > 0.25,
+        "pressure before > 5 %": lambda launch: before(launch) > 5,
+        "pressure before > 10 %": lambda launch: before(launch) > 10,
+        "pressure before > 20 %": lambda launch: before(launch) > 20,
+        "waiting > 10 % or pressure meanwhile > 10 %": lambda launch: waiting(launch) > 0.1 or meanwhile(launch) > 0.1,
+        "waiting > 10 % or pressure before > 20 %": lambda launch: waiting(launch) > 0.1 or before(launch) > 20,
+    }
+
+
+def evidence_table(corpus: Corpus) -> str:
+    """Write how well rules on the evidence tell launches that were slowed down."""
+    launches = noise.slowness(corpus)
+    slow = sum(late > noise.SLOW for _, late in launches)
+    rows = []
+    for name, flags in evidence_rules().items():
+        flagged = [late for launch, late in launches if flags(launch)]
+        passed = [late for launch, late in launches if not flags(launch)]
+        shares = [
+            Rate(len(flagged), len(launches)),
+            Rate(sum(late > noise.SLOW for late in flagged), slow),
+            Rate.count(late > noise.SLOW for late in passed),
+            Rate.count(late > 0.10 for late in passed),
+            Rate.count(late < 0.03 for late in flagged),
+        ]
+        rows.append([name, *[percent(share.value) for share in shares]])
+    head = ["A launch is disturbed when", "flagged", "found of those > 5 % slow", "passed: > 5 % slow"]
+    return table([*head, "passed: > 10 % slow", "flagged: < 3 % slow"], rows)
+
+
+def within(rate: Rate, limits: tuple[float, float] = COVERED) -> bool:
+    """Tell whether a rate lies within limits, as far as so many comparisons can tell."""
+    low, high = rate.interval
+    return low <= limits[1] and high >= limits[0]
+
+
+def goals_table(
+    gate: RuleRates,
+    facts: dict[str, tuple[float, Rate]],
+    covered: Sequence[Coverage],
+    noisy: Sequence[tuple[noise.Noise, Counter[Verdict]]],
+) -> str:
+    """Write what was to be reached, and whether it was."""
+    worst = max(gate.exchanged, gate.undisturbed, key=lambda rate: rate.value)
+    bound = (gate.suspect or 0.0) * DEFAULT.confirm_p_value
+    highest = gate.independent.interval[1]
+    quiet = [exactly for robust, exactly in facts.values() if robust <= 0.03 and exactly.of]
+    seen = [verdicts for each, verdicts in noisy if each.kind == noise.SEEN]
+    alarms = sum(verdicts[Verdict.REGRESSION] for verdicts in seen)
+    same, slower = [each.exchanged for each in covered], [each.slower for each in covered if each.slower.of]
+
+    def span(found: Sequence[Rate]) -> str:
+        values = [rate.value for rate in found]
+        return f"{percent(min(values))} to {percent(max(values))}" if values else "-"
+
+    rows = [
+        (
+            "at most 0.1 false alarms a night on 200 cells",
+            f"{a_night(worst.value)} ({worst.hits} of {worst.of}, sides exchanged by lot); "
+            f"at most {CELLS * bound:.2f} by design (see below)",
+            CELLS * max(worst.value, bound) <= 0.1,
+        ),
+        (
+            "the same from 1,000 independent comparisons",
+            f"{gate.independent.hits} alarms in {gate.independent.of}: at most {CELLS * highest:.0f} a night is all "
+            "that these alone prove",
+            gate.independent.of >= 1000 and CELLS * highest <= 0.1,
+        ),
+        (
+            "power of 85 % at exactly 5 % where launches deviate by 3 % or less (robust)",
+            f"{span(quiet)} in {len(quiet)} of {len(facts)} frameworks",
+            bool(quiet) and min(rate.value for rate in quiet) >= 0.85,
+        ),
+        ("intervals cover 93 to 97 %, identical code", span(same), all(within(rate) for rate in same)),
+        ("intervals cover 93 to 97 %, +5 %", span(slower), bool(slower) and all(within(rate) for rate in slower)),
+        (
+            "never REGRESSION under noise that the evidence sees",
+            f"{alarms} of {sum(each.total() for each in seen)} gates",
+            not alarms,
+        ),
+    ]
+    return table(
+        ["Goal", "Found on this corpus", "Reached"],
+        [(goal, found, "yes" if reached else "no") for goal, found, reached in rows],
+    )
+
+
+def rule_in_words(rule: Rule = DEFAULT) -> str:
+    """Say what was replayed, with the figures of the rule."""
+    looks = ", ".join(map(str, rule.screen_looks))
+    return (
+        f"The rule replayed: screening looks after {looks} pairs; suspect is more than "
+        f"{percent(rule.screen_magnitude)} slower with p <= {rule.screen_p_value}, clear a 95 % interval that ends "
+        f"below +{percent(rule.tolerance)}; a suspect cell gets {rule.confirm_pairs} fresh pairs, and is a REGRESSION when these alone show more than "
+        f"+{percent(rule.magnitude)} with p <= {rule.confirm_p_value}."
+    )
+
+
+def heading(corpus: Corpus, gate: RuleRates) -> str:
+    """Say what was replayed, and where it was collected."""
+    launches = corpus.launches
+    disturbed = Rate.count(launch.disturbed for launch in launches)
+    pairs = sum(len(corpus.pairs(framework, "a", "b")) for framework in corpus.frameworks)
+    undisturbed = sum(len(calm(corpus.pairs(framework, "a", "b"))) for framework in corpus.frameworks)
+    cost = ""
+    if gate.cost:
+        same, slower = gate.cost
+        cost = f" A cell took {same:.1f} pairs of identical code on average, {slower:.1f} with 5 % more work."
+    machine = "; ".join(f"{label} {value}" for label, value in corpus.machine.items() if label != "Fingerprint")
+    first, last = (end(launch.started for launch in launches) for end in (min, max))
+    return (
+        f"Collected from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC on machine {corpus.host.fingerprint} "
+        f"({machine}): {len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, of "
+        f"{', '.join(corpus.frameworks)}. {disturbed.hits} of them ({percent(disturbed.value, 0)}) were disturbed by "
+        f"their own evidence. {pairs} pairs of identical code, {undisturbed} of them undisturbed.\n\n"
+        f"Comparisons by the gate: {gate.independent.of} independent ones, which share no launch and go through the "
+        f"product's own schedule, records and report; {gate.exchanged.of} on all pairs and {gate.undisturbed.of} on "
+        "undisturbed ones with sides exchanged by lot, from every starting block and round: these share launches.\n\n"
+        f"{rule_in_words()}{cost}"
+    )
+
+
+def report(corpus: Corpus) -> str:
+    """Replay everything, and write it down."""
+    random = np.random.default_rng(SEED)
+    gate = rates.gate_rates(corpus, random, GATES_EXCHANGED, GATES_DRAWN)
+    others = [rates.other_rates(rule, corpus, random, OTHERS_EXCHANGED, OTHERS_DRAWN) for rule in OTHER_RULES]
+    frameworks, facts = frameworks_table(corpus, random)
+    covered = [rates.coverage(corpus, random, size, OTHERS_EXCHANGED) for size in WINDOWS]
+    noisy = [(each, noise.verdicts_under(each, corpus, random, GATES_DRAWN)) for each in noise.kinds_of_noise(corpus)]
+    suspect = gate.suspect or 0.0
+    hidden = noise.hidden_by_own_threads(corpus)
+    parts = [
+        heading(corpus, gate),
+        goals_table(gate, facts, covered, noisy),
+        f"By design: screening found {percent(suspect)} of these comparisons of identical code suspect, and fresh "
+        f"pairs confirm one of them with a probability of {percent(DEFAULT.confirm_p_value)} at most, whatever the "
+        "noise, as long as it falls on both sides of a pair alike.",
+        "### False alarms and power, rule by rule",
+        "Stored baseline: launches of the same code "
+        f"{rates.APART} blocks apart. Power: real extra work, undisturbed pairs, drawn at random with replacement; "
+        "the true effects are in the next table.",
+        rules_table([gate, *others]),
+        "### Frameworks",
+        "Deviation: of one launch, from undisturbed pairs, robust (median absolute deviation) and plain. True effects: "
+        "over all undisturbed pairs, with 95 % intervals.",
+        frameworks,
+        "### Interval coverage",
+        "Undisturbed pairs. By construction the exact interval covers 96.9 % from 6 pairs, 95 to 96 % from more. The "
+        "windows share launches.",
+        coverage_table(covered),
+        "### Verdicts under noise",
+        noise_table(noisy),
+        "### What the evidence sees, and misses",
+        "Launches of identical code; slow is against the framework's median while nobody else was there. Waiting: "
+        "share of the time that the launch's threads wanted to run and had no CPU. Pressure: share of the time that "
+        "any task of the machine waited (PSI), during the timed steps or in the ten seconds before. "
+        f"{hidden} launch{'' if hidden == 1 else 'es'} waited for longer than the rule allows and "
+        f"{'was' if hidden == 1 else 'were'} not flagged, since the waiting of helper threads looked like more threads "
+        "than asked for.",
+        evidence_table(corpus),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(text: str, document: Path = DOCUMENT) -> None:
+    """Put the tables between the marks of the document.
+
+    Raises SystemExit where the marks are missing.
+    """
+    old = document.read_text(encoding="utf-8")
+    if BEGIN not in old or END not in old:
+        raise SystemExit(f"{document.name}: the marks {BEGIN} and {END} are missing; put them where the tables belong")
+    before, after = old.split(BEGIN)[0], old.split(END)[1]
+    document.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Pack, replay, or both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pack", nargs=2, type=Path, metavar=("RAW", "PACKED"), help="pack a collector's file first")
+    parser.add_argument("--corpus", type=Path, help="the packed corpus to replay, if not the stored one")
+    parser.add_argument("--write", action="store_true", help=f"write the tables into {DOCUMENT.relative_to(ROOT)}")
+    arguments = parser.parse_args()
+    packed = arguments.corpus or (arguments.pack[1] if arguments.pack else PACKED)
+    if arguments.pack:
+        print(f"{pack(*arguments.pack)} launches, {arguments.pack[1].stat().st_size} bytes", file=sys.stderr)
+        if not arguments.write and arguments.corpus is None:
+            return
+    text = report(read(packed))
+    print(text)
+    if arguments.write:
+        write(text)
+
+
+if __name__ == "__main__":
+    main()
