@@ -99,9 +99,22 @@ def test_odd_nights_are_no_change(places):
     assert share_alarmed([0.016 * rng.normal(size=60) + odd for _ in range(200)]) <= 0.01
 
 
+def test_a_step_among_odd_nights_is_found_and_covered():
+    rng = np.random.default_rng(112)
+    found, covered = [], []
+    for _ in range(400):
+        odd = (rng.random(60) < 0.05) * rng.exponential(0.3, 60)
+        nights = 0.01 * rng.normal(size=60) + odd + STEP * (np.arange(60) >= 45)
+        steps = confirmed(find_steps([nights])[0])
+        found.append(bool(steps))
+        covered += [step.low <= STEP <= step.high for step in steps if step.position == 45]
+    assert np.mean(found) >= 0.8
+    assert np.mean(covered) >= 0.92
+
+
 def clear(*changes: tuple[int, float], nights: int = 60, seed: int = 1) -> np.ndarray:
     """Return a series whose steps stand out far from its noise."""
-    series = 0.002 * np.random.default_rng(seed).normal(size=nights)
+    series = np.random.default_rng(seed).uniform(-0.004, 0.004, nights)
     for place, size in changes:
         series[place:] += size
     return series
