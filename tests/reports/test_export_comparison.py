@@ -355,3 +355,10 @@ def test_two_machines_are_both_named() -> None:
     for export in (comparison_to_terminal, comparison_to_markdown):
         text = " ".join(export(two).split())
         assert "Baseline on AMD EPYC, 2 CPUs; candidate on Ryzen, 8 CPUs." in text
+
+
+@given(hostile)
+def test_a_suite_may_have_any_name(name: str) -> None:
+    text = comparison_to_junit(ALL, name)
+    check_junit(text, ALL)
+    assert text.encode()
