@@ -117,7 +117,9 @@ def launch_range(text: str, option: str) -> tuple[int, int]:
         raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a number, or a range such as 5-20.")
     fewest, most = (int(word) for word in words_given)
     if not 1 <= fewest <= most <= MOST_LAUNCHES:
-        raise UsageError(f"{option} {text[:40]!r} cannot be meant. Give 1 to {MOST_LAUNCHES}, the smaller first.")
+        raise UsageError(
+            f"{option} {text.strip()[:40]} cannot be meant. Give numbers from 1 to {MOST_LAUNCHES}, the smaller first."
+        )
     return fewest, most
 
 

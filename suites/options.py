@@ -16,7 +16,10 @@ Frameworks = Annotated[
     ),
 ]
 Threads = Annotated[
-    str, typer.Option("--threads", help="Thread counts: `1,2,4-8`, or words such as `cores`, `2*cores`, `4*cpus`.")
+    str,
+    typer.Option(
+        "--threads", help="Thread counts: `1,2,4-8`, words such as `cores`, `2*cores`, `4*cpus`, ladders: `1..4*cpus`."
+    ),
 ]
 ThreadsLimit = Annotated[
     str, typer.Option("--threads-limit", help="Largest thread count taken from the suite (table4: `4*cpus`).")

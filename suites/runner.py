@@ -102,6 +102,8 @@ class Runner:
 
     def _launch(self, block: int, cells: list[Cell]) -> bool:
         """Launch one block; False when the budget is spent."""
+        if not any(self._fits(cell) for cell in cells):
+            return False
         if self._gate is not None:
             self._gate.before(block, self._seconds_of_budget())
         launched = False
@@ -109,8 +111,7 @@ class Runner:
         for cell in cells if block == 0 else self.ledger.in_order(cells, self._seconds_of_budget()):
             if not self.ledger.wants(cell, block):
                 continue
-            left = self._seconds_of_budget()
-            if left is not None and self._launched > 0 and self.ledger.seconds(cell) > left:
+            if not self._fits(cell):
                 if block == 0:
                     break
                 continue  # a shorter one may fit
@@ -120,6 +121,11 @@ class Runner:
             self._gate.after(block)
         left = self._seconds_of_budget()
         return launched and (left is None or left > 0)
+
+    def _fits(self, cell: Cell) -> bool:
+        """Tell whether a launch fits what is left of the budget; the first always does."""
+        left = self._seconds_of_budget()
+        return left is None or self._launched == 0 or self.ledger.seconds(cell) <= left
 
     def _carry_out(self, planned: PlannedLaunch) -> None:
         cell = planned.cell

@@ -64,7 +64,7 @@ def one_line(errors: str) -> str:
         (["quick", "--batch-sizes", "x"], ["'x' is no mini-batch size"]),
         (["quick", "--devices", "gpu"], ["'gpu' is no device", "cuda:0"]),
         (["quick", "--launches", "0"], ["--launches 0", "from 1"]),
-        (["quick", "--launches", "two"], ["'--launches'", "integer", "--help"]),
+        (["quick", "--launches", "two"], ["--launches 'two'", "such as 5-20"]),
         (["quick", "--steps", "1000000000000"], ["from 1 to 1000000"]),
         (["quick", "--python", "torch"], ["FRAMEWORK=PATH"]),
         (["quick", "--python", "tourch=/bin/python"], ["Did you mean 'torch'?"]),

@@ -175,6 +175,11 @@ def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
         assert len(plan.cells) + len(plan.left_out) == len(words) * len(everything.cells)
 
 
+def test_a_plan_computes_where_any_of_its_rows_does():
+    assert not plan_of(Choices(frameworks="null")).computes
+    assert plan_of(Choices(frameworks="null,torch")).computes
+
+
 def test_a_plan_of_nothing_but_too_many_bound_threads_is_refused():
     with pytest.raises(UsageError, match=r"4 CPUs to bind.*--affinity oversubscribed"):
         plan_of(Choices(affinity="bound", threads="5,6"))

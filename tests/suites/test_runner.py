@@ -595,6 +595,16 @@ def test_the_gate_stands_before_and_after_each_block():
     assert gate.moments == [("before", 0), ("after", 0), ("before", 1), ("after", 1)]
 
 
+def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
+    store, launcher, gate = open_store(), Pretender(seconds=10.0), BusyFor()
+    run = begin(store)
+    carrier = Carrier(PLAN, run, launcher, sources(PLAN), lambda cell: None)
+    budget = 10.0 * len(PLAN.cells) + 5.0
+    ending = Runner(PLAN, run, store, carrier, Watcher(), budget, lambda: launcher.time, gate=gate).run()
+    assert ending.launches_left == len(PLAN.cells)
+    assert gate.moments == [("before", 0), ("after", 0)]
+
+
 def test_disturbed_attempts_do_not_count_towards_a_cells_interval_once_repeated():
     calls = Counter()
 
