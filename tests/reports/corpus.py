@@ -199,8 +199,8 @@ def read(packed: Path = PACKED) -> Corpus:
         outcome = Outcome(
             Status.OK,
             samples_ns=samples,
-            threads=ThreadEvidence(*threads, cpu_seconds_by_thread=None),
-            contention=Contention(*contention),
+            threads=ThreadEvidence(**dict(zip(_THREADS, threads, strict=True)), cpu_seconds_by_thread=None),
+            contention=Contention(**dict(zip(_CONTENTION, contention, strict=True))),
         )
         launches.append(CorpusLaunch(framework, label, block, datetime.fromisoformat(started), outcome, host))
     return Corpus(about["machine"], host, tuple(launches))

@@ -50,6 +50,12 @@ def hidden_by_own_threads(corpus: Corpus, limit: float = 0.15) -> int:
     return sum(waiting_share(launch) > limit and not launch.disturbed for launch in corpus.launches)
 
 
+def slow_with_nobody_waiting(corpus: Corpus) -> tuple[int, int]:
+    """Return how many launches were slow though nobody on the machine waited, and how many were slow at all."""
+    slow = [launch for launch, lateness in slowness(corpus) if lateness > SLOW]
+    return sum(waiting_share(launch) < 0.02 and pressure_share(launch) < 0.02 for launch in slow), len(slow)
+
+
 def blind(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Yield pairs without what they saw of others."""
     for before, after in pairs:
@@ -60,7 +66,7 @@ def one_sided(pairs: Sequence[Pair], noisy: Sequence[CorpusLaunch], share: float
     """Yield pairs without end, sides exchanged, the candidate with this probability replaced by a noisy launch."""
     while True:
         for before, after in exchanged(pairs, random):
-            yield before, noisy[random.integers(len(noisy))] if random.random() < share else after
+            yield before, noisy[int(random.integers(len(noisy)))] if random.random() < share else after
 
 
 Source = Callable[[str, Random], Iterator[Pair] | None]

@@ -60,6 +60,7 @@ class RuleRates:
     """Sides exchanged as well, of pairs without a disturbed launch."""
     stored: Rate | None
     """Against launches `APART` blocks earlier or later; None for a rule that has no stored baseline."""
+    stored_undisturbed: Rate | None
     power: tuple[Rate, ...]
     """By `EFFECTS`, of pairs without a disturbed launch."""
     suspect: float | None = None
@@ -118,6 +119,7 @@ def gate_rates(corpus: Corpus, random: Random, comparisons: int, gates: int) -> 
         alarms(exchanged),
         alarms(undisturbed),
         None,
+        None,
         tuple(alarms(found[label]) for label in EFFECTS),
         max(Rate.count(each.suspect for each in decisions).value for decisions in (exchanged, undisturbed)),
         (_pairs(undisturbed), _pairs(found["plus5"])),
@@ -130,7 +132,8 @@ def _pairs(decisions: Sequence[Decision]) -> float:
 
 def other_rates(rule: OtherRule, corpus: Corpus, random: Random, comparisons: int, times: int) -> RuleRates:
     """Replay another rule on the same launches."""
-    independent, exchanged, undisturbed, stored, power = Rate(), Rate(), Rate(), Rate(), [Rate()] * len(EFFECTS)
+    independent, exchanged, undisturbed, power = Rate(), Rate(), Rate(), [Rate()] * len(EFFECTS)
+    stored, stored_undisturbed = Rate(), Rate()
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
         independent += Rate.count(rule.one_after_another(pairs))
@@ -138,14 +141,19 @@ def other_rates(rule: OtherRule, corpus: Corpus, random: Random, comparisons: in
         if calm(pairs):
             undisturbed += Rate.count(map(rule.alarm, from_everywhere(calm(pairs), random, comparisons)))
         apart = corpus.pairs(framework, "a", "b", APART)
-        for way in (apart, [(later, earlier) for earlier, later in apart]):
-            starts = range(len(way) - rule.launches + 1)
-            stored += Rate.count(rule.alarm(way[start : start + rule.launches]) for start in starts)
+        stored += _both_ways(rule, apart)
+        stored_undisturbed += _both_ways(rule, calm(apart))
         for place, label in enumerate(EFFECTS):
             found = effect_pairs(corpus, framework, label)
             if found:
                 power[place] += Rate.count(rule.alarm(drawn(found, random)) for _ in range(times))
-    return RuleRates(rule.name, independent, exchanged, undisturbed, stored, tuple(power))
+    return RuleRates(rule.name, independent, exchanged, undisturbed, stored, stored_undisturbed, tuple(power))
+
+
+def _both_ways(rule: OtherRule, apart: Sequence[Pair]) -> Rate:
+    """Return the alarms of every window, with the earlier launches as the baseline and with the later ones."""
+    ways = apart, [(later, earlier) for earlier, later in apart]
+    return Rate.count(rule.alarm(window) for way in ways for window in _windows(way, rule.launches))
 
 
 def exactly_five(pairs: Sequence[Pair]) -> list[Pair]:
