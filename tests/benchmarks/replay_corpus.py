@@ -5,7 +5,7 @@
 
 The first packs what ``collect_corpus.py`` wrote; the second replays what is packed, prints the tables as Markdown and
 writes them into reports/VERDICTS.md. With both at once it packs first. Seeds are fixed: the same corpus gives the same
-tables. Takes about two minutes of CPU time.
+tables. Takes about half a minute of CPU time.
 """
 
 import argparse
@@ -286,8 +286,8 @@ def report(corpus: Corpus) -> str:
         "noise, as long as it falls on both sides of a pair alike.",
         "### False alarms and power, rule by rule",
         f"Stored baseline: launches of the same code {rates.APART} blocks apart, with the earlier ones as the "
-        "baseline and with the later ones. Power: real extra work, undisturbed pairs, drawn at random with replacement; the true "
-        "effects are in the next table.",
+        "baseline and with the later ones. Power: real extra work, undisturbed pairs, drawn at random with "
+        "replacement; the true effects are in the next table.",
         rules_table([gate, *others]),
         "### Frameworks",
         "Deviation: of one launch, from undisturbed pairs, robust (median absolute deviation) and plain. True effects: "
