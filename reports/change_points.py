@@ -1,7 +1,7 @@
 """Where a series of nights changed its level: located by ruptures, then each location is put to a test.
 
 1. Odd nights are pulled in towards their neighbours (Hampel 1974): none of them makes a step, and a few of them do not
-   hide one. (With one night in twenty off by 30 % on average, a step of 5 % is found in 88 % of series, else in 22 %.)
+   hide one. (With one night in twenty off by 30 % on average, a step of 5 % is found in 99 % of series, else in 24 %.)
 2. PELT (Killick, Fearnhead and Eckley 2012; `ruptures.KernelCPD` with a linear kernel, which is least squares, in C)
    finds the best segmentation at a penalty of ``2 noise^2 log(nights)``. The noise is that of neighbours' differences,
    which steps and drift hardly touch. The penalty is lenient on purpose: what decides is the test.
@@ -22,6 +22,13 @@ them, on the nights as they are.
 Long series are searched block by block, and a block only where the means of two neighbouring windows of 5, 7, 10, ...
 nights differ by `_TELLING` deviations somewhere. In simulations of 5,000 nights (a step found in a third to nine tenths
 of the series without this screening) it lost up to one found step in twenty; larger steps it lost none of.
+
+What simulations say (tests/reports/simulated_nights.py; 60 nights, 5 launches a side, launches deviating by 0.5, 2.5 and
+5.5 %). Ratios without change: 0, 0.1 and 0.4 % of series have a change confirmed. A step of 5 %, five nights later:
+confirmed in 99, 95 and 35 %, ten nights later in 100, 100 and 81 %; on the right night in 100, 93 and 55 to 65 %, within
+one night in 100, 98 and 80 %. The interval of its size covers the truth in 93 to 96 % where the night is right; where
+little more than chance confirms it (35 %), the size is overestimated and the interval covers less, 88 %. Absolute times
+without change: 0, 4 and 4 %.
 """
 
 import math
@@ -43,7 +50,7 @@ CONFIDENCE = 0.95
 
 _LEAST_NOISE = 1e-4  # log units: what a clock and rounding leave even of a made-up time
 _NEIGHBOURS = 5  # on either side of a night that is judged odd
-_ODD = 3.0  # deviations of the noise from both medians of its neighbours
+_ODD = 4.0  # deviations of the noise from both medians of its neighbours
 _BLOCK = 400  # nights searched at once: the cost of the search grows with their square
 _TELLING = 3.5
 _SLOPE_FROM = 8  # nights that a slope beside a step needs
