@@ -69,13 +69,17 @@ def _exporter(name: str, as_json: bool) -> Exporter:
     return EXPORTERS[chosen]
 
 
-def _results(stores: list[str] | None, run: str | None, suite: str | None, machine: str | None) -> Results:
+def _results(
+    stores: list[str] | None, run: str | None, suite: str | None, machine: str | None, all_runs: bool = False
+) -> Results:
     targets = stores or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     if not stores and "://" not in targets[0] and not Path(targets[0]).exists():
         raise UsageError(
             f"There is no result store {targets[0]} here. Measure first (dlbench run quick), or name one: --store FILE."
         )
-    results = Results.read(targets, run, suite, machine)
+    # Of a store of many nights only what a report shows is read.
+    read = Results.read if all_runs else Results.read_newest
+    results = read(targets, run, suite, machine)
     narrowed = {"--run": run, "--suite": suite, "--machine": machine}
     if not results.records and any(narrowed.values()):
         wanted = " ".join(f"{option} {value}" for option, value in narrowed.items() if value)
@@ -121,7 +125,7 @@ def matrix_command(
     - `dlbench report matrix --store here.sqlite --store there.sqlite`
     """
     exporter = _exporter(form, as_json)
-    matrix = _matrix(reference, lambda: _results(store, run, suite, machine), all_runs)
+    matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
     print(exporter.matrix(matrix, quantity))
 
 
@@ -144,7 +148,7 @@ def threads_command(
     - `dlbench report threads --reference shi2016`
     """
     exporter = _exporter(form, as_json)
-    matrix = _matrix(reference, lambda: _results(store, run, suite, machine), all_runs)
+    matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
     print(exporter.threads(curves(matrix)))
 
 
@@ -178,6 +182,7 @@ def runs_command(store: Stores = None, as_json: options.Json = False) -> None:
     rows = []
     for target in store or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]:
         with Store.open(target, create=False) as opened:
+            counts = opened.record_counts()
             for run in opened.runs():
                 rows.append(
                     {
@@ -187,7 +192,7 @@ def runs_command(store: Stores = None, as_json: options.Json = False) -> None:
                         "started": f"{run.started:%Y-%m-%d %H:%M}",
                         "finished": f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "unfinished",
                         "cells": len(run.plan),
-                        "records": len(opened.records(run=run.id)),
+                        "records": counts.get(run.id, 0),
                     }
                 )
     if as_json:

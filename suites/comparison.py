@@ -108,8 +108,5 @@ def report_of(store: Store, run: Run, rule: Rule = DEFAULT) -> Comparison:
 
 def rule_for(threshold: float | None, tolerance: float | None) -> Rule:
     """Return the rule with the user's own magnitude and tolerance (0.05 is 5 %) where given."""
-    rule = DEFAULT
-    if threshold is not None:
-        # Screening asks for a little less than the verdict, as the shipped rule does.
-        rule = replace(rule, magnitude=threshold, screen_magnitude=0.8 * threshold)
+    rule = DEFAULT if threshold is None else replace(DEFAULT, magnitude=threshold, screen_magnitude=threshold)
     return rule if tolerance is None else replace(rule, tolerance=tolerance)

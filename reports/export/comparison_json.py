@@ -5,9 +5,8 @@ from typing import Any
 from dlbench.adapters.protocol import to_dict
 from dlbench.reports.compared import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
 from dlbench.reports.export import comparison_layout as layout
-from dlbench.reports.export.csv import _text as csv_text
-from dlbench.reports.export.json import _flag as flag_content
-from dlbench.reports.export.json import _text as json_text
+from dlbench.reports.export.csv import csv_text
+from dlbench.reports.export.json import flag_content, json_text
 
 _COLUMNS = (
     "cell.network",

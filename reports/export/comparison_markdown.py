@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dlbench.reports.compared import CellComparison, Comparison
 from dlbench.reports.export import comparison_layout as layout
 from dlbench.reports.export.comparison_layout import Finding
-from dlbench.reports.export.markdown import _escaped as escaped
-from dlbench.reports.export.markdown import _row as pipe_row
+from dlbench.reports.export.markdown import escaped, pipe_row
 
 _SECTIONS = {
     Finding.REGRESSION: "Regressions",

@@ -101,13 +101,13 @@ _THREADS_COLUMNS = (
 
 def matrix_to_csv(matrix: Matrix) -> str:
     """Return a line for each cell, holes included."""
-    return _text(_MATRIX_COLUMNS, matrix_cells(matrix))
+    return csv_text(_MATRIX_COLUMNS, matrix_cells(matrix))
 
 
 def threads_to_csv(curves: Sequence[Curve]) -> str:
     """Return a line for each point of each curve, on each the law chosen for its curve, or why none was."""
     content = json.loads(threads_to_json(curves))["curves"]
-    return _text(
+    return csv_text(
         _THREADS_COLUMNS, [{**curve, **_law(curve), **point} for curve in content for point in curve["points"]]
     )
 
@@ -135,7 +135,8 @@ def tables_to_csv(tables: Iterable[Table]) -> str:
     return buffer.getvalue()
 
 
-def _text(columns: Sequence[str], lines: Iterable[dict[str, Any]]) -> str:
+def csv_text(columns: Sequence[str], lines: Iterable[dict[str, Any]]) -> str:
+    """Return lines (by column) as CSV text with a head."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)

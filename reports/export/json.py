@@ -18,17 +18,17 @@ from dlbench.reports.statistics import Summary
 
 def matrix_to_json(matrix: Matrix) -> str:
     """Return a JSON list with an object for each cell of the matrix, holes included."""
-    return _text(matrix_cells(matrix))
+    return json_text(matrix_cells(matrix))
 
 
 def threads_to_json(curves: Sequence[Curve]) -> str:
     """Return a JSON object with the curves and the findings."""
-    return _text({"curves": [_curve(curve) for curve in curves], "findings": findings(curves)})
+    return json_text({"curves": [_curve(curve) for curve in curves], "findings": findings(curves)})
 
 
 def tables_to_json(tables: Iterable[Table]) -> str:
     """Return a JSON list with an object for each table: its title, its rows as objects, its notes."""
-    return _text(
+    return json_text(
         [
             {
                 "title": table.title,
@@ -72,7 +72,7 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
         "best": cell.best,
         "parity": None if cell.parity is None else cell.parity._asdict(),
         "threads_evidence": _observed(cell.observed),
-        "flags": [_flag(flag) for flag in cell.flags],
+        "flags": [flag_content(flag) for flag in cell.flags],
         "machine": cell.column.machine,
         "machine_name": matrix.hosts[cell.column.machine].name,
         "run": cell.run,
@@ -105,7 +105,8 @@ def _observed(observed: Observed | None) -> dict[str, Any] | None:
     return {**vars(observed), "wait_policy": policy}
 
 
-def _flag(flag: Flag) -> dict[str, str]:
+def flag_content(flag: Flag) -> dict[str, str]:
+    """Return a flag as plain JSON types."""
     return {"name": flag.kind.name, "symbol": flag.kind.symbol, "detail": flag.sentence}
 
 
@@ -189,11 +190,12 @@ def _point(point: Point) -> dict[str, Any]:
         "past_physical_cores": _comparison(point.past_cores),
         "past_effective_cpus": _comparison(point.past_cpus),
         "threads_evidence": _observed(point.cell.observed),
-        "flags": [_flag(flag) for flag in point.cell.flags],
+        "flags": [flag_content(flag) for flag in point.cell.flags],
     }
 
 
-def _text(content: Any) -> str:
+def json_text(content: Any) -> str:
+    """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf."""
     return json.dumps(_finite(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 

@@ -23,7 +23,7 @@ def threads_to_markdown(curves: Sequence[Curve]) -> str:
     if not curves:
         return "## Threads\n\nNothing was measured on a CPU yet.\n"
     said = findings(curves)
-    lines = [f"{'  ' if line.startswith(' ') else ''}- {_escaped(line.strip())}\n" for line in said]
+    lines = [f"{'  ' if line.startswith(' ') else ''}- {escaped(line.strip())}\n" for line in said]
     head = ["## Past the physical cores\n\n" + "".join(lines)] if said else []
     tables = [_table(table) for table in threads.threads_tables(curves)]
     machines = "## Machines\n\n" + _list(threads.capacity_lines(curves))
@@ -38,32 +38,34 @@ def tables_to_markdown(tables: Iterable[layout.Table]) -> str:
 def _table(table: layout.Table, before: str = "") -> str:
     columns = len(table.head)
     others = ":--" if table.words else "--:"
-    lines = [_row(_escaped(head) for head in table.head), _row([":--", *[others] * (columns - 1)])]
+    lines = [pipe_row(escaped(head) for head in table.head), pipe_row([":--", *[others] * (columns - 1)])]
     for row in table.rows:
         if len(row) == 1:
-            lines.append(_row([f"**{_escaped(row[0].text)}**", *[""] * (columns - 1)]))
+            lines.append(pipe_row([f"**{escaped(row[0].text)}**", *[""] * (columns - 1)]))
         else:
-            lines.append(_row(_entry(entry) for entry in row))
+            lines.append(pipe_row(_entry(entry) for entry in row))
     notes = "\n" + _list(table.notes) if table.notes else ""
     middle = "\n".join(lines) + "\n" if table.rows else ""
-    return f"## {_escaped(table.title)}\n\n" + (before + "\n" if before else "") + middle + notes
+    return f"## {escaped(table.title)}\n\n" + (before + "\n" if before else "") + middle + notes
 
 
-def _row(fields: Iterable[str]) -> str:
+def pipe_row(fields: Iterable[str]) -> str:
+    """Return one row of a table."""
     return "| " + " | ".join(fields) + " |"
 
 
 def _entry(entry: layout.Entry) -> str:
-    text = _escaped(entry.text + entry.interval + entry.marks)
+    text = escaped(entry.text + entry.interval + entry.marks)
     return f"**{text}**" if entry.best else text
 
 
 def _list(lines: Iterable[str]) -> str:
     # A line that begins with the mark of what was not measured would open a list within the list.
-    return "".join("- " + re.sub(r"^-", r"\\-", _escaped(line)) + "\n" for line in lines)
+    return "".join("- " + re.sub(r"^-", r"\\-", escaped(line)) + "\n" for line in lines)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return text that Markdown takes for nothing else."""
     text = " ".join(text.split())
     for character in "\\`*_{}[]<>|~^#":
         text = text.replace(character, "\\" + character)
