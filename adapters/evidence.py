@@ -27,6 +27,7 @@ class Snapshot(NamedTuple):
     pressure: Optional[float]
     pressure_avg10: Optional[float]
     steal: Optional[float]
+    machine_cpu: Optional[float]  # seconds that all CPUs together were busy
     throttled: Optional[float]
 
 
@@ -86,13 +87,17 @@ def _pressure(what):
     return None
 
 
-def _steal():
-    # type: () -> Optional[float]
+def _machine_times():
+    # type: () -> Tuple[Optional[float], Optional[float]]
+    """Return the seconds that all CPUs were busy for processes here, and those that the hypervisor took."""
     content = _read("/proc/stat")
     if content is None:
-        return None
-    fields = content.splitlines()[0].split()
-    return int(fields[8]) / float(_TICKS) if len(fields) > 8 else None
+        return None, None
+    fields = [int(field) / float(_TICKS) for field in content.splitlines()[0].split()[1:]]
+    if len(fields) < 8:
+        return None, None
+    user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
+    return user + nice + system + irq + softirq, steal
 
 
 def _cgroups():
@@ -132,6 +137,7 @@ def snapshot():
     """Read every clock and counter once."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     total = _pressure("total")
+    machine_cpu, steal = _machine_times()
     return Snapshot(
         wall=time.perf_counter(),
         cpu=usage.ru_utime + usage.ru_stime,
@@ -142,7 +148,8 @@ def snapshot():
         major_faults=usage.ru_majflt,
         pressure=None if total is None else total * 1e-6,
         pressure_avg10=_pressure("avg10"),
-        steal=_steal(),
+        steal=steal,
+        machine_cpu=machine_cpu,
         throttled=_throttled(),
     )
 
@@ -179,6 +186,7 @@ def contention(before, after):
     if before.run_queue is not None and after.run_queue is not None:
         earlier = before.run_queue
         waited = sum(max(0.0, wait - earlier.get(name, 0.0)) for name, wait in after.run_queue.items())
+    busy = _difference(after.machine_cpu, before.machine_cpu)
     return Contention(
         run_queue_seconds=waited,
         involuntary_switches=after.involuntary - before.involuntary,
@@ -188,6 +196,7 @@ def contention(before, after):
         steal_seconds=_difference(after.steal, before.steal),
         throttled_seconds=_difference(after.throttled, before.throttled),
         major_faults=after.major_faults - before.major_faults,
+        others_cpu_seconds=None if busy is None else max(0.0, busy - (after.cpu - before.cpu)),
     )
 
 

@@ -115,6 +115,7 @@ class Contention(NamedTuple):
     steal_seconds: Optional[float]  # taken by the hypervisor, summed over CPUs
     throttled_seconds: Optional[float]  # cgroup quota
     major_faults: Optional[int]
+    others_cpu_seconds: Optional[float] = None  # CPU time of all other processes of this machine in the region
 
 
 class Outcome(NamedTuple):

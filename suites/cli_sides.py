@@ -1,5 +1,6 @@
 """What `compare` and `gate` share: options, measuring two sides, and showing what came of it."""
 
+import contextlib
 import os
 import shlex
 from collections.abc import Callable
@@ -19,15 +20,15 @@ from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 from dlbench.reports.verdict import Rule
 
-from . import axes, comparison, machine_lock, options, session, sides, suite
-from .block_gate import BlockGate, earlier_readings
+from . import axes, comparison, options, session, sides, suite
+from .block_gate import open_gate
 from .errors import Interrupted, Terminated, UsageError, unknown_name
 from .launcher import ProcessLauncher
+from .machine_lock import measuring
 from .pair_progress import PairDisplay
 from .pair_runner import PairEnding, PairRunner
 from .pairs import Next
 from .plan import Choices, Plan, expand
-from .quiet import Gate
 from .screen import counted, err, program, say
 
 EXPORTERS: dict[str, Callable[[Comparison], str]] = {
@@ -124,11 +125,12 @@ def measure(
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
         go_on = shlex.join([program(), *again, "--resume"])
-        with machine_lock.measuring(say), session.exclusive(run), PairDisplay(err) as display:
-            gate = None
-            if any(row.build.framework.computes for row in plan.rows):
-                readings = earlier_readings(store, machine.fingerprint)
-                gate = BlockGate(Gate(readings), store, run.id, say)
+        with (
+            measuring(say, wait=True) if plan.computes else contextlib.nullcontext(),
+            session.exclusive(run),
+            PairDisplay(err) as display,
+        ):
+            gate = open_gate(store, run, say) if plan.computes else None
             before_repeat = gate.before_repeat if gate else (lambda: True)
             carriers = comparison.carriers(plan, run, pair, prepared, ProcessLauncher(), machine, say, before_repeat)
             runner = PairRunner(plan, run, store, carriers, following, display, allowed.seconds, gate)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from statistics import median
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.record import Record
@@ -15,9 +13,8 @@ from dlbench.reports.record import Record
 from .ledger import Ledger
 from .plan import Plan, PlannedLaunch
 from .screen import counted
+from .status_line import StatusLine
 
-# The line is redrawn at this interval at most: a redraw costs about 2 ms of a core that may be measuring.
-_REDRAW_SECONDS = 1.0
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
 _MATRIX_SECONDS = 60.0
 _WIDE_SHOWN = 5
@@ -90,62 +87,40 @@ def precision_lines(plan: Plan, ledger: Ledger) -> list[str]:
     return lines
 
 
-class ProgressDisplay:
+class ProgressDisplay(StatusLine):
     """Observer of a run for a terminal, or, where the output is no terminal, for a log."""
 
     def __init__(self, console: Console, matrix_so_far: Callable[[], str] | None = None) -> None:
-        self._console = console
+        super().__init__(console)
         self._matrix_so_far = matrix_so_far
         self._matrix_at = time.monotonic()
         self._matrix_every = _MATRIX_SECONDS
-        self._drawn_at = 0.0
         self._what = ""
         self._ledger: Ledger | None = None
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def follow(self, ledger: Ledger) -> None:
         """Say with each launch what the ledger makes of it."""
         self._ledger = ledger
 
-    def __enter__(self) -> "ProgressDisplay":
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._live:
-            self._live.stop()
-
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """Name the launch that begins."""
         about = "~" if self._ledger and self._ledger.precision else ""
         self._what = f"[{index}/{about}{total}] {describe_cell(planned)}"
-        self._drawn_at = 0.0
-        self._draw("starting", expected_seconds, None)
+        self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """Redraw the line, at most once a second."""
-        self._draw(phase, seconds_left, seconds_left_overall)
+        # What a narrow terminal cuts off is the launch's description, never the time left.
+        self.draw(f"{phase}, {clock(seconds_left)} left, all in {clock(seconds_left_overall)}  {self._what}")
 
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
         """Print the launch's line and, now and then, the matrix so far."""
         left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
         said = remark(self._ledger, record) if self._ledger else ""
         said = f"; {said}" if said else ""
-        self._console.print(Text(f"{self._what}: {result_line(record)}{said}{left}"), soft_wrap=True)
+        self.print(f"{self._what}: {result_line(record)}{said}{left}")
         now = time.monotonic()
         self._matrix_every = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._matrix_so_far and index < total and now - self._matrix_at > self._matrix_every:
-            self._console.print(Text(self._matrix_so_far()), soft_wrap=True)
+            self.print(self._matrix_so_far())
             self._matrix_at = time.monotonic()
-
-    def _draw(self, phase: str, seconds_left: float, overall: float | None) -> None:
-        now = time.monotonic()
-        if self._live is None or now - self._drawn_at < _REDRAW_SECONDS:
-            return
-        self._drawn_at = now
-        # What a narrow terminal cuts off is the launch's description, never the time left.
-        whole = "" if overall is None else f", all in {clock(overall)}"
-        line = f"{phase}, {clock(seconds_left)} left{whole}  {self._what}"
-        text = Text(line, overflow="ellipsis", no_wrap=True)
-        self._live.update(text, refresh=True)

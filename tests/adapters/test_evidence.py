@@ -205,7 +205,7 @@ def test_the_throttling_of_every_group_around_the_process_is_seen(monkeypatch, f
 
 def test_the_spread_keeps_the_64_busiest():
     def snapshot(times):
-        return Snapshot(0.0, 0.0, times, None, 0, 0, 0, None, None, None, None)
+        return Snapshot(0.0, 0.0, times, None, 0, 0, 0, None, None, None, None, None)
 
     many = {str(n): float(n) for n in range(200)}
     found = evidence.thread_evidence(200, 200, snapshot({}), snapshot(many))

@@ -44,7 +44,16 @@ evidences = st.builds(
     ThreadEvidence, count, maybe_count, maybe_count, real, real, st.none() | st.lists(real, max_size=3)
 )
 contentions = st.builds(
-    Contention, maybe_real, maybe_count, maybe_count, maybe_real, maybe_real, maybe_real, maybe_real, maybe_count
+    Contention,
+    maybe_real,
+    maybe_count,
+    maybe_count,
+    maybe_real,
+    maybe_real,
+    maybe_real,
+    maybe_real,
+    maybe_count,
+    maybe_real,
 )
 outcomes = st.builds(
     Outcome,

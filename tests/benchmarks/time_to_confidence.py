@@ -12,7 +12,7 @@ medians. Replayed, not carried out: pyperf and pytest-benchmark never ran these 
 - fixed 20 x 50: 20 launches of 50 steps; Student's t over launches.
 - pyperf: its defaults, 20 worker processes of 3 values after 1 warm-up value, each value as many loops as make
   0.1 s, and one calibrating process (documentation of pyperf, "Runner"); Student's t over processes.
-- pytest-benchmark: its defaults, one process, at least 5 rounds and 1 s; the interval is that of the median over rounds.
+- pytest-benchmark: its defaults, one process, at least 5 rounds and 1 s; the interval of the median over rounds.
 
 Columns: wall time for all cells; the interval's half-width (median over cells and replays); the real error (its 95 %
 quantile over replays, the worst cell's in brackets); how often the interval covered the truth.

@@ -180,7 +180,7 @@ _HOST = (
 def _packed(line: dict[str, Any]) -> list[Any]:
     # The clocks behind the evidence resolve microseconds at best.
     threads = [_short(line["threads"][key]) for key in _THREADS]
-    contention = [_short(line["contention"][key]) for key in _CONTENTION]
+    contention = [_short(line["contention"].get(key)) for key in _CONTENTION]
     where = [line["framework"], line["label"], line["block"], line["started"]]
     return [*where, line["samples_ns"], threads, contention]
 

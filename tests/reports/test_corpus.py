@@ -24,6 +24,7 @@ from corpus_replay import (
     quick_gate,
 )
 
+from dlbench.adapters.protocol import Contention
 from dlbench.reports import compare
 from dlbench.reports.paired import estimate_pairs
 from dlbench.reports.verdict import DEFAULT, Judgement, Rule, Verdict, judge_pairs
@@ -264,7 +265,7 @@ def test_packing_keeps_what_a_verdict_rests_on_and_gives_the_same_bytes_again(tm
     assert (launch.framework, launch.label, launch.block) == ("torch", "a", 3)
     assert launch.started.isoformat() == "2026-11-20T16:05:36.532000+00:00"
     assert launch.outcome.samples_ns == line["samples_ns"]
-    assert launch.contention._asdict() == contention
+    assert launch.contention == Contention(**contention)
     assert launch.threads._replace(cpu_seconds_by_thread=[0.4])._asdict() == threads
     assert launch.seconds == pytest.approx(0.030000001)
     assert launch.disturbed, "it waited for a third of the time it wanted to run"
