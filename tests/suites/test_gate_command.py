@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -108,6 +110,22 @@ def records_in(folder):
             return store.records()
     except Exception:
         return []
+
+
+def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None:
+    (folder / "nightly.toml").write_text(SUITE.replace("0.001", "0.02").replace("steps = 5", "steps = 20"))
+    burn = "while True: pass"
+    cpus = len(os.sched_getaffinity(0))
+    neighbours = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(2 * cpus)]
+    try:
+        done = run(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--json")
+    finally:
+        for each in neighbours:
+            each.kill()
+            each.wait()
+    assert done.returncode == 0, done.stderr
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert cell["verdict"] == "CONTENDED"
 
 
 def test_a_budget_ends_a_gate_without_an_alarm(folder) -> None:
