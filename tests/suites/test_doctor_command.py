@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from processes import run_command
 
 from dlbench.hardware_probe.doctor import Finding, Remedy, Severity
-from dlbench.suites import cli_doctor, machine_lock
-from dlbench.suites.cli_doctor import folded, show, summary
+from dlbench.suites import machine_lock
+from dlbench.suites.commands import doctor as cli_doctor
+from dlbench.suites.commands.doctor import folded, show, summary
 
 GOVERNOR = Finding(
     "governor",

@@ -21,11 +21,11 @@ from dlbench.adapters.protocol import Cell, Outcome, Protocol, Status
 from dlbench.reports import pytest_benchmark_files as files
 from dlbench.reports.record import Record
 from dlbench.reports.store import Store
-from dlbench.suites.pytest_replay import MeasuredCell, ReplayClock, clock
+from dlbench.suites.in_pytest.replay import MeasuredCell, ReplayClock, clock
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = "dlbench.suites.pytest_plugin"
+PLUGIN = "dlbench.suites.in_pytest.plugin"
 # An editable install made before the entry point was there does not know it.
 INSTALLED = any(each.value == PLUGIN for each in importlib.metadata.entry_points(group="pytest11"))
 ARGUMENTS = (
@@ -255,7 +255,7 @@ def test_tests_spread_over_processes_are_refused(session, pytester):
 # Launches that were made up: verdicts must not hang on what else this machine does.
 MADE_UP = """
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.suites import pytest_session
+from dlbench.suites.in_pytest import session as pytest_session
 from dlbench.suites.launcher import Launched
 
 class MadeUp:

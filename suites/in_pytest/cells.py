@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .pytest_replay import MeasuredCell
+from .replay import MeasuredCell
 
 
 def dlbench(dlbench_cell: MeasuredCell, benchmark: Any) -> None:

@@ -16,9 +16,9 @@ from dlbench.reports.scaling import Curve, curves
 from dlbench.reports.store import Store
 from dlbench.reports.tables import tables
 
+from ..errors import UsageError, unknown_name
+from ..screen import print_json, table
 from . import options
-from .errors import UsageError, unknown_name
-from .screen import print_json, table
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
 

@@ -13,9 +13,10 @@ from dlbench.reports.change_points import ENOUGH_NIGHTS
 from dlbench.reports.hosts import read_host
 from dlbench.reports.store import Store
 
-from . import axes, options, session
-from .errors import UsageError, unknown_name
-from .screen import say
+from .. import axes, session
+from ..errors import UsageError, unknown_name
+from ..screen import say
+from . import options
 
 if TYPE_CHECKING:
     from dlbench.reports.history import History

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .pytest_replay import MeasuredCell
+    from .replay import MeasuredCell
 
 #: Under which names the parts that do the work are registered.
 SUITE_PLUGIN = "dlbench-suite"
@@ -84,10 +84,10 @@ def pytest_configure(config: pytest.Config) -> None:
             return  # the ini option stands for every session, this one has nothing to judge
         raise pytest.UsageError("dlbench: this needs pytest-benchmark. Install it: pip install 'dlbench[pytest]'.")
     if suite:
-        from .pytest_session import SuiteSession
+        from .session import SuiteSession
 
         config.pluginmanager.register(SuiteSession(config), SUITE_PLUGIN)
-    from .pytest_verdict import VerdictSession
+    from .verdict import VerdictSession
 
     if baselines or config.getini("dlbench_verdict"):
         config.pluginmanager.register(VerdictSession(config, baselines), VERDICT_PLUGIN)
@@ -97,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def dlbench_cell(request: pytest.FixtureRequest) -> MeasuredCell:
     """One measured cell of the suite that --dlbench-suite names; the test is run once for each.
 
-    Gives a `dlbench.suites.pytest_replay.MeasuredCell`: ``cell``, ``samples`` and ``launch_medians`` in seconds, and
+    Gives a `dlbench.suites.in_pytest.replay.MeasuredCell`: ``cell``, ``samples`` and ``launch_medians`` in seconds, and
     ``replay(benchmark)``.
     """
     plugin: Any = request.config.pluginmanager.get_plugin(SUITE_PLUGIN)

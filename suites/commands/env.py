@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from . import environment, listing, options
-from .errors import DlbenchError
-from .framework import find, offered
-from .screen import out, print_json, say
+from .. import environment
+from ..errors import DlbenchError
+from ..framework import find, offered
+from ..screen import out, print_json, say
+from . import listing, options
 
 env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 

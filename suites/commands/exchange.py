@@ -10,9 +10,10 @@ from dlbench.reports import pytest_benchmark_files
 from dlbench.reports.export.pytest_benchmark import run_to_pytest_benchmark
 from dlbench.reports.store import Store
 
-from . import options, session
-from .errors import UsageError, unknown_name
-from .screen import counted, say
+from .. import session
+from ..errors import UsageError, unknown_name
+from ..screen import counted, say
+from . import options
 
 PYTEST_BENCHMARK = "pytest-benchmark"
 FORMATS = (PYTEST_BENCHMARK,)

@@ -5,10 +5,10 @@ from typing import Any
 from dlbench.adapters.networks import NETWORKS, parameter_count, training_flops
 from dlbench.adapters.protocol import to_dict
 
-from . import environment, suite
-from .framework import offered
-from .interpreters import inspect
-from .plan import Plan
+from .. import environment, suite
+from ..framework import offered
+from ..interpreters import inspect
+from ..plan import Plan
 
 
 def networks() -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ from rich.text import Text
 from dlbench.hardware_probe import SentinelError
 from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_settings, take_sample
 
+from ..errors import UsageError
+from ..launcher import guest_environment
+from ..machine_lock import measuring
+from ..screen import counted, out, print_json, say
 from . import options
-from .errors import UsageError
-from .launcher import guest_environment
-from .machine_lock import measuring
-from .screen import counted, out, print_json, say
 
 READINGS = 5
 

@@ -20,16 +20,17 @@ from dlbench.reports.record import Run
 from dlbench.reports.store import Store
 from dlbench.reports.verdict import Rule
 
-from . import axes, comparison, options, session, sides, suite
-from .block_gate import open_gate
-from .errors import Interrupted, Terminated, UsageError, unknown_name
-from .launcher import ProcessLauncher
-from .machine_lock import measuring
-from .pair_progress import PairDisplay
-from .pair_runner import PairEnding, PairRunner
-from .pairs import Next
-from .plan import Choices, Plan, expand
-from .screen import counted, err, program, say
+from .. import axes, comparison, session, sides, suite
+from ..block_gate import open_gate
+from ..errors import Interrupted, Terminated, UsageError, unknown_name
+from ..launcher import ProcessLauncher
+from ..machine_lock import measuring
+from ..pair_progress import PairDisplay
+from ..pair_runner import PairEnding, PairRunner
+from ..pairs import Next
+from ..plan import Choices, Plan, expand
+from ..screen import counted, err, program, say
+from . import options
 
 EXPORTERS: dict[str, Callable[[Comparison], str]] = {
     "terminal": lambda found: comparison_to_terminal(found, colour=os.isatty(1) and "NO_COLOR" not in os.environ),

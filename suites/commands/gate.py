@@ -11,8 +11,10 @@ import typer
 from dlbench.hardware_probe import probe
 from dlbench.reports.hosts import host_of
 
-from . import comparison, options, sides
-from .cli_sides import (
+from .. import comparison, sides
+from ..pairs import for_gate
+from . import options
+from .two_sides import (
     BaselineAdapters,
     BaselineEnv,
     CandidateAdapters,
@@ -30,7 +32,6 @@ from .cli_sides import (
     share_of,
     show,
 )
-from .pairs import for_gate
 
 REGRESSION_FOUND = 1
 CANDIDATE_BROKEN = 5

@@ -7,8 +7,11 @@ import typer
 from dlbench.hardware_probe import probe
 from dlbench.reports.hosts import host_of
 
-from . import axes, comparison, options, sides, stored
-from .cli_sides import (
+from .. import axes, comparison, sides, stored
+from ..errors import UsageError
+from ..pairs import for_compare
+from . import options
+from .two_sides import (
     BaselineAdapters,
     BaselineEnv,
     CandidateAdapters,
@@ -25,8 +28,6 @@ from .cli_sides import (
     share_of,
     show,
 )
-from .errors import UsageError
-from .pairs import for_compare
 
 FEWEST, MOST, PRECISION = 6, 20, 0.02
 

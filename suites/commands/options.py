@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from . import axes
-from .plan import Choices
+from .. import axes
+from ..plan import Choices
 
 Networks = Annotated[str, typer.Option("--networks", help="Networks, comma-separated: fcn5,resnet50.")]
 Frameworks = Annotated[

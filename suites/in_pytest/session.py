@@ -17,19 +17,20 @@ from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
-from . import axes, environment, options, session, suite
-from .block_gate import open_gate
-from .carrier import Carrier
-from .errors import DlbenchError
-from .launcher import ProcessLauncher
-from .machine_lock import measuring
-from .plan import Plan, PlannedLaunch, expand, narrow_to
-from .progress import clock as clock_text
-from .progress import describe_cell
-from .pytest_cells import CellsModule
-from .pytest_replay import MeasuredCell, clock
-from .runner import Runner
-from .screen import counted
+from .. import axes, environment, session, suite
+from ..block_gate import open_gate
+from ..carrier import Carrier
+from ..commands import options
+from ..errors import DlbenchError
+from ..launcher import ProcessLauncher
+from ..machine_lock import measuring
+from ..plan import Plan, PlannedLaunch, expand, narrow_to
+from ..progress import clock as clock_text
+from ..progress import describe_cell
+from ..runner import Runner
+from ..screen import counted
+from .cells import CellsModule
+from .replay import MeasuredCell, clock
 
 FIXTURE = "dlbench_cell"
 

@@ -6,8 +6,9 @@ import typer
 
 from dlbench.hardware_probe import describe, measure, probe
 
-from . import axes, listing, options, session
-from .screen import out, print_json, table
+from .. import axes, session
+from ..screen import out, print_json, table
+from . import listing, options
 
 
 def list_command(as_json: options.Json = False) -> None:

@@ -18,8 +18,8 @@ from dlbench.reports.hosts import host_of
 from dlbench.reports.pytest_benchmark_files import accept, fingerprint_of, records_of
 from dlbench.reports.verdict import DEFAULT, Judgement, Verdict, adjust, judge, undecided
 
-from .errors import DlbenchError
-from .pytest_baselines import Baselines, Key, Launches, launches_of
+from ..errors import DlbenchError
+from .baselines import Baselines, Key, Launches, launches_of
 
 _ORDER = (
     Verdict.REGRESSION,

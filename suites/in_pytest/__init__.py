@@ -1,0 +1,1 @@
+"""A suite's cells as pytest-benchmark benchmarks, and dlbench's verdict in a pytest session."""
