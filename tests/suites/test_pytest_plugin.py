@@ -85,7 +85,7 @@ def test_the_package_brings_the_plugin():
 def test_who_does_not_use_it_hardly_pays_for_it():
     code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; print(sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert ast.literal_eval(loaded) == ["dlbench", "dlbench.suites", PLUGIN]
+    assert ast.literal_eval(loaded) == ["dlbench", "dlbench.suites", "dlbench.suites.in_pytest", PLUGIN]
 
 
 def test_a_session_of_others_is_left_alone(session, pytester):
