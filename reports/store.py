@@ -133,15 +133,20 @@ class Store:
             self._settle(connection, *queries.same_launch(row))
 
     def append_all(self, records: Iterable[Record], run: Run) -> None:
-        """Keep a run and its records in one transaction, e.g. to import them.
+        """Keep a run and its records in one transaction; see `append_runs`."""
+        self.append_runs([(run, records)])
 
-        Raises StoreError, also where the run's id is taken, and then nothing is kept.
+    def append_runs(self, runs: Iterable[tuple[Run, Iterable[Record]]]) -> None:
+        """Keep runs and their records in one transaction, e.g. to import them.
+
+        Raises StoreError, also where a run's id is taken, and then nothing is kept.
         """
         with self._appending() as connection:
-            self._insert_run(connection, run)
-            for some in batched(records):
-                self._insert_records(connection, some)
-            self._settle(connection, schema.records.c.run == run.id)
+            for run, records in runs:
+                self._insert_run(connection, run)
+                for some in batched(records):
+                    self._insert_records(connection, some)
+                self._settle(connection, schema.records.c.run == run.id)
 
     def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
         """Keep what the sentinel showed at a block of a run; ``moment`` is "before" or "after" it."""

@@ -87,7 +87,8 @@ def import_command(
             # What was probed on the machine itself is not replaced by what a file says of it.
             if each.machine is not None and store.machine(each.run.machine) is None:
                 store.add_machine(each.run.machine, each.machine)
-            store.append_all(each.records, each.run)
+        store.append_runs((each.run, each.records) for each in imported)
+        for each in imported:
             records = counted(len(each.records), "record")
             say(f"run {each.run.id} of {each.run.suite}: {records} into {store.name}")
 

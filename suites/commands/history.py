@@ -119,7 +119,8 @@ def _history(store: Store, chosen: _Chosen, magnitude: float, explain: int | Non
 
     cells = store.cells()
     wanted = _cells(cells, chosen)
-    nights = store.nights(suite=chosen.suite, machine=chosen.machine)
+    # A comparison by hand is no night: what it held against what differs each time.
+    nights = store.nights(suite=chosen.suite, machine=chosen.machine, purpose=("suite", "gate"))
     if len(wanted) < len(cells):
         nights = nights[nights["cell"].isin(wanted)]
     if chosen.since:

@@ -212,3 +212,13 @@ def test_a_history_and_the_counts_read_an_index_alone() -> None:
             with store._engine.begin() as connection:
                 plan = [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
             assert plan == ["SCAN records USING COVERING INDEX records_by_launch"]
+
+
+def test_several_runs_are_kept_together_or_not_at_all(tmp_path):
+    with Store.open(tmp_path / "store.sqlite") as store:
+        store.append_runs([(make.run(id=name), [launch(1.0, run=name)]) for name in ("run-1", "run-2")])
+        assert store.record_counts() == {"run-1": 1, "run-2": 1}
+        with pytest.raises(StoreError, match="run-2"):
+            store.append_runs([(make.run(id=name), [launch(1.0, run=name)]) for name in ("run-3", "run-2")])
+        assert store.record_counts() == {"run-1": 1, "run-2": 1}
+        assert [run.id for run in store.runs()] == ["run-1", "run-2"]
