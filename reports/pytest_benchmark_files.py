@@ -1,49 +1,42 @@
 """Reads pytest-benchmark's JSON files: those that dlbench wrote, and anybody else's. Nothing in a file is trusted.
 
-What dlbench wrote (its pytest plugin, `dlbench export`) becomes the run and the records that it was made of. A
-benchmark of somebody else becomes a cell too, so that the reports and comparisons of dlbench serve it: its row is
-"pytest-benchmark imported", its network is the benchmark's full name, its thread count 0 (nobody asked for any) and its
-mini-batch 1; nothing was checked against a reference, and it says so. One file is one launch: it came from one process.
+What dlbench wrote (its pytest plugin, `dlbench export`) becomes the run and the records that it was made of; of the
+benchmarks of somebody else `pytest_benchmark_runs` makes cells.
 """
 
 import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
 from dlbench.hardware_probe import Machine
-from dlbench.reports.errors import ReportError
-from dlbench.reports.export.pytest_benchmark import FILE_SCHEMA, FOREIGN_KEY, KEY, samples_of
+from dlbench.reports.export.pytest_benchmark import FILE_SCHEMA, KEY, samples_of
 from dlbench.reports.record import RECORD_SCHEMA, Record, Run
+from dlbench.reports.untrusted import (
+    DEEPEST,
+    FileError,
+    clean_name,
+    deeper,
+    hash_of,
+    parse_json,
+    read_bytes,
+    said,
+    sound_name,
+    without_controls,
+)
 
-LARGEST_FILE = 500_000_000
-"""Bytes; a larger file is refused unread."""
-DEEPEST = 60
-"""Levels of nesting; no benchmark's own information needs more, and the store must be able to write it again."""
-LONGEST_NAME = 128
-"""Characters, as the store's columns have them."""
-FRAMEWORK, ADAPTER, MODE, SUITE = "pytest-benchmark", "imported", "imported", "pytest-benchmark"
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
 _MOST_NANOSECONDS = 10**19  # three centuries
-
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _Kept = TypeVar("_Kept", Run, Record)
 
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
-
-
-class FileError(ReportError):
-    """A file that cannot be read as pytest-benchmark's."""
 
 
 class _Data(BaseModel):
@@ -108,19 +101,10 @@ class BenchmarkFile:
     def interpreter(self) -> str:
         """The Python that was measured: "CPython 3.11.7"."""
         keys = "python_implementation", "python_implementation_version"
-        return _name(" ".join(str(self.machine_info.get(key) or "") for key in keys).strip()) or "unknown"
+        return clean_name(" ".join(str(self.machine_info.get(key) or "") for key in keys).strip()) or "unknown"
 
 
 _OF_CPU = ("arch_string_raw", "arch", "brand_raw", "count", "vendor_id_raw", "family", "model", "stepping")
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A run with all its records, ready for a store."""
-
-    run: Run
-    records: tuple[Record, ...]
-    machine: dict[str, Any] | None
 
 
 def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
@@ -129,17 +113,17 @@ def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
     The host's name, the kernel and clock rates play no part, so that a machine keeps its fingerprint.
     """
     told = machine_info.get(KEY)
-    if isinstance(told, dict) and isinstance(told.get("fingerprint"), str) and _sound_name(told["fingerprint"]):
+    if isinstance(told, dict) and isinstance(told.get("fingerprint"), str) and sound_name(told["fingerprint"]):
         return str(told["fingerprint"])
     cpu = machine_info.get("cpu")
     of_cpu = {key: cpu.get(key) for key in _OF_CPU} if isinstance(cpu, dict) else {}
     identity = {**{key: machine_info.get(key) for key in ("machine", "processor", "system")}, "cpu": of_cpu}
-    return "pb-" + _hash(json.dumps(identity, sort_keys=True, default=str))[:9]
+    return "pb-" + hash_of(json.dumps(identity, sort_keys=True, default=str))[:9]
 
 
 def accept(name: str, content: dict[str, Any]) -> BenchmarkFile:
     """Take a file's content that somebody else has parsed; raises FileError as `read` does."""
-    return _accepted(name, _hash(json.dumps(content, sort_keys=True, default=str)), lambda: content)
+    return _accepted(name, hash_of(json.dumps(content, sort_keys=True, default=str)), lambda: content)
 
 
 def records_of(kept: Mapping[str, Any]) -> list[Record]:
@@ -150,103 +134,30 @@ def records_of(kept: Mapping[str, Any]) -> list[Record]:
 def read(path: str | os.PathLike[str]) -> BenchmarkFile:
     """Read a file; raises FileError, of one line that names the file and what is wrong with it."""
     name = os.fspath(path)
-    raw = _bytes(name)
-    return _accepted(name, hashlib.sha256(raw).hexdigest(), lambda: _json(raw))
+    raw = read_bytes(name)
+    return _accepted(name, hashlib.sha256(raw).hexdigest(), lambda: parse_json(raw))
 
 
 def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile:
     try:
         content = _Content.model_validate(parse())
     except (ValidationError, ValueError, RecursionError) as error:
-        raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {_said(error)}.") from error
+        raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {said(error)}.") from error
     try:
         return _checked(name, digest, content)
     except (ValueError, OverflowError, RecursionError) as error:
-        raise FileError(f"{name}: {_said(error)}.") from error
-
-
-def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False) -> list[Imported]:
-    """Return the runs that these files hold; ``version`` is that of this dlbench.
-
-    A run whose parts stand in several files is put together. The benchmarks of somebody else make one run of each
-    file, or with ``one_run`` a single one in which each file, the oldest first, is a launch. Raises FileError.
-    """
-    found: dict[str, Imported] = {}
-    for file in files:
-        if file.run is None:
-            continue
-        imported = Imported(file.run, file.records, file.machine)
-        found[file.run.id] = _joined(found[file.run.id], imported, file) if file.run.id in found else imported
-    strangers = sorted((file for file in files if file.foreign), key=lambda file: (file.made, file.digest))
-    groups = [strangers] if one_run and strangers else [[file] for file in strangers]
-    for group in groups:
-        imported = _foreign_run(group, version)
-        if imported.run.id in found:
-            raise FileError(f"{group[0].name} was given twice.")
-        found[imported.run.id] = imported
-    return list(found.values())
-
-
-def medians_of(files: Iterable[BenchmarkFile]) -> dict[str, list[float]]:
-    """Return the median seconds of each launch by the benchmark's full name, for the benchmarks of somebody else.
-
-    Unlike `runs_of` this does without the raw samples: the median that a file states is enough.
-    """
-    found: dict[str, list[float]] = {}
-    for file in files:
-        for benchmark in file.foreign:
-            found.setdefault(benchmark.fullname, []).append(benchmark.stats.median)
-    return found
-
-
-def _bytes(name: str) -> bytes:
-    try:
-        with Path(name).open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size <= LARGEST_FILE:
-                raw = stream.read(LARGEST_FILE + 1)
-                if len(raw) <= LARGEST_FILE:
-                    return raw
-    except (OSError, ValueError) as error:
-        raise FileError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    raise FileError(
-        f"{name} is larger than {LARGEST_FILE // 10**6} MB, more than is read here. Save fewer benchmarks in a file."
-    )
-
-
-def _json(raw: bytes) -> Any:
-    def constant(text: str) -> Any:
-        raise ValueError(f"{text} is no number")
-
-    def number(text: str) -> float:
-        value = float(text)
-        if not math.isfinite(value):
-            raise ValueError(f"{text[:40]} is beyond all numbers")
-        return value
-
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(found)
-        if len(made) < len(found):
-            keys = [key for key, _ in found]
-            twice = next(key for key in made if keys.count(key) > 1)
-            raise ValueError(f"the key {twice[:60]!r} stands twice in an object")
-        return made
-
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError("it is not text in UTF-8") from error
-    return json.loads(text, parse_constant=constant, parse_float=number, object_pairs_hook=pairs)
+        raise FileError(f"{name}: {said(error)}.") from error
 
 
 def _checked(name: str, digest: str, content: _Content) -> BenchmarkFile:
     nested = [content.machine_info, content.commit_info, content.dlbench]
     nested += [part for b in content.benchmarks for part in (b.params, b.param, b.options, b.extra_info)]
-    if any(_deeper(part, DEEPEST) for part in nested):
+    if any(deeper(part, DEEPEST) for part in nested):
         raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     names = [benchmark.fullname for benchmark in content.benchmarks]
     if len(set(names)) < len(names):
         twice = next(each for each in names if names.count(each) > 1)
-        raise ValueError(f"the benchmark {_name(twice)} stands in it twice")
+        raise ValueError(f"the benchmark {clean_name(twice)} stands in it twice")
     run, machine, records = _our_part(content)
     ours = {benchmark.fullname for benchmark in content.benchmarks if run is not None and KEY in benchmark.extra_info}
     return BenchmarkFile(
@@ -278,19 +189,19 @@ def _our_part(content: _Content) -> tuple[Run | None, dict[str, Any] | None, tup
     holes = content.dlbench.get("holes", [])
     if not isinstance(holes, list):
         raise ValueError("its holes are not a list")
-    records = {_key(r): r for hole in holes for r in [_record(hole, run, "a record")]}
+    records = {launch_key(r): r for hole in holes for r in [_record(hole, run, "a record")]}
     for benchmark in content.benchmarks:
         kept = benchmark.extra_info.get(KEY)
         if kept is not None:
             found = _records_of(benchmark, kept, run)
             _compare(benchmark, _timed(benchmark, kept, found))
-            records.update({_key(record): record for record in found})
-    machine = _without_controls(machine)
+            records.update({launch_key(record): record for record in found})
+    machine = without_controls(machine)
     return run, machine, tuple(sorted(records.values(), key=lambda record: (record.started, record.launch)))
 
 
 def _records_of(benchmark: Benchmark, kept: Any, run: Run) -> list[Record]:
-    where = f"the benchmark {_name(benchmark.fullname)}"
+    where = f"the benchmark {clean_name(benchmark.fullname)}"
     if not isinstance(kept, dict) or not isinstance(kept.get("records"), list) or not kept["records"]:
         raise ValueError(f"{where} lacks its dlbench records")
     _check_schema(where, kept.get("schema"), FILE_SCHEMA)
@@ -305,7 +216,7 @@ def _timed(benchmark: Benchmark, kept: Mapping[str, Any], records: Sequence[Reco
     places = kept.get("timed")
     numbers = isinstance(places, list) and all(type(place) is int and 0 <= place < len(records) for place in places)
     if not numbers or not places or len(set(places)) < len(places):
-        raise ValueError(f"the benchmark {_name(benchmark.fullname)} does not say which records were timed")
+        raise ValueError(f"the benchmark {clean_name(benchmark.fullname)} does not say which records were timed")
     return [records[place] for place in places]
 
 
@@ -320,8 +231,8 @@ def _compare(benchmark: Benchmark, timed: Sequence[Record]) -> None:
     )
     if not same:
         raise ValueError(
-            f"the data of the benchmark {_name(benchmark.fullname)} are not those of its dlbench records; one of the "
-            "two was changed"
+            f"the data of the benchmark {clean_name(benchmark.fullname)} are not those of its dlbench records; one of "
+            "the two was changed"
         )
 
 
@@ -337,12 +248,12 @@ def _validated(adapter: TypeAdapter[_Kept], what: str, data: Any) -> _Kept:
         # Strict in JSON's own types: a number in quotation marks is text.
         return adapter.validate_json(json.dumps({k: v for k, v in data.items() if k != "schema"}), strict=True)
     except ValidationError as error:
-        raise ValueError(f"{what}: {_said(error)}") from error
+        raise ValueError(f"{what}: {said(error)}") from error
 
 
 def _record(data: Any, run: Run, what: str) -> Record:
     if isinstance(data, dict) and "outcome" in data:
-        data = {**data, "outcome": _without_controls(data["outcome"])}
+        data = {**data, "outcome": without_controls(data["outcome"])}
     record = _validated(_RECORD, what, data)
     outcome, cell = record.outcome, record.cell
     if (record.run, record.suite, record.machine) != (run.id, run.suite, run.machine):
@@ -372,8 +283,8 @@ def _check_run(run: Run) -> None:
 
 def _check_names(what: str, names: Iterable[str]) -> None:
     for name in names:
-        if name and not _sound_name(name):
-            raise ValueError(f"{what} holds a name that is too long or cannot be printed: {_name(name)[:60]}")
+        if name and not sound_name(name):
+            raise ValueError(f"{what} holds a name that is too long or cannot be printed: {clean_name(name)[:60]}")
 
 
 def _check_schema(what: str, found: Any, newest: int) -> None:
@@ -383,93 +294,9 @@ def _check_schema(what: str, found: Any, newest: int) -> None:
         raise ValueError(f"{what} has schema version {found}, this dlbench reads up to {newest}; use a newer one")
 
 
-def _joined(one: Imported, other: Imported, file: BenchmarkFile) -> Imported:
-    """Put two parts of a run together."""
-    if replace(one.run, finished=None) != replace(other.run, finished=None):
-        raise FileError(f"{file.name}: its run {one.run.id} is another than the run of that name in a file before it.")
-    records = {_key(record): record for record in one.records}
-    for record in other.records:
-        if records.setdefault(_key(record), record) != record:
-            raise FileError(f"{file.name}: a launch of run {one.run.id} differs from the one in a file before it.")
-    return Imported(one.run, tuple(records.values()), one.machine or other.machine)
-
-
-def _key(record: Record) -> tuple[object, ...]:
+def launch_key(record: Record) -> tuple[object, ...]:
+    """Return what tells a launch from the others of its run."""
     return record.cell, record.side, record.stage, record.launch, record.attempt
-
-
-def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
-    first = files[0]
-    for file in files[1:]:
-        if (file.fingerprint, file.interpreter) != (first.fingerprint, first.interpreter):
-            raise FileError(
-                f"{file.name} and {first.name} are of different machines or Pythons, so not launches of one run."
-            )
-    digest = _hash("".join(file.digest for file in files)) if len(files) > 1 else first.digest
-    run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
-    records = tuple(
-        _foreign_record(benchmark, file, launch, run_id, version)
-        for launch, file in enumerate(files)
-        for benchmark in file.foreign
-    )
-    run = Run(
-        id=run_id,
-        suite=SUITE,
-        protocol=_protocol(records),
-        launches=len(files),
-        plan=tuple(dict.fromkeys(record.cell for record in records)),
-        machine=first.fingerprint,
-        started=first.made,
-        version=version,
-        finished=files[-1].made,
-        seed=0,
-    )
-    # Without the host's name: no record tells it.
-    told = {key: value for key, value in first.machine_info.items() if key != "node"}
-    machine = first.machine if first.machine is not None else {FOREIGN_KEY: {"node": "", **told}}
-    protocol = run.protocol
-    return Imported(run, tuple(replace(record, protocol=protocol) for record in records), machine)
-
-
-def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run: str, version: str) -> Record:
-    data, iterations = benchmark.stats.data, benchmark.stats.iterations
-    if data is None:
-        raise FileError(
-            f"{file.name}: {_name(benchmark.fullname)} was saved without its samples. Save them: --benchmark-json "
-            "FILE, or --benchmark-save NAME --benchmark-save-data."
-        )
-    kept = {
-        **benchmark.model_dump(exclude={"stats"}),
-        "version": file.version,
-        "commit_info": file.commit_info,
-    }
-    samples = [round(seconds * iterations * 1e9) for seconds in data]
-    return Record(
-        run=run,
-        suite=SUITE,
-        launch=launch,
-        cell=Cell(FRAMEWORK, ADAPTER, MODE, _name(benchmark.fullname), "cpu", threads=0, batch_size=1),
-        outcome=Outcome(
-            Status.OK,
-            samples_ns=samples,
-            steps_per_sample=iterations,
-            parity=Parity("unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0),
-            software={FOREIGN_KEY: kept},
-        ),
-        machine=file.fingerprint,
-        environment=_hash(file.interpreter)[:12],
-        interpreter=file.interpreter,
-        protocol=Protocol(),
-        started=file.made,
-        wall_seconds=sum(samples) * 1e-9,
-        version=version,
-    )
-
-
-def _protocol(records: Sequence[Record]) -> Protocol:
-    """Return what of the protocol the samples tell; pytest-benchmark keeps no warm-up."""
-    counts = [len(record.outcome.samples_ns) for record in records]
-    return Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))
 
 
 def _moment(text: str) -> datetime:
@@ -478,7 +305,7 @@ def _moment(text: str) -> datetime:
         # pytest-benchmark wrote UTC without saying so for years.
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"its datetime {_name(text)[:40]!r} is none") from error
+        raise ValueError(f"its datetime {clean_name(text)[:40]!r} is none") from error
 
 
 def _fingerprint(machine: Mapping[str, Any]) -> str | None:
@@ -486,51 +313,3 @@ def _fingerprint(machine: Mapping[str, Any]) -> str | None:
         return Machine.from_dict(dict(machine)).fingerprint
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _without_controls(value: Any) -> Any:
-    """Return texts without what would command a terminal that shows them, all the way down."""
-    if isinstance(value, str):
-        return _CONTROLS.sub("?", value)
-    if isinstance(value, dict):
-        return {_CONTROLS.sub("?", key): _without_controls(each) for key, each in value.items()}
-    # The long lists are of numbers.
-    return [_without_controls(each) for each in value] if isinstance(value, list) else value
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    """Tell whether lists and objects are nested more than so many levels deep."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list):
-        return False
-    return levels == 0 or any(_deeper(each, levels - 1) for each in value)
-
-
-def _sound_name(text: str) -> bool:
-    return len(text) <= LONGEST_NAME and text.isprintable()
-
-
-def _name(text: str) -> str:
-    """Return a name that every table and database takes: printable, at most `LONGEST_NAME` long, still its own."""
-    clean = "".join(each if each.isprintable() else "?" for each in text)
-    if clean == text and len(text) <= LONGEST_NAME:
-        return text
-    return f"{clean[: LONGEST_NAME - 10]}~{_hash(text)[:8]}"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
-
-
-def _said(error: BaseException) -> str:
-    """Return what an error says, in one line: of a validation where, and what is wrong there."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return _name(f"{where + ': ' if where else ''}{first['msg']}")
-    if isinstance(error, json.JSONDecodeError):
-        return f"it is not JSON ({error.msg} at line {error.lineno})"
-    return " ".join(str(error).split()).rstrip(".")

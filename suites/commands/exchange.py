@@ -8,6 +8,7 @@ import typer
 
 from dlbench.reports import pytest_benchmark_files
 from dlbench.reports.export.pytest_benchmark import run_to_pytest_benchmark
+from dlbench.reports.pytest_benchmark_runs import runs_of
 from dlbench.reports.store import Store
 
 from .. import session
@@ -74,7 +75,7 @@ def import_command(
     - `dlbench import --one-run baseline-1.json baseline-2.json baseline-3.json`
     """
     read = [pytest_benchmark_files.read(file) for file in files]
-    imported = pytest_benchmark_files.runs_of(read, session.version(), one_run)
+    imported = runs_of(read, session.version(), one_run)
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(files)}. Nothing was imported.")
     existed = "://" in store_file or os.path.exists(store_file)  # noqa: PTH110 - "://" is no path

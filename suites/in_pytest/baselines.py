@@ -10,7 +10,8 @@ from dlbench.reports.attempts import disturbed
 from dlbench.reports.compare import CANDIDATE
 from dlbench.reports.export.pytest_benchmark import FOREIGN_KEY, counted, launch_medians
 from dlbench.reports.hosts import Host, read_host
-from dlbench.reports.pytest_benchmark_files import BenchmarkFile, medians_of, read
+from dlbench.reports.pytest_benchmark_files import BenchmarkFile, read
+from dlbench.reports.pytest_benchmark_runs import medians_of
 from dlbench.reports.record import Record
 from dlbench.reports.results import Results
 

@@ -16,6 +16,7 @@ from pytest_benchmark.stats import Stats
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports import pytest_benchmark_files as files
+from dlbench.reports import untrusted
 from dlbench.reports.export import csv, latex, markdown, terminal
 from dlbench.reports.export.pytest_benchmark import (
     cell_id,
@@ -27,9 +28,11 @@ from dlbench.reports.export.pytest_benchmark import (
     stats,
 )
 from dlbench.reports.matrix import build_matrix
+from dlbench.reports.pytest_benchmark_runs import medians_of, runs_of
 from dlbench.reports.results import Results
 from dlbench.reports.scaling import curves
 from dlbench.reports.tables import tables
+from dlbench.reports.untrusted import FileError
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -122,7 +125,7 @@ def written(tmp_path, text):
 def test_a_run_comes_back_whole(tmp_path, made):
     its_run, records = made
     text = run_to_pytest_benchmark(its_run, records, None)
-    (imported,) = files.runs_of([files.read(written(tmp_path, text))], "0.1.0")
+    (imported,) = runs_of([files.read(written(tmp_path, text))], "0.1.0")
     assert imported.run == its_run
     assert {repr(each) for each in imported.records} == {repr(each) for each in records}
     assert run_to_pytest_benchmark(imported.run, sorted(imported.records, key=records.index), None) == text
@@ -208,7 +211,7 @@ def foreign(**changes):
 
 
 def test_somebodys_benchmark_becomes_a_cell(tmp_path):
-    (imported,) = files.runs_of([files.read(written(tmp_path, foreign()))], "9.9")
+    (imported,) = runs_of([files.read(written(tmp_path, foreign()))], "9.9")
     (only,) = imported.records
     assert only.cell == Cell(
         "pytest-benchmark", "imported", "imported", "tests/test_mine.py::test_sum[10]", "cpu", threads=0, batch_size=1
@@ -224,7 +227,7 @@ def test_somebodys_benchmark_becomes_a_cell(tmp_path):
 
 def test_somebodys_benchmark_goes_out_as_it_came_in(tmp_path):
     given_file = foreign()
-    (imported,) = files.runs_of([files.read(written(tmp_path, given_file))], "9.9")
+    (imported,) = runs_of([files.read(written(tmp_path, given_file))], "9.9")
     out = json.loads(run_to_pytest_benchmark(imported.run, imported.records, imported.machine))
     assert "dlbench" not in out
     assert out["commit_info"] == given_file["commit_info"]
@@ -233,7 +236,7 @@ def test_somebodys_benchmark_goes_out_as_it_came_in(tmp_path):
     assert {k: v for k, v in after.items() if k != "stats"} == {k: v for k, v in before.items() if k != "stats"}
     assert after["stats"]["data"] == pytest.approx(before["stats"]["data"], rel=1e-12)
     assert after["stats"]["iterations"] == 100
-    again = files.runs_of([files.read(written(tmp_path, out))], "9.9")[0]
+    again = runs_of([files.read(written(tmp_path, out))], "9.9")[0]
     assert [r.outcome.samples_ns for r in again.records] == [r.outcome.samples_ns for r in imported.records]
     assert again.run.machine == imported.run.machine
 
@@ -259,12 +262,12 @@ def three_files(tmp_path):
 
 def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
     read = three_files(tmp_path)
-    assert [len(each.records) for each in files.runs_of(read, "9.9")] == [1, 1, 1]
-    (joined,) = files.runs_of(read, "9.9", one_run=True)
+    assert [len(each.records) for each in runs_of(read, "9.9")] == [1, 1, 1]
+    (joined,) = runs_of(read, "9.9", one_run=True)
     assert [each.launch for each in joined.records] == [0, 1, 2]
     assert [each.started.day for each in joined.records] == [1, 2, 3]
-    with pytest.raises(files.FileError, match="given twice"):
-        files.runs_of([read[0], read[0]], "9.9")
+    with pytest.raises(FileError, match="given twice"):
+        runs_of([read[0], read[0]], "9.9")
 
 
 def test_launches_of_one_run_are_of_one_machine(tmp_path):
@@ -272,14 +275,14 @@ def test_launches_of_one_run_are_of_one_machine(tmp_path):
     content = foreign()
     content["machine_info"]["cpu"]["brand_raw"] = "Another CPU"
     read.append(files.read(written(tmp_path, content)))
-    with pytest.raises(files.FileError, match="different machines"):
-        files.runs_of(read, "9.9", one_run=True)
+    with pytest.raises(FileError, match="different machines"):
+        runs_of(read, "9.9", one_run=True)
 
 
 def test_reports_stand_imported_benchmarks(tmp_path):
     content = foreign()
     content["benchmarks"][0]["fullname"] = "tests/[red]x[/]\n\x1b[31m & _%$" + "y" * 300
-    (imported,) = files.runs_of([files.read(written(tmp_path, content))], "9.9")
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
     assert len(imported.records[0].cell.network) <= 128
     assert imported.records[0].cell.network.isprintable()
     results = Results(imported.records, {})
@@ -378,8 +381,8 @@ DEEP = json.loads("[" * 200 + "]" * 200)
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
     path = written(tmp_path, text)
-    with pytest.raises(files.FileError) as caught:
-        files.runs_of([files.read(path)], "9.9")
+    with pytest.raises(FileError) as caught:
+        runs_of([files.read(path)], "9.9")
     said = str(caught.value)
     assert part in said
     assert str(path) in said
@@ -392,35 +395,35 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
 def test_bytes_that_are_no_text_are_refused(tmp_path, raw):
     path = tmp_path / "file.json"
     path.write_bytes(raw)
-    with pytest.raises(files.FileError):
+    with pytest.raises(FileError):
         files.read(path)
 
 
 def test_what_is_not_there_or_no_file_is_refused(tmp_path):
     for path in (tmp_path / "none.json", tmp_path, "a\0b"):
-        with pytest.raises(files.FileError, match="cannot be read"):
+        with pytest.raises(FileError, match="cannot be read"):
             files.read(path)
 
 
 def test_a_huge_file_is_refused_unread(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as stream:
-        stream.truncate(files.LARGEST_FILE + 1)
-    with pytest.raises(files.FileError, match="larger than 500 MB"):
+        stream.truncate(untrusted.LARGEST_FILE + 1)
+    with pytest.raises(FileError, match="larger than 500 MB"):
         files.read(path)
 
 
 def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):
     path = written(tmp_path, without(foreign(), *DATA))
-    assert files.medians_of([files.read(path)]) == {"tests/test_mine.py::test_sum[10]": [2e-6]}
-    with pytest.raises(files.FileError, match="--benchmark-save-data"):
-        files.runs_of([files.read(path)], "9.9")
+    assert medians_of([files.read(path)]) == {"tests/test_mine.py::test_sum[10]": [2e-6]}
+    with pytest.raises(FileError, match="--benchmark-save-data"):
+        runs_of([files.read(path)], "9.9")
 
 
 def test_a_million_samples_are_read(tmp_path):
     content = foreign()
     content["benchmarks"][0]["stats"]["data"] = [1e-3 + 1e-9 * number for number in range(1_000_000)]
-    (imported,) = files.runs_of([files.read(written(tmp_path, content))], "9.9")
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
     assert imported.records[0].outcome.samples_ns[-1] == round((1e-3 + 1e-9 * 999_999) * 100 * 1e9)
 
 
@@ -432,11 +435,11 @@ def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
         path = tmp_path / f"{number}.json"
         path.write_text(run_to_pytest_benchmark(its_run, part, None))
         read.append(files.read(path))
-    (joined,) = files.runs_of(read, "9.9")
+    (joined,) = runs_of(read, "9.9")
     assert list(joined.records) == whole
     changed = run_to_pytest_benchmark(its_run, [record([5.0], threads=1, minutes=1)], None)
-    with pytest.raises(files.FileError, match="differs"):
-        files.runs_of([*read, files.read(written(tmp_path, changed))], "9.9")
+    with pytest.raises(FileError, match="differs"):
+        runs_of([*read, files.read(written(tmp_path, changed))], "9.9")
 
 
 ANYTHING = st.recursive(
@@ -465,8 +468,8 @@ def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data)
     place = data.draw(st.sampled_from([each for each in places(content) if each]))
     text = with_value(content, *place, data.draw(ANYTHING))
     found = []
-    with contextlib.suppress(files.FileError):
-        found = files.runs_of([files.read(written(tmp_path, text))], "9.9")
+    with contextlib.suppress(FileError):
+        found = runs_of([files.read(written(tmp_path, text))], "9.9")
     for imported in found:
         json.dumps(imported.run.to_dict(), allow_nan=False)
         run_to_pytest_benchmark(imported.run, imported.records, imported.machine)
@@ -479,7 +482,7 @@ def test_no_text_of_a_file_commands_the_terminal(tmp_path):
             Status.CRASHED, "said\x1b]0;owned\x07 so", threads=7, machine=content["dlbench"]["run"]["machine"]
         ).to_dict()
     ]
-    (imported,) = files.runs_of([files.read(written(tmp_path, content))], "9.9")
+    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
     assert "said?]0;owned? so" in {each.outcome.reason for each in imported.records}
 
 

@@ -19,6 +19,7 @@ from pytest_benchmark.logger import Logger
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, Status
 from dlbench.reports import pytest_benchmark_files as files
+from dlbench.reports.pytest_benchmark_runs import runs_of
 from dlbench.reports.record import Record
 from dlbench.reports.store import Store
 from dlbench.suites.in_pytest.replay import MeasuredCell, ReplayClock, clock
@@ -136,7 +137,7 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
     assert told["machine_info"]["python_implementation"] == "CPython"
     assert told["commit_info"]["dlbench"]["run"] == run.id
     assert "branch" in told["commit_info"]
-    (imported,) = files.runs_of([files.read("out.json")], "9.9")
+    (imported,) = runs_of([files.read("out.json")], "9.9")
     assert imported.run == run
     assert {repr(each) for each in imported.records} == {repr(each) for each in records}
 
@@ -277,7 +278,7 @@ def test_samples_of_several_steps_are_replayed_as_such(session, pytester):
     (benchmark,) = content(pytester)["benchmarks"]
     assert benchmark["stats"]["iterations"] == 7
     assert benchmark["stats"]["data"] == pytest.approx([2.002e-3 / 7] * 5 + [2.004e-3 / 7] * 5, rel=1e-9)
-    (imported,) = files.runs_of([files.read("out.json")], "9.9")
+    (imported,) = runs_of([files.read("out.json")], "9.9")
     assert [record.outcome.samples_ns for record in imported.records] == [[2_002_000] * 5, [2_004_000] * 5]
 
 
