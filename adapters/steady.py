@@ -95,6 +95,10 @@ def steady_from(times, minimum):
     first = _first_of_last_level(signal, bounds)
     if first > 0 and _drifts(signal[bounds[first - 1] :], bounds[first] - bounds[first - 1]):
         return None
+    head, tail = signal[: bounds[first]], signal[bounds[first] :]
+    if len(tail) < len(head) and float(np.mean(tail)) - float(np.mean(head)) > RELEVANT:
+        # The longer part was faster: somebody came, or the machine slows down. More samples must tell which is steady.
+        return None
     index = bounds[first] * group
     return index if len(times) - index >= minimum else None
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import evidence
@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 CONTENDED_SHARE = 0.5
+ONE_SIDED = 0.01
+"""Disturbed launches are mostly those of one side when chance divides them so with less than this probability."""
 CRASHES = 2
 """A side that crashed this often counts as crashed, whatever its other launches gave; once may be bad luck."""
 
@@ -149,12 +151,13 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
     """Return the geometric mean of the cells' ratios with its 95 % interval; None where no cell has a ratio.
 
     The cells' errors are taken for independent (their launches are shuffled), except for a shift of the machine from
-    session to session, which falls on all cells alike and is added once for each session.
+    session to session, which falls on all cells alike and is added once for each session. Of a gate, the pairs up to
+    the first look count alone: later ones were measured because of what the first ones showed.
     """
     known = [
         (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
-        for found in (each.judgement for each in cells)
-        if found.ratio is not None and found.standard_error is not None
+        for found in map(_unselected, cells)
+        if found is not None and found.ratio is not None and found.standard_error is not None
     ]
     if not known:
         return None
@@ -169,6 +172,15 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
     half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(own + shift)
     what = f"geometric mean of {count} cell{'s' if count != 1 else ''}"
     return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), what)
+
+
+def _unselected(cell: CellComparison) -> Judgement | None:
+    """Return what a cell shows before any result of it decided on measuring more."""
+    if not cell.stage:
+        return cell.judgement
+    first = DEFAULT.screen_looks[0]
+    before, after = cell.pairs.get(SCREEN, ((), ()))
+    return judge_pairs(before[:first], after[:first]) if len(before) >= first else None
 
 
 def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) -> tuple[Pairs, int]:
@@ -207,6 +219,11 @@ def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, purpose: str, r
     judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
     if judgement is None and lost and lost >= CONTENDED_SHARE * (len(used[0]) + lost):
         judgement = _contended(lost, len(used[0]) + lost, "pairs", used)
+        fewer, more = sorted(sides.values(), key=lambda side: side.contended)
+        if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
+            name = CANDIDATE if more is sides[CANDIDATE] else BASELINE
+            words = f"{judgement.sentence}; mostly launches of the {name}, so it may be its own doing"
+            judgement = replace(judgement, sentence=words)
     if judgement is None:
         judgement = judge_stages(found[SCREEN][0], found[CONFIRM][0], rule) if gate else judge_pairs(*used, rule)
     pairs = {stage: each for stage, (each, _) in found.items() if each[0]}

@@ -40,7 +40,7 @@ class PairedEstimate:
 
 
 @lru_cache(maxsize=256)
-def _null_distribution(pairs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def null_distribution(pairs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return P(signed-rank sum <= k), k = 0 ... n (n + 1) / 2, when every sign is a fair coin."""
     counts = np.zeros(pairs * (pairs + 1) // 2 + 1)
     counts[0] = 1.0
@@ -65,7 +65,7 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
     pairs = len(differences)
     upper = np.triu_indices(pairs)
     walsh = np.sort((np.add.outer(differences, differences) / 2)[upper])
-    below = _null_distribution(pairs)
+    below = null_distribution(pairs)
     # The signed-rank sum is the number of positive Walsh averages (Tukey); zeros count half.
     zeros = int(np.count_nonzero(walsh == 0.0))
     negative = int(np.count_nonzero(walsh < 0.0)) + (zeros + 1) // 2
@@ -101,7 +101,7 @@ def _shift_that_shows(pairs: int, p_value: float, power: float) -> float:
     By simulation with a fixed seed, since the power of the exact test has no closed form; for many pairs by its
     asymptotic efficiency (Hollander, Wolfe and Chicken, section 3.1).
     """
-    allowed = int(np.searchsorted(_null_distribution(pairs), p_value, side="right"))
+    allowed = int(np.searchsorted(null_distribution(pairs), p_value, side="right"))
     if allowed == 0:
         return math.inf
     if pairs > _SIMULATED_PAIRS:

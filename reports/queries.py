@@ -10,6 +10,8 @@ import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports import schema
+from dlbench.reports.compared import SCREEN
+from dlbench.reports.verdict import DEFAULT
 
 records, runs, cells = schema.records, schema.runs, schema.cells
 
@@ -79,6 +81,8 @@ def nights(run: Wanted, suite: Wanted, machine: Wanted, purpose: Wanted, sides: 
             table.effective == 1,
             table.status == Status.OK.value,
             table.seconds.is_not(None),
+            # Of a gate the pairs of the first look: later ones were measured because of what these showed.
+            sa.or_(table.stage == "", sa.and_(table.stage == SCREEN, table.launch < DEFAULT.screen_looks[0])),
             *_narrowed(run, suite, machine, purpose),
             *wanted(table.side, sides),
         )

@@ -7,7 +7,8 @@ A number of launches, never of steps, is what a verdict rests on (`reports.stati
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
   average out; the standard error then gets `Rule.session_deviation` for each session on top.
 
-REGRESSION: the ratio exceeds ``1 + magnitude`` and identical code would look so with probability ``p_value`` at most.
+REGRESSION: the estimate exceeds ``1 + magnitude``, and identical code would look slower at all, as much as this, with
+probability ``p_value`` at most; the interval may reach below the magnitude.
 IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the 95 % interval ends below
 ``1 + tolerance``. CONTENDED: others were in the way of too many launches. INCONCLUSIVE: none of these; the smallest
 slowdown that this many launches would have shown is then said.
@@ -25,6 +26,7 @@ from dlbench.reports.paired import FEWEST_PAIRS, estimate_pairs, smallest_shift
 
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
+_SIGNED_RANKS = "signed ranks over"
 POWER = 0.80
 """The smallest effect is the one that would have been called a regression with this probability."""
 
@@ -63,6 +65,8 @@ class Rule:
     confirm_pairs: int = 24
     """Fresh pairs that alone decide over a suspect cell."""
     confirm_p_value: float = 0.005
+    spare: float = 1.0
+    """Pairs that others disturbed are measured again, up to this share of the pairs wanted."""
     false_discovery_rate: float = 0.05
     """Over all cells of a comparison without a confirming stage (Benjamini and Hochberg 1995)."""
 
@@ -172,7 +176,7 @@ def judge_pairs(
         found.faster_p,
         found_smallest(deviation),
         (pairs, pairs),
-        f"signed ranks over {pairs} interleaved pairs",
+        f"{_SIGNED_RANKS} {pairs} interleaved pairs",
         replace(rule, p_value=limit),
         deviation / math.sqrt(pairs),
         pairs - 1,
@@ -193,7 +197,8 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
     # Both directions were looked at: a one-sided p counts twice.
     doubled = [min(1.0, 2 * (judgements[place].p or 0.0)) for place in places]
     for place, value in zip(places, false_discovery_control(doubled), strict=True):
-        each = replace(judgements[place], adjusted_p=float(value))
+        effect = _adjusted_effect(judgements[place], len(places), rule)
+        each = replace(judgements[place], adjusted_p=float(value), smallest_effect=effect)
         if each.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT) and value > rule.false_discovery_rate:
             clear = each.high is not None and each.high < 1 + rule.tolerance
             verdict = Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE
@@ -201,6 +206,29 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
             each = replace(each, verdict=verdict, sentence=f"{each.sentence}; {words}")
         adjusted[place] = each
     return adjusted
+
+
+def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
+    """Return from how many pairs on a slowdown can be proved among so many cells compared in one stage.
+
+    ``n`` pairs of one sign have a one-sided p of ``2**-n``; it must pass the rule's limit, and doubled and adjusted for
+    the number of cells (as if this one alone were slower) the false discovery rate.
+    """
+    limit = min(rule.p_value, rule.false_discovery_rate / (2 * max(1, cells)))
+    return max(FEWEST_PAIRS, math.ceil(-math.log2(limit)))
+
+
+def _adjusted_effect(found: Judgement, cells: int, rule: Rule) -> float | None:
+    """Return the smallest effect of a judgement that must hold among so many cells."""
+    if found.smallest_effect is None or found.standard_error is None or found.freedom is None:
+        return found.smallest_effect
+    limit = min(rule.p_value, rule.false_discovery_rate / (2 * cells))
+    if found.method.startswith(_SIGNED_RANKS):
+        pairs = found.candidate_launches
+        effect = smallest_shift(found.standard_error * math.sqrt(pairs), pairs, limit, rule.magnitude, POWER)
+    else:
+        effect = _smallest(found.standard_error, found.freedom, limit, rule.magnitude)
+    return effect if math.isfinite(effect) else None
 
 
 def undecided(
@@ -232,6 +260,9 @@ def _decide(
         verdict, sentence = Verdict.IMPROVEMENT, f"faster: {change}"
     elif high < 1 + rule.tolerance:
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rule.tolerance:.0%} slower is excluded"
+    elif low > 1:
+        sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
+        verdict = Verdict.INCONCLUSIVE
     else:
         shows = (
             f"a slowdown of {smallest:.1%} would have shown"

@@ -3,6 +3,7 @@
 So a comparison that was interrupted goes on from its records alone, and what the report says is what was acted on.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,15 +11,16 @@ from dataclasses import dataclass
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import BASELINE, CANDIDATE, CONFIRM, SCREEN, pairs_of
 from dlbench.reports.hosts import Host
-from dlbench.reports.paired import FEWEST_PAIRS, estimate_pairs
+from dlbench.reports.paired import estimate_pairs
 from dlbench.reports.record import Record
 from dlbench.reports.stages import Screening, next_look, screen
-from dlbench.reports.verdict import DEFAULT, Rule
+from dlbench.reports.verdict import DEFAULT, Rule, fewest_pairs
 
 CRASHES = 2
 """A side that crashed this often is not launched again."""
-SPARE = 0.5
-"""Pairs that others disturbed are measured again, up to this share of the pairs wanted."""
+LOOKS_APART = 1.4
+"""A comparison looks at its interval after so many times the pairs of the look before. Looking after every pair would
+favour intervals that came out narrow by chance."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,9 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> Next:
         if state is Screening.SUSPECT:
             confirmed, _ = pairs_of(records, host, CONFIRM)
             missing = rule.confirm_pairs - len(confirmed[0])
-            spare = int((1 + SPARE) * rule.confirm_pairs) - _tried(records, CONFIRM)
+            spare = int((1 + rule.spare) * rule.confirm_pairs) - _tried(records, CONFIRM)
             return (CONFIRM, missing) if missing > 0 and spare > 0 else None
-        spare = int((1 + SPARE) * rule.screen_looks[-1]) - _tried(records, SCREEN)
+        spare = int((1 + rule.spare) * rule.screen_looks[-1]) - _tried(records, SCREEN)
         if state is Screening.MORE and spare > 0:
             return SCREEN, max(1, next_look(len(screened[0]), rule) - len(screened[0]))
         return None
@@ -105,26 +107,32 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> Next:
     return following
 
 
-def for_compare(host: Host, fewest: int, most: int, precision: float, rule: Rule = DEFAULT) -> Next:
-    """Return what a comparison needs next: pairs until the ratio's interval is narrow enough.
+def for_compare(host: Host, cells: int, fewest: int, most: int, precision: float, rule: Rule = DEFAULT) -> Next:
+    """Return what a comparison of so many cells needs next: pairs until the ratio's interval is narrow enough.
 
-    ``precision`` is the half-width of the interval relative to the ratio. It stops on precision, never on a p-value.
+    ``precision`` is the half-width of the interval relative to the ratio. It stops on precision, never on a p-value,
+    and not before there are pairs enough to prove a slowdown at all (`verdict.fewest_pairs`).
     """
+    looks = [max(fewest, fewest_pairs(cells, rule))]
+    while looks[-1] < most:
+        looks.append(min(most, math.ceil(LOOKS_APART * looks[-1])))
 
     def following(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
         if _given_up(records):
             return None
         (baseline, candidate), _ = pairs_of(records, host, None)
-        spare = int((1 + SPARE) * most) - _tried(records, "")
-        if len(baseline) >= most or spare <= 0:
+        spare = int((1 + rule.spare) * looks[-1]) - _tried(records, "")
+        if len(baseline) >= looks[-1] or spare <= 0:
             return None
-        if len(baseline) < max(fewest, FEWEST_PAIRS):
-            return "", max(fewest, FEWEST_PAIRS) - len(baseline)
-        found = estimate_pairs(baseline, candidate, rule.confidence)
-        half = (found.high - found.low) / (2 * found.ratio)
+        reached = [look for look in looks if look <= len(baseline)]
+        half = math.inf
+        if reached:
+            found = estimate_pairs(baseline[: reached[-1]], candidate[: reached[-1]], rule.confidence)
+            half = (found.high - found.low) / (2 * found.ratio)
         if half <= precision:
             return None
-        needed = len(baseline) * (half / precision) ** 2
-        return "", max(1, min(most, int(needed)) - len(baseline))
+        following_look = next(look for look in looks if look > len(baseline))
+        needed = len(baseline) * (half / precision) ** 2 if reached else 0.0
+        return "", max(following_look, min(looks[-1], int(min(needed, looks[-1])))) - len(baseline)
 
     return following

@@ -104,7 +104,7 @@ def compare_command(
     chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps)
     machine = probe()
     plan = plan_of(suite_name, chosen, machine, seed)
-    following = for_compare(host_of(machine), fewest, most, width, rule)
+    following = for_compare(host_of(machine), len(plan.cells), fewest, most, width, rule)
     again = ["compare", "--now", *(["--suite", suite_name] if suite_name != "quick" else [])]
     found = measure(plan, pair, machine, store_file, "compare", following, rule, budget, resume, not no_build, again)
     show(found, exporter, write)

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.attempts import effective
+from dlbench.reports.attempts import disturbed, effective
 from dlbench.reports.hosts import read_host
 from dlbench.reports.statistics import summarise
 from dlbench.reports.store import Store
@@ -141,7 +141,7 @@ def read(path: str, run: str | None) -> dict[Cell, list[Pooled]]:
     pool: dict[Cell, list[Pooled]] = {}
     for record in effective(records, host):
         found = seen(record) if record.outcome.status is Status.OK else None
-        if found is not None:
+        if found is not None and not disturbed(record, host):
             pool.setdefault(record.cell, []).append(Pooled(found, np.asarray(record.outcome.step_seconds())))
     return {cell: launches for cell, launches in pool.items() if len(launches) >= 5}
 

@@ -9,6 +9,7 @@ import numpy as np
 from corpus import Corpus, CorpusLaunch, Pair, calm
 from corpus_replay import drawn, exchanged, from_everywhere, quick_gate
 
+from dlbench.reports.evidence import WAITING_SHARE
 from dlbench.reports.verdict import Verdict
 
 Random = np.random.Generator
@@ -45,7 +46,7 @@ def pressure_before(launch: CorpusLaunch) -> float:
     return launch.contention.pressure_avg10_before or 0.0
 
 
-def hidden_by_own_threads(corpus: Corpus, limit: float = 0.15) -> int:
+def hidden_by_own_threads(corpus: Corpus, limit: float = WAITING_SHARE) -> int:
     """Return how many launches waited for longer than the rule allows and are not called disturbed all the same."""
     return sum(waiting_share(launch) > limit and not launch.disturbed for launch in corpus.launches)
 

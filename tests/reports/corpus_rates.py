@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from corpus import Corpus, Pair, calm
+from corpus import Corpus, CorpusLaunch, Pair, calm
 from corpus_replay import Decision, OtherRule, drawn, from_everywhere, gate, one_after_another, quick_gate
 from scipy import stats
 
@@ -72,6 +72,15 @@ class RuleRates:
 def effect_pairs(corpus: Corpus, framework: str, label: str) -> list[Pair]:
     """Return the undisturbed pairs of a slowdown, each candidate beside both launches of the unchanged code."""
     return calm(corpus.pairs(framework, "a", label)) + calm(corpus.pairs(framework, "b", label))
+
+
+def effect(corpus: Corpus, framework: str, label: str) -> PairedEstimate:
+    """Return the true effect of a slowdown: one pair a candidate, beside the geometric mean of its baselines."""
+    beside: dict[CorpusLaunch, list[float]] = {}
+    for before, after in effect_pairs(corpus, framework, label):
+        beside.setdefault(after, []).append(math.log(before.seconds))
+    baselines = [math.exp(float(np.mean(logs))) for logs in beside.values()]
+    return estimate_pairs(baselines, [after.seconds for after in beside])
 
 
 def estimate(pairs: Sequence[Pair]) -> PairedEstimate:
@@ -195,7 +204,7 @@ def coverage(corpus: Corpus, random: Random, size: int, comparisons: int) -> Cov
             found = calm(corpus.pairs(framework, side, "plus5"))
             # An estimate from a window that is most of the corpus would be compared with itself.
             if size * 3 <= len(found):
-                truth = estimate(effect_pairs(corpus, framework, "plus5")).ratio
+                truth = effect(corpus, framework, "plus5").ratio
                 slower += Rate.count(_covers(window, truth) for window in _windows(found, size))
     return Coverage(size, exchanged, collected, slower)
 

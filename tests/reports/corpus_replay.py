@@ -17,7 +17,7 @@ from dlbench.reports.compare import BASELINE, CANDIDATE, CONTENDED_SHARE, SCREEN
 from dlbench.reports.record import Record
 from dlbench.reports.stages import Screening, judge_stages, screen
 from dlbench.reports.verdict import DEFAULT, Rule, Verdict, judge
-from dlbench.suites.pairs import SPARE, for_gate
+from dlbench.suites.pairs import for_gate
 
 POOLED_LAUNCHES = 6
 """A side, for the rules that look at several launches: as many as a gate looks at first."""
@@ -72,7 +72,7 @@ def quick_gate(pairs: Iterable[Pair], rule: Rule = DEFAULT) -> Decision | None:
     screened: tuple[list[float], list[float]] = ([], [])
     confirmed: tuple[list[float], list[float]] = ([], [])
     state, tried, lost = Screening.MORE, 0, 0
-    while state is Screening.MORE and tried < int((1 + SPARE) * rule.screen_looks[-1]):
+    while state is Screening.MORE and tried < int((1 + rule.spare) * rule.screen_looks[-1]):
         pair = next(launches, None)
         if pair is None:
             return None
@@ -83,7 +83,7 @@ def quick_gate(pairs: Iterable[Pair], rule: Rule = DEFAULT) -> Decision | None:
     total, used = tried, screened
     if state is Screening.SUSPECT:
         tried, lost, used = 0, 0, confirmed
-        while len(confirmed[0]) < rule.confirm_pairs and tried < int((1 + SPARE) * rule.confirm_pairs):
+        while len(confirmed[0]) < rule.confirm_pairs and tried < int((1 + rule.spare) * rule.confirm_pairs):
             pair = next(launches, None)
             if pair is None:
                 return None

@@ -11,7 +11,7 @@ from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.reports.compare import BASELINE, CANDIDATE, CONFIRM, SCREEN, compare_sides
 from dlbench.reports.hosts import Host
 from dlbench.reports.record import Record
-from dlbench.reports.verdict import DEFAULT, Verdict
+from dlbench.reports.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.suites.pairs import PlannedPair, block, for_compare, for_gate, pairs_left
 from tests.reports import factory_of_records as factory
 
@@ -116,10 +116,10 @@ def test_a_side_that_cannot_do_the_cell_is_asked_once_and_one_that_crashes_twice
 
 
 def test_a_comparison_goes_on_until_its_interval_is_narrow_enough_or_the_most_pairs_are_spent() -> None:
-    _, quiet = measure(for_compare(HOST, 6, 20, 0.02), noisy({}, 0.005), CELLS[:1])
-    _, loud = measure(for_compare(HOST, 6, 20, 0.02), noisy({}, 0.10), CELLS[:1])
-    _, narrow = measure(for_compare(HOST, 6, 100, 0.005), noisy({}, 0.01), CELLS[:1])
-    assert len(quiet) == 6
+    _, quiet = measure(for_compare(HOST, 1, 6, 20, 0.02), noisy({}, 0.005), CELLS[:1])
+    _, loud = measure(for_compare(HOST, 1, 6, 20, 0.02), noisy({}, 0.10), CELLS[:1])
+    _, narrow = measure(for_compare(HOST, 1, 6, 100, 0.005), noisy({}, 0.01), CELLS[:1])
+    assert len(quiet) == fewest_pairs(1) == 7
     assert len(loud) == 20
     assert 20 < len(narrow) < 100
 
@@ -146,3 +146,17 @@ def test_a_machine_that_never_gets_quiet_does_not_keep_a_gate_for_ever(stage) ->
         raise AssertionError("it never ends")
     found = compare_sides(records, HOST, NAMES, "gate").cells[0]
     assert found.judgement.verdict is Verdict.CONTENDED
+
+
+@pytest.mark.parametrize("cells", [1, 24, 200])
+def test_on_a_quiet_machine_a_comparison_proves_what_is_plain(cells) -> None:
+    shape = CELLS[0]
+    many = [shape._replace(batch_size=n + 1) for n in range(cells)]
+    slow = many[0]
+
+    def times(cell, side, lot):
+        return 0.1 * (1.08 if side == CANDIDATE and cell == slow else 1.0) * lot.lognormvariate(0.0, 0.002)
+
+    records, _ = measure(for_compare(HOST, cells, 6, 20, 0.02), times, many)
+    found = compare_sides(records, HOST, NAMES)
+    assert [each.cell for each in found.regressions] == [slow]
