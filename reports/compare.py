@@ -123,7 +123,7 @@ def compare_runs(
     notes = []
     left_out = [len(each) - len(common) for each in sides]
     if any(left_out):
-        notes.append(f"{left_out[0]} cells are in the baseline only and {left_out[1]} in the candidate only.")
+        notes.append(f"Only in the baseline: {left_out[0]} of its cells; only in the candidate: {left_out[1]}.")
     if not same_machine:
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:

@@ -79,6 +79,8 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
             raise FileError(
                 f"{file.name} and {first.name} are of different machines or Pythons, so not launches of one run."
             )
+    if len({file.digest for file in files}) < len(files):
+        raise FileError(f"{first.name}: one of these files was given twice, and one process is one launch.")
     digest = hash_of("".join(file.digest for file in files)) if len(files) > 1 else first.digest
     run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
     records = tuple(

@@ -66,7 +66,7 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
     """Return in what two records of one cell and side differ but their measurements: packages first."""
     old, new = before.outcome.software, after.outcome.software
     packages = [*_each("", _mapping(old, _DISTRIBUTIONS), _mapping(new, _DISTRIBUTIONS))]
-    versions = {(before, after) for _, before, after in packages}
+    versions = [(before, after) for _, before, after in packages]
     pairs = [
         *packages,
         # The framework's own word for its version says nothing beyond its package's.

@@ -5,6 +5,8 @@ interpreter or environment is missing; 4 the result store cannot be used; 5 a ga
 baseline did; 130 Ctrl-C; 143 SIGTERM.
 """
 
+import errno
+import os
 import signal
 import sys
 from types import FrameType
@@ -94,9 +96,15 @@ def main() -> NoReturn:
         code = app(standalone_mode=False) or 0
         if code == Interrupted.exit_code:
             raise Interrupted("Interrupted.")
+        sys.stdout.flush()
     except _BadUsage as error:
         _end_for_usage(error)
     except DlbenchError as error:
         print(f"dlbench: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG):
+            raise
+        print(f"dlbench: the output cannot be written: {error.strerror}. What was measured is stored.", file=sys.stderr)
+        os._exit(UsageError.exit_code)  # a second flush at the interpreter's end would fail in the same way
     sys.exit(code)

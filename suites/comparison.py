@@ -14,7 +14,7 @@ from . import session, sources
 from .axes import Build
 from .carrier import Carrier
 from .environment import Report
-from .errors import UsageError
+from .errors import FrameworkEnvironmentError, UsageError
 from .launcher import Launcher
 from .plan import Plan
 from .sides import Side, words
@@ -27,6 +27,13 @@ Prepared = Mapping[str, Mapping[str, Source]]
 def _builds(plan: Plan, side: Side) -> list[Build]:
     """Return what each row of the plan is launched with on this side, under the row's own name."""
     given = {build.framework.name: build for build in side.builds}
+    planned = {row.build.framework.name for row in plan.rows}
+    for name in given:
+        if name not in planned:
+            raise UsageError(
+                f"An interpreter is given for {name}, which is no row here ({', '.join(sorted(planned))}). Name it "
+                "with --frameworks, or leave the interpreter out."
+            )
     found = []
     for build in {row.build.name: row.build for row in plan.rows}.values():
         override = given.get(build.framework.name)
@@ -40,15 +47,15 @@ def _builds(plan: Plan, side: Side) -> list[Build]:
 def prepare(plan: Plan, pair: tuple[Side, Side], report: Report, build_missing: bool) -> Prepared:
     """Return every row's interpreter on both sides.
 
-    Raises FrameworkEnvironmentError for an interpreter the user named and got wrong, and UsageError where not one row
-    has an interpreter on both sides.
+    Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not one row has an
+    interpreter on both sides, and UsageError for one of a framework that is no row.
     """
     prepared = {side.name: sources.prepare(_builds(plan, side), report, build_missing) for side in pair}
     if not any(
         prepared[BASELINE][name].interpreter and prepared[CANDIDATE][name].interpreter for name in prepared[BASELINE]
     ):
-        reasons = "; ".join(dict.fromkeys(s.reason for found in prepared.values() for s in found.values() if s.reason))
-        raise UsageError(f"No row has an interpreter on both sides. {reasons}")
+        reasons = dict.fromkeys(s.reason.rstrip(".") for found in prepared.values() for s in found.values() if s.reason)
+        raise FrameworkEnvironmentError(f"No row has an interpreter on both sides. {'; '.join(reasons)}.")
     return prepared
 
 

@@ -117,9 +117,12 @@ def words(side: Side, sources: Iterable[Source]) -> str:
         framework = source.build.framework
         packages = inspect(source.interpreter).distributions if framework.computes else {}
         version = packages.get(framework.imports, "")
-        parts.append(" ".join(part for part in (source.build.name, version, f"(environment {source.digest})") if part))
+        # Two builds of one version have one digest: the name of the folder tells them apart.
+        given = source.build.interpreter
+        where = f", in {given.parent.parent.name}" if given is not None else ""
+        parts.append(" ".join(w for w in (source.build.name, version, f"(environment {source.digest}{where})") if w))
     parts += [f"{key}={value}" for key, value in side.variables.items()]
-    parts += [f"adapters at {side.revision}"] if side.revision else []
+    parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
     return ", ".join(parts)
 
 
@@ -148,7 +151,8 @@ def pair(
     launched_with = [(side.builds, side.variables, side.guest) for side in sides]
     if launched_with[0] == launched_with[1] and not same:
         raise UsageError(
-            "Both sides are the same. Give what differs: --python twice for one framework, --candidate-env NAME=VALUE, "
-            "or --baseline-adapters REVISION; --same compares identical code on purpose."
+            "Both sides are the same. Give what differs: an interpreter (--python; of a gate --baseline "
+            "FRAMEWORK=PATH), --candidate-env NAME=VALUE, or --baseline-adapters REVISION; --same compares identical "
+            "code on purpose."
         )
     return sides[0], sides[1]

@@ -25,6 +25,8 @@ def compare(first: str, second: str, store_file: str, rule: Rule) -> Comparison:
         with Store.open(before[2], create=False) as store:
             return comparison.report_of(store, before[0], rule)
     after = _find(second, store_file)
+    if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
+        raise UsageError(f"{first} and {second} are the same run, {before[0].id}. Name two.")
     hosts = {**before[3], **after[3]}
     names = {BASELINE: _title(before[0]), CANDIDATE: _title(after[0])}
     try:

@@ -11,6 +11,7 @@ import math
 import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Status, to_dict
@@ -103,7 +104,9 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
     fingerprint = records[-1].machine
     hosts = {fingerprint: read_host(fingerprint, machine)}
     timed = counted(records, hosts[fingerprint])
-    cell = next(iter(build_matrix(Results(tuple(timed or records), hosts)).cells.values()))
+    # As of a run with one side: a matrix leaves the baseline of a comparison out.
+    alone = tuple(replace(record, side="", stage="") for record in timed or records)
+    cell = next(iter(build_matrix(Results(alone, hosts)).cells.values()))
     status, reason = failure(records)
     content = {
         "schema": FILE_SCHEMA,

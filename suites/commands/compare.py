@@ -23,6 +23,7 @@ from .two_sides import (
     Write,
     choices,
     format_named,
+    format_of,
     measure,
     plan_of,
     share_of,
@@ -89,6 +90,11 @@ def compare_command(
     """
     rule = comparison.rule_for(share_of(threshold, "--threshold"), share_of(tolerance, "--tolerance"))
     exporter = format_named(form, as_json)
+    for path in write or ():
+        format_of(path)
+    only_now = (networks, frameworks, threads, batch_sizes, python, baseline_env, candidate_env, baseline_adapters)
+    if not now and any((*only_now, candidate_adapters, same, steps, budget, resume)):
+        raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
     if not now:
         if not first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
@@ -105,6 +111,5 @@ def compare_command(
     machine = probe()
     plan = plan_of(suite_name, chosen, machine, seed)
     following = for_compare(host_of(machine), len(plan.cells), fewest, most, width, rule)
-    again = ["compare", "--now", *(["--suite", suite_name] if suite_name != "quick" else [])]
-    found = measure(plan, pair, machine, store_file, "compare", following, rule, budget, resume, not no_build, again)
+    found = measure(plan, pair, machine, store_file, "compare", following, rule, budget, resume, not no_build)
     show(found, exporter, write)

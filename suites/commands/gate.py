@@ -1,7 +1,7 @@
 """`dlbench gate`: fails a build on a confirmed regression, and on nothing else.
 
 Exit codes, besides those of every command: 1 a confirmed regression; 5 the candidate gave no number where the baseline
-did.
+did, or no cell was measured on both sides.
 """
 
 from typing import Annotated
@@ -69,7 +69,7 @@ def gate_command(
 
     Screening takes 6 to 14 interleaved pairs of each cell; what looks slower is measured again, and 24 fresh pairs
     alone decide. Exit code 0: no regression confirmed; 1: at least one; 5: the candidate gave no number where the
-    baseline did.
+    baseline did, or nothing was measured on both sides.
 
     Examples:
 
@@ -102,10 +102,9 @@ def gate_command(
         budget,
         resume,
         not no_build,
-        ["gate", name],
     )
     show(found, exporter, write)
     if found.regressions:
         raise typer.Exit(REGRESSION_FOUND)
-    if found.broken:
+    if found.broken or not any(cell.measured for cell in found.cells):
         raise typer.Exit(CANDIDATE_BROKEN)

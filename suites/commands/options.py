@@ -29,7 +29,8 @@ Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu (cuda:0, .
 Affinity = Annotated[
     str,
     typer.Option(
-        "--affinity", help="CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or both."
+        "--affinity",
+        help="CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or `bound,oversubscribed`.",
     ),
 ]
 Launches = Annotated[

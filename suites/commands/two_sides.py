@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -106,11 +107,10 @@ def measure(
     budget: str,
     resume: bool,
     build_missing: bool,
-    again: list[str],
 ) -> Comparison:
     """Measure both sides, in interleaved pairs, and return what the records say.
 
-    ``following`` says which pairs are needed; ``again`` are the words of the command that goes on with it.
+    ``following`` says which pairs are needed.
     """
     allowed = options.Budget.parse(budget)
     with Store.open(store_file, create=not resume) as store:
@@ -125,7 +125,7 @@ def measure(
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
-        go_on = shlex.join([program(), *again, "--resume"])
+        go_on = shlex.join([program(), *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
         with (
             measuring(say, wait=True) if plan.computes else contextlib.nullcontext(),
             session.exclusive(run),
@@ -138,7 +138,7 @@ def measure(
             ending = _watched(runner, go_on)
         if ending.pairs_left:
             left = counted(ending.pairs_left, "pair")
-            say(f"The budget is spent with at most {left} left. Go on (same options): {go_on}")
+            say(f"The budget is spent with at most {left} left. Go on: {go_on}")
         return comparison.report_of(store, run, rule)
 
 
@@ -152,7 +152,7 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run
 
 
 def _watched(runner: PairRunner, go_on: str) -> PairEnding:
-    words = f"Every finished launch is stored; go on (same options) with: {go_on}"
+    words = f"Every finished launch is stored; go on with: {go_on}"
     try:
         return runner.run()
     except Terminated as error:
@@ -177,13 +177,17 @@ def format_named(name: str, as_json: bool) -> str:
 def format_of(path: str) -> str:
     """Return the format that a file's name asks for; raises UsageError for a suffix of none."""
     suffix = Path(path).suffix.lower()
+    folder = Path(path).absolute().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written: {folder.name or folder} is no folder that you may write to.")
     if suffix not in FORMAT_OF_SUFFIX:
         raise UsageError(f"{path}: write what kind of file? The name must end in {', '.join(FORMAT_OF_SUFFIX)}.")
     return FORMAT_OF_SUFFIX[suffix]
 
 
 def show(found: Comparison, form: str, write: list[str] | None) -> None:
-    """Print the report, and write it to the files asked for, whole or not at all; raises UsageError."""
+    """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
+    print(EXPORTERS[form](found), flush=True)
     for path in write or ():
         text = EXPORTERS[format_of(path)](found)
         partial = Path(f"{path}.part")
@@ -193,4 +197,3 @@ def show(found: Comparison, form: str, write: list[str] | None) -> None:
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise UsageError(f"The report {path} cannot be written: {error.strerror}.") from error
-    print(EXPORTERS[form](found))

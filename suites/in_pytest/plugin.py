@@ -26,7 +26,7 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
     ("frameworks", "NAMES", str, "rows, comma-separated: torch,torch:compile"),
     ("threads", "COUNTS", str, "thread counts: 1,2,4-8,cores,2*cores"),
     ("batch-sizes", "SIZES", str, "mini-batch sizes: 64 or 16,32"),
-    ("affinity", "WHICH", str, "CPUs of the threads: oversubscribed, bound, or both"),
+    ("affinity", "WHICH", str, "CPUs of the threads: oversubscribed, bound, or bound,oversubscribed"),
     ("launches", "N|N-M", str, "launches (fresh processes) of each cell: 5, or 5-20 until it is precise"),
     ("precision", "SHARE", str, "half-width of a cell's interval at which launches end: 1%%"),
     ("steps", "N", int, "timed steps per launch, at most"),

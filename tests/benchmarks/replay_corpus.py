@@ -313,8 +313,8 @@ def report(corpus: Corpus) -> str:
         f"three looks then has p <= {DEFAULT.screen_p_value:g} for {percent(suspect_at_most)} of cells at most, and "
         f"{DEFAULT.confirm_pairs} fresh pairs confirm one of those with a probability of "
         f"{100 * confirmed_at_most:.2f} %, whatever the noise looks like: "
-        f"{100 * suspect_at_most * confirmed_at_most:.3f} % a cell. Exchanging sides by lot makes that null by hand, so its count checks the implementation, not the "
-        f"machine; here {percent(suspect)} of cells were suspect, since an estimate above "
+        f"{100 * suspect_at_most * confirmed_at_most:.3f} % a cell. Exchanging sides by lot makes that null by hand, "
+        f"so its count checks the implementation, not the machine; here {percent(suspect)} of cells were suspect, since an estimate above "
         f"{percent(DEFAULT.screen_magnitude)} is asked for too.",
         "### False alarms and power, rule by rule",
         f"Stored baseline: launches of the same code {rates.APART} blocks apart, with the earlier ones as the "

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -104,9 +105,9 @@ def test_a_gate_that_was_killed_goes_on(folder) -> None:
     assert "no unfinished gate" in nothing.stderr
 
 
-def records_in(folder):
+def records_in(folder, name="dlbench.sqlite"):
     try:
-        with Store.open(folder / "dlbench.sqlite", create=False) as store:
+        with Store.open(folder / name, create=False) as store:
             return store.records()
     except Exception:
         return []
@@ -184,6 +185,9 @@ def test_different_machines_are_compared_and_never_judged(folder) -> None:
         (["gate", "nightly.toml", "--baseline", "null=/nowhere/python"], "not a Python interpreter"),
         (["gate", "nightly.toml", "--baseline-adapters", "no-such-revision"], "no revision"),
         (["gate", "no-such-suite", "--same"], "no suite named"),
+        (["gate", "nightly.toml", "--baseline", f"torch={sys.executable}"], "no row here"),
+        (["gate", "nightly.toml", "--same", "--write", "nowhere/report.md"], "cannot be written"),
+        (["compare", "a", "b", "--networks", "fcn5"], "go with --now"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(folder, words, complaint) -> None:
@@ -193,6 +197,32 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder, words, complaint) -> N
     assert "Traceback" not in done.stderr
     assert re.search(complaint, line), line
     assert not [path for path in folder.iterdir() if path.suffix in (".part", ".exe", ".md")]
+
+
+def test_a_gate_that_measured_nothing_is_no_pass(folder) -> None:
+    (folder / "nightly.toml").write_text(SUITE + 'fault = "unsupported"\n')
+    done = run(folder, "gate", "nightly.toml", "--same", "--threads", "1")
+    assert done.returncode == 5, done.stdout
+
+
+def test_a_run_is_not_compared_with_itself_and_its_sides_are_exported(folder) -> None:
+    assert run(folder, "gate", "nightly.toml", "--same", "--threads", "1").returncode == 0
+    done = run(folder, "compare", "latest", "dlbench.sqlite")
+    assert done.returncode == 2
+    assert "same run" in done.stderr
+    exported = run(folder, "export")
+    assert exported.returncode == 0, exported.stderr
+    assert len(json.loads(exported.stdout)["benchmarks"]) == 2
+
+
+def test_the_hint_after_an_interruption_can_be_typed_as_it_stands(folder) -> None:
+    with running_command(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--store", "my.sqlite") as child:
+        wait_until(lambda: len(records_in(folder, "my.sqlite")) > 1, "records")
+        os.kill(child.pid, signal.SIGINT)
+        _, errors = child.communicate()
+    (hint,) = re.findall(r"go on with: .*?(gate .*)", errors)
+    assert shlex.split(hint) == ["gate", "nightly.toml", "--same", "--threads", "1", "--store", "my.sqlite", "--resume"]
+    assert run(folder, *shlex.split(hint)).returncode == 0
 
 
 def test_nothing_in_common_is_said(folder) -> None:
