@@ -314,8 +314,8 @@ def report(corpus: Corpus) -> str:
         f"{DEFAULT.confirm_pairs} fresh pairs confirm one of those with a probability of "
         f"{100 * confirmed_at_most:.2f} %, whatever the noise looks like: "
         f"{100 * suspect_at_most * confirmed_at_most:.3f} % a cell. Exchanging sides by lot makes that null by hand, "
-        f"so its count checks the implementation, not the machine; here {percent(suspect)} of cells were suspect, since an estimate above "
-        f"{percent(DEFAULT.screen_magnitude)} is asked for too.",
+        f"so its count checks the implementation, not the machine; here {percent(suspect)} of cells were suspect, "
+        f"since an estimate above {percent(DEFAULT.screen_magnitude)} is asked for too.",
         "### False alarms and power, rule by rule",
         f"Stored baseline: launches of the same code {rates.APART} blocks apart, with the earlier ones as the "
         "baseline and with the later ones. Power: real extra work, undisturbed pairs, drawn at random with "
