@@ -26,6 +26,8 @@ DOUBT_DEVIATION = 1.5
 """Times the target: how much launches are taken to deviate until they show otherwise."""
 DOUBT_FREEDOM = 3
 """How many degrees of freedom that assumption weighs as much as."""
+SEARCHABLE = 3
+"""Samples more than the fewest with which a search for the end of warm-up begins; see adapters/steady.py."""
 _QUARTILES_APART = 1.349  # standard deviations of a normal distribution
 _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / variance
 
@@ -127,11 +129,13 @@ def steps(launches: Sequence[Seen], fewest: int, most: int, searching: bool = Fa
 
     n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)): Kalibera and Jones
     2013, "Rigorous benchmarking in reasonable time". The variance between is that of the log-medians less what the
-    samples' own spread adds to it; where nothing is left of it, or with too few launches to tell, ``most``. Where the
-    end of warm-up is searched for (``searching``) there are always as many samples more as warm-up took so far.
+    samples' own spread adds to it; where nothing is left of it, ``most``. With too few launches to tell ``fewest``: to
+    start a framework usually costs more than its steps, and launches deviate by more than their medians err. Where the
+    end of warm-up is searched for (``searching``) there are always as many samples more as warm-up took so far, and at
+    first as many more as make a search possible.
     """
     if len(launches) < ENOUGH_LAUNCHES:
-        return most
+        return min(most, fewest + SEARCHABLE) if searching else fewest
     within = float(np.mean([launch.log_variance for launch in launches]))
     noise = float(np.mean([_MEDIAN_VARIANCE * launch.log_variance / launch.samples for launch in launches]))
     between = _log_variance(launches) - noise

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dlbench.suites.allocation import (
+    SEARCHABLE,
     Candidate,
     Seen,
     Target,
@@ -102,7 +103,9 @@ def test_costly_starts_and_noisy_steps_ask_for_more_steps_and_noisy_launches_for
     assert steps([replace(each, startup_seconds=20.0) for each in usual], 1, 1000) > count
     assert steps([replace(each, log_variance=0.3**2) for each in usual], 1, 1000) > count
     assert steps(launches_of([1.0, 1.3, 0.8, 1.2, 0.7], within=0.1), 1, 1000) < count
-    assert steps(usual[:2], 1, 1000) == 1000  # too few launches to tell
+    assert steps(usual[:2], 1, 1000) == 1  # too few launches to tell
+    assert steps(usual[:2], 5, 1000, searching=True) == 5 + SEARCHABLE
+    assert steps(usual[:2], 5, 6, searching=True) == 6
     assert steps(launches_of([1.0] * 5, within=0.1), 1, 1000) == 1000  # launches do not differ
 
 
