@@ -204,13 +204,10 @@ def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, capacity: fl
     others = contention.others_cpu_seconds
     # Somebody must have run meanwhile: a launch's threads also wait for one another.
     within = within and (others is None or others >= OTHERS_PER_WAITED * (waited or 0.0))
-    if (
-        capacity is not None
-        and cell.threads > capacity
-        and others is not None
-        and others > OTHERS_SHARE * capacity * wall
-    ):
-        causes.append(f"other programs used {others / wall:.1f} of the {capacity:.3g} CPUs it had more threads for")
+    # Of the CPUs themselves: what others do with those that a quota keeps from the launch is no matter.
+    usable = len(outcome.cpus) if outcome.cpus else None if host is None else host.effective_cpus
+    if usable is not None and cell.threads > usable and others is not None and others > OTHERS_SHARE * usable * wall:
+        causes.append(f"other programs used {others / wall:.1f} of the {usable} CPUs that it had more threads than")
     if waited is not None and within:
         share = waited / (waited + threads.cpu_seconds) if waited > 0 else 0.0
         if share > WAITING_SHARE:

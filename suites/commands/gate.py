@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.hosts import host_of
 
@@ -106,5 +107,6 @@ def gate_command(
     show(found, exporter, write)
     if found.regressions:
         raise typer.Exit(REGRESSION_FOUND)
-    if found.broken or not any(cell.measured for cell in found.cells):
+    worked = [cell for cell in found.cells if cell.baseline.status is cell.candidate.status is Status.OK]
+    if found.broken or not worked:
         raise typer.Exit(CANDIDATE_BROKEN)

@@ -284,7 +284,7 @@ def test_cells_of_one_run_only_are_counted_in_a_note() -> None:
         [*a_run("one", 1.0), *a_run("one", 1.0, threads=2), *a_run("one", 1.0, threads=4)], a_run("two", 1.0)
     )
     assert len(found.cells) == 1
-    assert found.notes[0] == "2 cells are in the baseline only and 0 in the candidate only."
+    assert found.notes[0] == "Only in the baseline: 2 of its cells; only in the candidate: 0."
 
 
 def test_a_stored_run_that_others_disturbed_is_contended() -> None:

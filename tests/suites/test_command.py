@@ -162,21 +162,21 @@ def test_a_spent_budget_says_how_to_go_on(folder):
 
 
 def test_a_precision_to_reach_from_a_budget_to_the_end(folder):
-    words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--precision", "0.01%"]
+    words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--precision", "0.0001%"]
     done = run_command(folder, "run", "mine.toml", *words, "--budget", "10ms")
     assert done.returncode == 0, done.stderr
     first, second, *lines = done.stderr.splitlines()
     assert "2 cells, 3-4 launches of each" in first
-    assert second == "until precise: a cell gets launches until its 95 % interval is no wider than ±0.01 %"
+    assert second == "until precise: a cell gets launches until its 95 % interval is no wider than ±0.0001 %"
     assert lines[0].startswith("[1/~")
     assert "; launch 1" in lines[0]
     assert "The budget is spent with 7 launches left, about " in lines[-1]
     (run,) = runs_in(folder)
-    assert (run.launches, run.launches_most, run.precision, run.finished) == (3, 4, 0.0001, None)
+    assert (run.launches, run.launches_most, run.precision, run.finished) == (3, 4, 1e-06, None)
     resumed = run_command(folder, "run", "mine.toml", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert launched(folder) == Counter({("fcn5", threads, n): 1 for threads in (1, 2) for n in range(4)})
-    assert "0 of 2 cells with a number are within ±0.01 %" in resumed.stderr
+    assert "0 of 2 cells with a number are within ±0.0001 %" in resumed.stderr
     assert " after 4 launches" in resumed.stderr
     assert "±" in next(line for line in resumed.stderr.splitlines() if line.startswith("[7/"))
     assert runs_in(folder)[0].finished is not None
