@@ -490,7 +490,7 @@ def test_a_budget_that_ends_goes_where_it_buys_most():
     assert 0 < len(last) - len(quick_cells) < len(quick_cells)
 
 
-def test_the_steps_of_a_launch_follow_the_variances_and_stand_in_its_record():
+def test_where_launches_differ_more_than_steps_few_steps_are_timed_and_the_record_says_so():
     rng = random.Random(3)
 
     def answer(cell):
@@ -502,7 +502,7 @@ def test_the_steps_of_a_launch_follow_the_variances_and_stand_in_its_record():
     protocol = PRECISE.protocol
     early = {r.protocol.steps for r in store.records() if r.launch < 3}
     late = {r.protocol.steps for r in store.records() if r.launch >= 5}
-    assert early == {protocol.steps}
+    assert early == {protocol.minimum_steps}  # too few launches to tell
     assert late == {protocol.minimum_steps}
 
 
