@@ -91,6 +91,17 @@ class Adapter:
         """Return versions, BLAS, math flags and execution settings, as plain JSON."""
         return {}
 
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Return what this build of the framework can do: (answer, in a few words how it was found out).
+
+        Keys: "gpu" (this build has code for GPUs), "automatic_gradients" (it derives the backward pass itself),
+        "several_processes" (it has an engine of its own for data-parallel training). Each answer is asked of the
+        framework, never typed in; what cannot be asked is left out. Called without ``prepare``, in a process that
+        times nothing.
+        """
+        return {}
+
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
         """Return a call that does one synchronous float32 (size, size) matrix product; None where there is none.

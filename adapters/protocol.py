@@ -73,6 +73,7 @@ class Launch(NamedTuple):
     cache_directory: str  # where an adapter may keep what is costly to derive; survives the launch
     save_reference: Optional[str] = None  # write this launch's losses and updates here as the reference
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
+    adapter_directory: Optional[str] = None  # the adapter's folder where it lies outside adapters/
 
 
 class Parity(NamedTuple):
@@ -249,6 +250,8 @@ def _read(path, kind, what):
 def _write(path, value):
     # type: (str, Any) -> None
     content = to_dict(value)
+    if content.get("adapter_directory", "") is None:
+        del content["adapter_directory"]  # an older version of the adapters, as a baseline, does not know it
     content["schema_version"] = SCHEMA_VERSION
     write_json(path, content)
 

@@ -3,12 +3,13 @@
 The host knows a framework by this data alone. A new framework is a folder in adapters/ with such a file.
 """
 
+import datetime
 import functools
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 import dlbench.adapters
 
@@ -30,6 +31,31 @@ class Mode(_Data):
     variables: dict[str, str] = {}
 
 
+class Debian(_Data):
+    """Packages of a Debian release, unpacked without root into the folder ``debian`` of the environment."""
+
+    release: str  # "bullseye"
+    packages: tuple[str, ...]  # what was asked for; the lock has these and everything they need
+    lock: str = "debian.lock"
+    links: dict[str, str] = {}  # symbolic link -> what it points to, both relative to the environment
+
+
+class Release(_Data):
+    """One release of a framework."""
+
+    version: str
+    date: datetime.date
+
+
+class Project(_Data):
+    """What is known of a framework's project, with the source it was read from."""
+
+    licence: str
+    source: str
+    first_release: datetime.date | None = None
+    releases: tuple[Release, ...] = ()  # the version of the environment here among them
+
+
 class Framework(_Data):
     """One framework as its adapter folder describes it."""
 
@@ -37,16 +63,29 @@ class Framework(_Data):
     title: str
     summary: str
     folder: str
+    directory: Path
+    unavailable: str = ""  # why nobody can have it any more; the list keeps its row
+    successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
     hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
     computes: bool = True  # False for null: there is nothing to compare or to hold against a ceiling
     python: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()  # to be found on PATH, else it is unavailable: "g++"
+    interpreter: str = ""  # a script of this folder that becomes bin/python, where the interpreter is a package's
+    debian: Debian | None = None
+    project: Project | None = None
     requirements: str = "requirements.lock"
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0
     variables: dict[str, str] = {}
-    modes: dict[str, Mode]
+    modes: dict[str, Mode] = {}
+
+    @model_validator(mode="after")
+    def _has_modes(self) -> "Framework":
+        if not self.modes and not self.unavailable:
+            raise ValueError("a framework needs at least one [modes.NAME]")
+        return self
 
     @property
     def default_mode(self) -> str:
@@ -56,7 +95,7 @@ class Framework(_Data):
     @property
     def lock_file(self) -> Path:
         """The file of exact requirements."""
-        return GUEST_DIRECTORY / self.folder / self.requirements
+        return self.directory / self.requirements
 
     def launch_variables(self, mode: str, threads: int) -> dict[str, str]:
         """Return the environment variables of one launch, with the thread count filled in.
@@ -81,7 +120,7 @@ def explain(error: ValidationError) -> str:
 def _read(path: Path) -> Framework:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Framework.model_validate({**content, "folder": path.parent.name})
+        return Framework.model_validate({**content, "folder": path.parent.name, "directory": path.parent})
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{path} is not valid TOML: {error}.") from error
     except ValidationError as error:

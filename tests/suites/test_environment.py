@@ -47,6 +47,7 @@ def make_framework(folder: Path, requirements: str = "", python: str = "3.99", i
         title="Tiny",
         summary="a framework for tests",
         folder="null",
+        directory=folder,
         python=(python,),
         requirements=str(lock),
         imports=imports,
