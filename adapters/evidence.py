@@ -9,6 +9,7 @@ import resource
 import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from . import companions
 from .protocol import Contention, ThreadEvidence
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -29,6 +30,7 @@ class Snapshot(NamedTuple):
     steal: Optional[float]
     machine_cpu: Optional[float]  # seconds that all CPUs together were busy
     throttled: Optional[float]
+    company: companions.Companions = companions.Companions({}, 0.0)
 
 
 def _read(path):
@@ -151,6 +153,7 @@ def snapshot():
         steal=steal,
         machine_cpu=machine_cpu,
         throttled=_throttled(),
+        company=companions.snapshot(),
     )
 
 
@@ -161,19 +164,21 @@ def _difference(after, before):
 
 def thread_evidence(requested, framework_says, before, after):
     # type: (int, Optional[int], Snapshot, Snapshot) -> ThreadEvidence
-    """Return how the CPU time of the region was spread over the process's threads."""
+    """Return how the CPU time of the region was spread over the process's threads; a companion counts as one."""
+    others = companions.cpu_seconds(before.company, after.company)
     spread = None  # type: Optional[List[float]]
     if before.thread_cpu is not None and after.thread_cpu is not None:
         earlier = before.thread_cpu
         spread = sorted(
-            (max(0.0, seconds - earlier.get(name, 0.0)) for name, seconds in after.thread_cpu.items()),
+            [max(0.0, seconds - earlier.get(name, 0.0)) for name, seconds in after.thread_cpu.items()]
+            + [seconds for seconds in others if seconds > 0.0],
             reverse=True,
         )[:64]
     return ThreadEvidence(
         requested=requested,
         framework_says=framework_says,
         os_threads=None if after.thread_cpu is None else len(after.thread_cpu),
-        cpu_seconds=after.cpu - before.cpu,
+        cpu_seconds=after.cpu - before.cpu + sum(others),
         wall_seconds=after.wall - before.wall,
         cpu_seconds_by_thread=spread,
     )
@@ -187,6 +192,7 @@ def contention(before, after):
         earlier = before.run_queue
         waited = sum(max(0.0, wait - earlier.get(name, 0.0)) for name, wait in after.run_queue.items())
     busy = _difference(after.machine_cpu, before.machine_cpu)
+    own = after.cpu - before.cpu + sum(companions.cpu_seconds(before.company, after.company))
     return Contention(
         run_queue_seconds=waited,
         involuntary_switches=after.involuntary - before.involuntary,
@@ -196,7 +202,7 @@ def contention(before, after):
         steal_seconds=_difference(after.steal, before.steal),
         throttled_seconds=_difference(after.throttled, before.throttled),
         major_faults=after.major_faults - before.major_faults,
-        others_cpu_seconds=None if busy is None else max(0.0, busy - (after.cpu - before.cpu)),
+        others_cpu_seconds=None if busy is None else max(0.0, busy - own),
     )
 
 

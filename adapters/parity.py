@@ -7,11 +7,10 @@ or a sum taken for a mean, each of which changes whole tensors.
 """
 
 import time
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Tuple
 
 import numpy as np
 
-from .base import Adapter
 from .batches import sampled_entries
 from .networks import Network, ParityRecipe
 from .protocol import Parity
@@ -33,23 +32,18 @@ def sample_weights(weights):
     }
 
 
-def observe(adapter, before, losses):
-    # type: (Adapter, Dict[str, np.ndarray], List[float]) -> Observation
-    """Read the adapter's parameters after the parity steps and form the updates.
+def observe(parameters, before, losses):
+    # type: (Iterable[Tuple[str, np.ndarray]], Dict[str, np.ndarray], List[float]) -> Observation
+    """Form the updates from the parameters after the parity steps and their sampled entries before.
 
-    Raises ValueError when the adapter's parameters are not those of the network.
+    ``parameters`` gives all of ``before`` (see ``contract.learnt``).
     """
     updates = {}
     count = 0
-    for name, value in adapter.parameters():
-        if name not in before:
-            raise ValueError("the adapter reports a parameter %r that the network does not have" % name)
+    for name, value in parameters:
         flat = np.asarray(value).reshape(-1)
         count += int(flat.size)
         updates[name] = flat[sampled_entries(name, flat.size)].astype(np.float64) - before[name]
-    missing = sorted(set(before) - set(updates))
-    if missing:
-        raise ValueError("the adapter does not report the parameters %s" % ", ".join(missing))
     return Observation(losses, updates, count)
 
 

@@ -1,7 +1,6 @@
 """One launch inside the guest process: ``cell.json`` in, ``outcome.json`` out."""
 
 import gc
-import importlib
 import math
 import os
 import platform
@@ -12,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from . import affinity, batches, evidence, extra_work, networks, parity, steady, timing
+from . import affinity, batches, contract, evidence, extra_work, networks, parity, steady, timing
 from .base import Adapter, Unsupported
 from .protocol import (
     PHASE_FILE,
@@ -98,12 +97,12 @@ def _parity_steps(adapter, network, before, launch):
     for _ in range(recipe.steps):
         spent.append(timing.time_one(adapter.step, adapter.synchronize))
         with watch:
-            losses.append(float(adapter.last_loss()))
+            losses.append(contract.loss(adapter))
     first = spent[0] * 1e-9
     if not adapter.computes:
         return Opening(parity.unchecked(network, adapter.parity_reason), first, None)
     with watch:
-        observation = parity.observe(adapter, before, losses)
+        observation = parity.observe(contract.learnt(adapter, network), before, losses)
         if launch.save_reference is not None:
             parity.save(launch.save_reference, observation)
         if launch.reference is None:
@@ -158,7 +157,7 @@ def _measure(launch, phases, load):
     start = time.perf_counter()
     adapter = load(launch)
     import_seconds = time.perf_counter() - start
-    supported, reason = adapter.supports(network)
+    supported, reason = contract.supports(adapter, network)
     if not supported:
         return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=_environment())
 
@@ -200,14 +199,14 @@ def _measure(launch, phases, load):
         series = _timed(sample, adapter.synchronize, protocol)
         later = evidence.snapshot()
         cpus = affinity.cpus_allowed()
-        final_loss = float(adapter.last_loss())
+        final_loss = contract.loss(adapter)
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=_environment())
     peak = evidence.peak_memory_bytes()
     multiply = adapter.multiply(SENTINEL_SIZE) if adapter.computes else None
     gemm = None if multiply is None else timing.gemm_rate(multiply, SENTINEL_SIZE)
     software = _environment()
-    software.update(adapter.describe())
+    software.update(contract.description(adapter))
     software.update(_settings_in_force(launch))
     verdict = opening.parity
     return Outcome(
@@ -222,7 +221,7 @@ def _measure(launch, phases, load):
         final_loss_finite=math.isfinite(final_loss),
         peak_memory_bytes=peak,
         parity=verdict,
-        threads=evidence.thread_evidence(cell.threads, adapter.effective_threads(), earlier, later),
+        threads=evidence.thread_evidence(cell.threads, contract.threads(adapter), earlier, later),
         contention=evidence.contention(earlier, later),
         software=software,
         parameter_count=opening.parameter_count,
@@ -234,15 +233,7 @@ def _measure(launch, phases, load):
     )
 
 
-def load_adapter(launch):
-    # type: (Launch) -> Adapter
-    """Import the framework's adapter and make it; the framework is imported here and nowhere earlier."""
-    module = importlib.import_module("." + launch.cell.adapter + ".adapter", __package__)
-    adapter = module.ADAPTER(launch.cell, launch.settings, launch.cache_directory)  # type: Adapter
-    return adapter
-
-
-def run(directory, load=load_adapter):
+def run(directory, load=contract.load):
     # type: (str, Callable[[Launch], Adapter]) -> int
     """Carry out the launch described in this control directory; return the exit code.
 
@@ -250,6 +241,7 @@ def run(directory, load=load_adapter):
     launch for crashed.
     """
     launch = read_launch(directory)
+    process = os.getpid()
     made = []  # type: List[Adapter]
 
     def load_and_keep(launch):
@@ -260,12 +252,16 @@ def run(directory, load=load_adapter):
 
     try:
         outcome = _measure(launch, Phases(directory), load_and_keep)
+    except contract.ContractBroken as error:
+        outcome = Outcome(Status.CRASHED, "the adapter breaks its contract: %s" % error)
     except Exception as error:
         traceback.print_exc()
         if isinstance(error, MemoryError) or (made and made[0].is_out_of_memory(error)):
             outcome = Outcome(Status.OUT_OF_MEMORY, "%s: %s" % (type(error).__name__, _first_line(error)))
         else:
             outcome = Outcome(Status.CRASHED, "%s: %s" % (type(error).__name__, _first_line(error)))
+    if os.getpid() != process:
+        return 1  # a copy of this process that the adapter forked: the outcome is the original's to write
     write_outcome(directory, outcome)
     return 0
 

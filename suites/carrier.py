@@ -122,7 +122,7 @@ class Carrier:
         if source.interpreter is None or skip:
             launched = Launched(Outcome(Status.SKIPPED, skip if source.interpreter else source.reason), 0.0)
         else:
-            launched = self._launcher.launch(self._order(cell, protocol, source.interpreter), tick)
+            launched = self._launcher.launch(self._order(cell, protocol, source.interpreter, source.folder), tick)
         outcome = launched.outcome
         default = self._default_threads.get((cell.framework, cell.mode))
         if default is not None:
@@ -146,7 +146,7 @@ class Carrier:
             quota_cpus=None if self._machine is None else self._machine.cpu.quota_cpus,
         )
 
-    def _order(self, cell: Cell, protocol: Protocol, interpreter: Path) -> Order:
+    def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None) -> Order:
         row = self._plan.row_of(cell)
         framework = row.build.framework
         settings = {**framework.modes[row.mode].settings, **self._plan.settings.get(framework.name, {})}
@@ -159,8 +159,9 @@ class Carrier:
             None if reference is None else str(reference),
             str(cache),
             cpus=self._cpus(cell),
+            adapter_directory=framework.outside,
         )
-        variables = {**framework.launch_variables(row.mode, cell.threads), **self._variables}
+        variables = {**framework.launch_variables(row.mode, cell.threads, folder), **self._variables}
         return Order(launch, interpreter, variables, self._plan.cell_seconds, self._guest)
 
     def _cpus(self, cell: Cell) -> list[int] | None:

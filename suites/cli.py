@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from . import session
+from . import outside, session
 from .commands.compare import compare_command
 from .commands.doctor import doctor_command
 from .commands.env import env_app
@@ -56,7 +56,8 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options that stand before a command, and the adapters that need no option."""
+    outside.register(None)
 
 
 app.command("list")(list_command)

@@ -28,12 +28,15 @@ _SECONDS = 300.0
 RowName = tuple[str, str]
 
 
-def _ask(row: Row, interpreter: Path, launcher: Launcher) -> int | None:
+def _ask(row: Row, source: Source, launcher: Launcher) -> int | None:
+    assert source.interpreter is not None
     framework = row.build.framework
     cell = Cell(row.build.name, framework.folder, row.mode, _NETWORK.name, "cpu", 0, _NETWORK.batch_size)
     cache = environment.make_folder(environment.cache_directory(framework))
-    launch = Launch(cell, _PROTOCOL, framework.modes[row.mode].settings, None, str(cache))
-    order = Order(launch, interpreter, framework.launch_variables(row.mode, 0), _SECONDS)
+    settings = framework.modes[row.mode].settings
+    launch = Launch(cell, _PROTOCOL, settings, None, str(cache), adapter_directory=framework.outside)
+    variables = framework.launch_variables(row.mode, 0, source.folder)
+    order = Order(launch, source.interpreter, variables, _SECONDS)
     outcome = launcher.launch(order).outcome
     if outcome.threads is None:
         return None
@@ -70,7 +73,7 @@ def threads_by_default(
         key = f"{machine}:{source.digest}:{row.build.framework.name}:{row.mode}"
         if key not in known:
             report(f"asking {row.build.name} {row.mode} for its default thread count, once")
-            told = _ask(row, source.interpreter, launcher)
+            told = _ask(row, source, launcher)
             if told is None:
                 continue
             known[key] = told

@@ -37,6 +37,7 @@ class Debian(_Data):
     release: str  # "bullseye"
     packages: tuple[str, ...]  # what was asked for; the lock has these and everything they need
     lock: str = "debian.lock"
+    dependencies: bool = True  # False: the packages named and no others; the machine has the rest
     links: dict[str, str] = {}  # symbolic link -> what it points to, both relative to the environment
 
 
@@ -68,6 +69,7 @@ class Framework(_Data):
     successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
     hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
+    historic: bool = False  # a retired framework, large to build: built only where asked for
     computes: bool = True  # False for null: there is nothing to compare or to hold against a ceiling
     python: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()  # to be found on PATH, else it is unavailable: "g++"
@@ -90,21 +92,36 @@ class Framework(_Data):
     @property
     def default_mode(self) -> str:
         """The mode meant when none is named."""
-        return next((name for name, mode in self.modes.items() if mode.default), next(iter(self.modes)))
+        return next((name for name, mode in self.modes.items() if mode.default), next(iter(self.modes), ""))
+
+    @property
+    def outside(self) -> str | None:
+        """The adapter's folder where it lies outside dlbench, as a launch is told; else None."""
+        return None if self.directory.parent == GUEST_DIRECTORY else str(self.directory)
 
     @property
     def lock_file(self) -> Path:
         """The file of exact requirements."""
         return self.directory / self.requirements
 
-    def launch_variables(self, mode: str, threads: int) -> dict[str, str]:
-        """Return the environment variables of one launch, with the thread count filled in.
+    @property
+    def recipe_files(self) -> tuple[Path, ...]:
+        """The files that say what the environment holds: with one of them changed it is another environment."""
+        files = [] if self.interpreter else [self.lock_file]
+        if self.debian is not None:
+            files.append(self.directory / self.debian.lock)
+        if self.interpreter:
+            files.append(self.directory / self.interpreter)
+        return tuple(files)
+
+    def launch_variables(self, mode: str, threads: int, environment: Path | None = None) -> dict[str, str]:
+        """Return the environment variables of one launch, with the thread count and the environment's folder filled in.
 
         Zero threads mean the framework's own default: then no variable speaks of threads.
         """
         merged = {**self.variables, **self.modes[mode].variables}
         return {
-            name: value.replace("{threads}", str(threads))
+            name: value.replace("{threads}", str(threads)).replace("{environment}", str(environment or ""))
             for name, value in merged.items()
             if threads or "{threads}" not in value
         }
@@ -117,7 +134,8 @@ def explain(error: ValidationError) -> str:
     return " ".join(f"{key}: {first['msg']}".split())
 
 
-def _read(path: Path) -> Framework:
+def read(path: Path) -> Framework:
+    """Return the framework that this framework.toml describes; raises SuiteError naming file and key."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         return Framework.model_validate({**content, "folder": path.parent.name, "directory": path.parent})
@@ -128,10 +146,23 @@ def _read(path: Path) -> Framework:
 
 
 @functools.cache
-def catalogue() -> dict[str, Framework]:
-    """Return every framework by name, hidden ones too, in the order of their folders."""
-    found = (_read(path) for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")))
+def shipped() -> dict[str, Framework]:
+    """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their folders."""
+    found = (read(path) for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")))
     return {framework.name: framework for framework in found}
+
+
+_added: dict[str, Framework] = {}
+
+
+def add(framework: Framework) -> None:
+    """Let a framework whose adapter lies outside dlbench be one of the catalogue, for the life of this process."""
+    _added[framework.name] = framework
+
+
+def catalogue() -> dict[str, Framework]:
+    """Return every framework by name, hidden ones and those added from outside too."""
+    return {**shipped(), **_added}
 
 
 def offered() -> dict[str, Framework]:

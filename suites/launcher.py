@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as TypingProtocol
 
+import psutil
+
 from dlbench.adapters.protocol import (
     PHASE_FILE,
     Launch,
@@ -38,6 +40,7 @@ _TICK_SECONDS = 0.5
 _GRACE_SECONDS = 3.0
 _STDERR_LINES = 4
 _NOT_STARTED = 127  # as the shell says it
+_MARK = "DLBENCH_LAUNCH"  # the variable by which a launch's processes are known, whatever session they made themselves
 
 Tick = Callable[[Path], None]
 
@@ -102,14 +105,15 @@ class ProcessLauncher:
     def _run(self, order: Order, directory: Path, tick: Tick) -> tuple[bool, int, int]:
         command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
         oom_kills = _oom_kills()
-        with (directory / "stdout").open("wb") as stdout, (directory / "stderr").open("wb") as stderr:
+        variables = {**guest_environment(order.variables), _MARK: str(directory)}
+        with (directory / "stderr").open("wb") as stderr:
             try:
                 child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=stdout,
+                    stdout=subprocess.DEVNULL,  # never parsed; an adapter that prints at each step fills no disk
                     stderr=stderr,
-                    env=guest_environment(order.variables),
+                    env=variables,
                     cwd=directory,
                     start_new_session=True,
                 )
@@ -124,6 +128,7 @@ class ProcessLauncher:
             return not ended, _reap(child), _oom_kills() - oom_kills
         finally:
             _reap(child)
+            _end_strays(str(directory))
 
 
 def _control_directory(launch: Launch) -> Path:
@@ -146,6 +151,14 @@ def _reap(child: "subprocess.Popen[bytes]") -> int:
     """Kill whatever is left of the child's process group, forked helpers too; return the child's exit code."""
     _signal_group(child, signal.SIGKILL)
     return child.wait()
+
+
+def _end_strays(mark: str) -> None:
+    """Kill what a launch left behind in sessions of its own: it would disturb every later measurement."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(_MARK) == mark:
+                process.kill()
 
 
 def _signal_group(child: "subprocess.Popen[bytes]", number: signal.Signals) -> None:

@@ -29,6 +29,8 @@ class Choices:
     steps: int | None = None
     cell_budget: str = ""
     builds: tuple[Build, ...] = ()
+    joining: tuple[str, ...] = ()
+    """Frameworks that join the suite's rows where none are named: adapters given for this command."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
     # A build under a name of its own joins the rows, lest an option be ignored in silence; under a framework's name it
     # takes that row's place.
     joining = [build.name for build in builds if not choices.frameworks or build.name != build.framework.name]
-    wanted += [name for name in joining if name not in {word.partition(":")[0] for word in wanted}]
+    joining += [] if choices.frameworks else choices.joining
+    wanted += [name for name in dict.fromkeys(joining) if name not in {word.partition(":")[0] for word in wanted}]
     return axes.rows(wanted, builds)
 
 

@@ -49,6 +49,7 @@ def compare_command(
     threads: options.Threads = "",
     batch_sizes: options.BatchSizes = "",
     python: options.Python = None,
+    adapter: options.Adapter = None,
     baseline_env: BaselineEnv = None,
     candidate_env: CandidateEnv = None,
     baseline_adapters: BaselineAdapters = "",
@@ -107,7 +108,7 @@ def compare_command(
     pair = sides.pair(
         python or (), (), (baseline_env or (), candidate_env or ()), (baseline_adapters, candidate_adapters), same
     )
-    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps)
+    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter)
     machine = probe()
     plan = plan_of(suite_name, chosen, machine, seed)
     following = for_compare(host_of(machine), len(plan.cells), fewest, most, width, rule)

@@ -45,6 +45,7 @@ def gate_command(
         typer.Option("--baseline", metavar="FRAMEWORK=PATH", help="The baseline's interpreter. Repeatable."),
     ] = None,
     python: options.Python = None,
+    adapter: options.Adapter = None,
     networks: options.Networks = "",
     frameworks: options.Frameworks = "",
     threads: options.Threads = "",
@@ -89,7 +90,7 @@ def gate_command(
         (baseline_adapters, candidate_adapters),
         same,
     )
-    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps)
+    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter)
     machine = probe()
     plan = plan_of(name, chosen, machine, seed)
     found = measure(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .. import axes
+from .. import axes, outside
 from ..plan import Choices
 
 Networks = Annotated[str, typer.Option("--networks", help="Networks, comma-separated: fcn5,resnet50.")]
@@ -57,6 +57,16 @@ Python = Annotated[
         help="Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for a row of its own.",
     ),
 ]
+Adapter = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adapter",
+        metavar="NAME=FOLDER",
+        callback=outside.register,
+        is_eager=True,
+        help="An adapter of your own, outside dlbench: `my_framework=path/to/folder` (adapters/TUTORIAL.md).",
+    ),
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the launching order.")]
 StoreFile = Annotated[
     str,
@@ -92,8 +102,10 @@ def choices(
     steps: int | None = None,
     cell_budget: str = "",
     python: list[str] | None = None,
+    adapter: list[str] | None = None,
 ) -> Choices:
     """Return what the options say; raises UsageError for a --python that cannot be read."""
     builds = tuple(axes.build(text) for text in python or [])
     narrowed = networks, frameworks, threads, threads_limit, batch_sizes, devices, affinity
-    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds)
+    joining = tuple(text.partition("=")[0] for text in adapter or [])
+    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds, joining)

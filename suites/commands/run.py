@@ -41,6 +41,7 @@ def plan_command(
     steps: options.Steps = None,
     cell_budget: options.CellBudget = "",
     python: options.Python = None,
+    adapter: options.Adapter = None,
     seed: options.Seed = None,
     as_json: options.Json = False,
 ) -> None:
@@ -63,6 +64,7 @@ def plan_command(
         steps,
         cell_budget,
         python,
+        adapter,
     )
     plan = _plan(name, chosen, probe(), seed)
     if as_json:
@@ -102,6 +104,7 @@ def run_command(
     steps: options.Steps = None,
     cell_budget: options.CellBudget = "",
     python: options.Python = None,
+    adapter: options.Adapter = None,
     budget: Annotated[str, typer.Option("--budget", help="Time for all launches: 90s, 10m, 1.5h.")] = "",
     store_file: options.StoreFile = options.DEFAULT_STORE,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this suite.")] = False,
@@ -124,6 +127,7 @@ def run_command(
     - `dlbench run quick`
     - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8 --budget 10m`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
+    - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     """
     chosen = options.choices(
         networks,
@@ -138,9 +142,11 @@ def run_command(
         steps,
         cell_budget,
         python,
+        adapter,
     )
     allowed = options.Budget.parse(budget)
-    if resume and chosen != Choices(builds=chosen.builds):
+    go_on = _resume_command(name, store_file, python or (), adapter or ())
+    if resume and chosen != Choices(builds=chosen.builds, joining=chosen.joining):
         raise UsageError(
             "A resumed run keeps its own cells and protocol. Leave out what narrows or changes them, or leave out "
             "--resume to start a run of its own."
@@ -182,14 +188,14 @@ def run_command(
             with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
                 runner = Runner(plan, run, store, carrier, display, allowed.seconds, gate=gate, host=host)
                 display.follow(runner.ledger)
-                ending = _watched(runner, name, store_file, python or ())
+                ending = _watched(runner, go_on)
             for line in precision_lines(plan, runner.ledger):
                 say(line)
-        _show(store, run, ending, _resume_command(name, store_file, python or ()), as_json)
+        _show(store, run, ending, go_on, as_json)
 
 
-def _watched(runner: Runner, name: str, store_file: str, builds: Sequence[str]) -> Ending:
-    go_on = f"Every finished launch is stored; go on with: {_resume_command(name, store_file, builds)}"
+def _watched(runner: Runner, resume_command: str) -> Ending:
+    go_on = f"Every finished launch is stored; go on with: {resume_command}"
     try:
         return runner.run()
     except Terminated as error:
@@ -228,11 +234,13 @@ def _left_out(plan: Plan) -> str:
     return f"left out: {left} that would bind {counts} threads to as many CPUs, this machine has fewer"
 
 
-def _resume_command(name: str, store_file: str, builds: Sequence[str]) -> str:
+def _resume_command(name: str, store_file: str, builds: Sequence[str], adapters: Sequence[str]) -> str:
     words = [program(), "run", name, "--resume"]
     words += [] if store_file == options.DEFAULT_STORE else ["--store", store_file]
     for build in builds:
         words += ["--python", build]
+    for adapter in adapters:
+        words += ["--adapter", adapter]
     return shlex.join(words)
 
 

@@ -11,7 +11,7 @@ from ..screen import out, print_json, table
 from . import listing, options
 
 
-def list_command(as_json: options.Json = False) -> None:
+def list_command(adapter: options.Adapter = None, as_json: options.Json = False) -> None:
     """List networks, frameworks with the state of their environments, and suites.
 
     Examples:

@@ -76,11 +76,18 @@ Tolerance = Annotated[
 
 
 def choices(
-    candidate: sides.Side, networks: str, frameworks: str, threads: str, batch_sizes: str, steps: int | None
+    candidate: sides.Side,
+    networks: str,
+    frameworks: str,
+    threads: str,
+    batch_sizes: str,
+    steps: int | None,
+    adapter: list[str] | None,
 ) -> Choices:
     """Return what the options narrow a suite to."""
-    # Interpreters were named: their frameworks are what is to be compared, unless more are asked for.
-    named = frameworks or ",".join(build.name for build in candidate.builds)
+    # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
+    given = [*(build.name for build in candidate.builds), *(text.partition("=")[0] for text in adapter or [])]
+    named = frameworks or ",".join(dict.fromkeys(given))
     return Choices(
         networks=networks,
         frameworks=named,

@@ -59,6 +59,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="With --dlbench-suite: your own interpreter, torch=/path/to/python. May be repeated.",
     )
     group.addoption(
+        "--dlbench-adapter",
+        metavar="NAME=FOLDER",
+        action="append",
+        help="With --dlbench-suite: an adapter of your own, my_framework=path/to/folder. May be repeated.",
+    )
+    group.addoption(
         "--dlbench-baseline",
         metavar="FILE",
         action="append",

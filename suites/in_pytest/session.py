@@ -17,7 +17,7 @@ from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
-from .. import axes, environment, session, suite
+from .. import axes, environment, outside, session, suite
 from ..block_gate import open_gate
 from ..carrier import Carrier
 from ..commands import options
@@ -181,6 +181,7 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
         return config.getoption(f"dlbench_{name}") or ""
 
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
+    adapter = outside.register(config.getoption("dlbench_adapter"))
     choices = options.choices(
         networks=text("networks"),
         frameworks=text("frameworks"),
@@ -193,6 +194,7 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
         steps=1 if disabled else config.getoption("dlbench_steps"),
         cell_budget=text("cell_budget"),
         python=config.getoption("dlbench_python"),
+        adapter=adapter,
     )
     seed = config.getoption("dlbench_seed")
     return expand(

@@ -50,4 +50,4 @@ def parity_observation(parity, batches, adapter, network, batch_size):
         adapter.step()
         adapter.synchronize()
         losses.append(float(adapter.last_loss()))
-    return parity.observe(adapter, before, losses)
+    return parity.observe(adapter.parameters(), before, losses)

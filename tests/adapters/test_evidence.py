@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlbench.adapters import evidence
+from dlbench.adapters import companions, evidence
 from dlbench.adapters.evidence import Snapshot
 
 
@@ -131,6 +131,11 @@ snapshots = st.builds(
     pressure_avg10=maybe,
     steal=maybe,
     throttled=maybe,
+    company=st.builds(
+        companions.Companions,
+        st.dictionaries(st.sampled_from("pqrst"), st.floats(0, 1e6), max_size=5),
+        st.floats(0, 1e6),
+    ),
 )
 
 
@@ -143,7 +148,8 @@ def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
     assert (waited is None) == (before.run_queue is None or after.run_queue is None)
     if spread is not None:
         assert spread == sorted(spread, reverse=True)
-        assert len(spread) == len(after.thread_cpu)
+        working = [s for s in companions.cpu_seconds(before.company, after.company) if s > 0]
+        assert len(spread) == len(after.thread_cpu) + len(working)
         assert all(seconds >= 0 for seconds in spread)
         for name in set(after.thread_cpu) - set(before.thread_cpu):
             assert after.thread_cpu[name] in spread  # a new thread's time is all of the region's

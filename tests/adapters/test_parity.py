@@ -228,26 +228,6 @@ def test_noise_on_a_parameter_that_hardly_moves_is_forgiven():
     assert parity.judge(observed([2.0], large=[1.0], still=[1e-5]), right, RECIPE).verdict == "disagrees"
 
 
-class Silent:
-    def __init__(self, **values):
-        self.values = values
-
-    def parameters(self):
-        return iter(self.values.items())
-
-
-def test_an_adapter_that_keeps_a_parameter_back_is_refused():
-    before = parity.sample_weights({"a": np.ones(3), "b": np.ones(3)})
-    with pytest.raises(ValueError, match="does not report the parameters b"):
-        parity.observe(Silent(a=np.ones(3)), before, [1.0])
-
-
-def test_an_adapter_with_a_parameter_too_many_is_refused():
-    before = parity.sample_weights({"a": np.ones(3)})
-    with pytest.raises(ValueError, match="a parameter 'second_bias'"):
-        parity.observe(Silent(a=np.ones(3), second_bias=np.ones(3)), before, [1.0])
-
-
 def test_an_observation_survives_its_file(tmp_path):
     kept = observed([1.0, 0.5], **{"lstm1.bias": [0.1, 0.2], "fc.weight": np.arange(64.0)})
     parity.save(str(tmp_path / "reference.npz"), kept)

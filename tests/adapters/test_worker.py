@@ -64,7 +64,7 @@ class Pretender(Adapter):
         return 3
 
     def describe(self):
-        return {"framework": "a pretender"}
+        return {"framework": "a pretender", "version": "1"}
 
     def is_out_of_memory(self, error):
         return "no memory" in str(error)

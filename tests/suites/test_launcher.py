@@ -256,7 +256,7 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     found = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
     for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the shell script's own
         found.pop(name, None)
-    assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", "DLBENCH_VARIABLES"}
+    assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", "DLBENCH_VARIABLES", "DLBENCH_LAUNCH"}
     assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
 

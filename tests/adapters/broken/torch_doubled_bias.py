@@ -13,7 +13,7 @@ worker = __import__("_dlbench_guest.worker", fromlist=["worker"])
 
 
 def load(launch):
-    adapter = worker.load_adapter(launch)
+    adapter = worker.contract.load(launch)
     right_prepare, right_parameters = adapter.prepare, adapter.parameters
     start = {}
 
