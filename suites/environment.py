@@ -1,15 +1,13 @@
-"""Environments: for each framework an interpreter of its own with exactly the locked requirements.
+"""Environments: for each framework an interpreter of its own with exactly what its locks name.
 
-An environment lies in the user's cache under a name made of its framework and a digest of its lock file, so a changed
+An environment lies in the user's cache under a name made of its framework and a digest of its locks, so a changed
 lock is another environment. It counts as built once its manifest, written last, is there: whatever was interrupted
-before is half-built and is made anew.
+before is half-built and is made anew. What was downloaded and verified by then is kept, and fetched no second time.
 """
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,23 +15,29 @@ from enum import StrEnum
 from pathlib import Path
 
 import filelock
-import platformdirs
 
+from .environments import debian, needs, python_packages
+from .environments.debian import Draw
+from .environments.folders import cache_directory, downloads, home, make_folder
 from .errors import FrameworkEnvironmentError
 from .framework import Framework, find
-from .interpreters import find_python, inspect
+from .interpreters import MANIFEST, inspect
 
-MANIFEST = "dlbench-environment.json"
-# What pip prints when no package index can be reached, as against an index that lacks the package.
-_NO_NETWORK = (
-    "NewConnectionError",
-    "Temporary failure in name resolution",
-    "ConnectTimeoutError",
-    "Max retries",
-    "Network is unreachable",
-    "ProxyError",
-    "NameResolutionError",
-)
+__all__ = [
+    "MANIFEST",
+    "Environment",
+    "Report",
+    "State",
+    "announce",
+    "build",
+    "cache_directory",
+    "downloads",
+    "find_interpreter",
+    "home",
+    "locate",
+    "make_folder",
+    "remove",
+]
 
 Report = Callable[[str], None]
 
@@ -44,7 +48,7 @@ class State(StrEnum):
     READY = "ready"
     NOT_BUILT = "not built"
     HALF_BUILT = "half-built"
-    NO_PYTHON = "no python"  # no interpreter of a version this framework can live in
+    UNAVAILABLE = "unavailable"  # this machine lacks something, or nobody can have it any more
 
 
 @dataclass(frozen=True)
@@ -58,46 +62,13 @@ class Environment:
     reason: str = ""
 
 
-def home() -> Path:
-    """Return the folder of everything dlbench keeps for this user (DLBENCH_HOME overrides it)."""
-    return Path(os.environ.get("DLBENCH_HOME") or platformdirs.user_cache_path("dlbench"))
-
-
-def cache_directory(framework: Framework) -> Path:
-    """Return the folder where this framework's adapter may keep what is costly to derive."""
-    return home() / "cache" / framework.name
-
-
-def make_folder(folder: Path) -> Path:
-    """Make a folder of dlbench's own and return it; raises FrameworkEnvironmentError where it cannot be."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FrameworkEnvironmentError(
-            f"The folder {folder} cannot be made: {error.strerror}. "
-            "Set DLBENCH_HOME to a folder with room that you may write to."
-        ) from error
-    return folder
-
-
 def _directory(framework: Framework) -> Path:
-    digest = hashlib.sha256(framework.lock_file.read_bytes()).hexdigest()[:8]
-    return home() / "environments" / f"{framework.name}-{digest}"
-
-
-def _base_python(framework: Framework) -> Path | None:
-    return next((found for version in framework.python if (found := find_python(version))), None)
-
-
-def how_to_get_python(framework: Framework) -> str:
-    """Return the sentence that tells how to get an interpreter this framework can live in."""
-    versions = ", ".join(framework.python)
-    newest = framework.python[0]
-    return (
-        f"{framework.title} needs a Python of version {versions}, and none is on PATH, under pyenv or under uv. "
-        f"Install one (for example `uv python install {newest}`, `pyenv install {newest}` or your system's "
-        f"python{newest} package), or bring an interpreter that has it: --python {framework.name}=/path/to/python."
-    )
+    digest = hashlib.sha256()
+    for file in framework.recipe_files:
+        digest.update(file.read_bytes())
+    if framework.debian is not None:
+        digest.update(json.dumps(sorted(framework.debian.links.items())).encode())
+    return home() / "environments" / f"{framework.name}-{digest.hexdigest()[:8]}"
 
 
 def _is_there(path: Path) -> bool:
@@ -109,6 +80,9 @@ def _is_there(path: Path) -> bool:
 
 def locate(framework: Framework) -> Environment:
     """Return the framework's environment as it is now."""
+    if framework.unavailable:
+        directory = home() / "environments" / framework.name
+        return Environment(framework, directory, State.UNAVAILABLE, None, needs.unavailable(framework))
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
     directory = _directory(framework)
@@ -118,8 +92,9 @@ def locate(framework: Framework) -> Environment:
     if _is_there(directory):
         reason = f"Its build was interrupted. `dlbench env build {framework.name}` makes it anew."
         return Environment(framework, directory, State.HALF_BUILT, None, reason)
-    if _base_python(framework) is None:
-        return Environment(framework, directory, State.NO_PYTHON, None, how_to_get_python(framework))
+    reason = needs.missing(framework, directory)
+    if reason:
+        return Environment(framework, directory, State.UNAVAILABLE, None, reason)
     reason = f"`dlbench env build {framework.name}` builds it."
     return Environment(framework, directory, State.NOT_BUILT, None, reason)
 
@@ -137,19 +112,20 @@ def announce(framework: Framework) -> str:
     )
 
 
-def build(framework: Framework, report: Report = lambda line: None) -> Environment:
+def build(framework: Framework, report: Report = lambda line: None, draw: Draw = lambda line: None) -> Environment:
     """Build the framework's environment unless it is ready, and return it.
 
-    Raises FrameworkEnvironmentError, with what to do, when no interpreter fits, the folder cannot be written, the
-    package index cannot be reached or a package cannot be had; nothing half-built is left behind.
+    ``report`` takes the lines that stay, ``draw`` those that tell how far it is and may be overwritten by the next.
+    Raises FrameworkEnvironmentError, with what to do, when this machine lacks something, the folder cannot be written,
+    or a package cannot be had or is not what the lock says; nothing half-built is left behind.
     """
     current = locate(framework)
     if current.state is State.READY:
         return current
-    python = _base_python(framework)
-    if python is None:
-        raise FrameworkEnvironmentError(how_to_get_python(framework))
     directory = current.directory
+    reason = needs.missing(framework, directory)
+    if reason:
+        raise FrameworkEnvironmentError(reason)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(f"{directory}.lock")
@@ -158,10 +134,11 @@ def build(framework: Framework, report: Report = lambda line: None) -> Environme
                 return locate(framework)
             shutil.rmtree(directory, ignore_errors=True)
             try:
-                _install(framework, python, directory, report)
+                _install(framework, directory, report, draw)
             except BaseException:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
+            shutil.rmtree(downloads(framework), ignore_errors=True)
     except OSError as error:
         raise FrameworkEnvironmentError(
             f"The environment of {framework.title} cannot be written to {directory}: {error.strerror or error}. "
@@ -170,32 +147,26 @@ def build(framework: Framework, report: Report = lambda line: None) -> Environme
     return locate(framework)
 
 
-def _install(framework: Framework, python: Path, directory: Path, report: Report) -> None:
+def _install(framework: Framework, directory: Path, report: Report, draw: Draw) -> None:
     log = directory.with_name(directory.name + ".log")
     log.unlink(missing_ok=True)  # an earlier attempt's words would be taken for this one's
-    report(f"{framework.title}: making an environment with {python}")
-    pip = [str(directory / "bin" / "python"), "-m", "pip"]
-    if _run([str(python), "-m", "venv", str(directory)], log) != 0:
-        # Debian's Python without python3-venv lacks ensurepip: install with the pip that installed us.
-        shutil.rmtree(directory, ignore_errors=True)
-        if _run([str(python), "-m", "venv", "--without-pip", str(directory)], log) != 0:
-            raise FrameworkEnvironmentError(
-                f"{python} cannot make virtual environments ({_last_line(log)}). Install its venv package."
-            )
-        pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
-    report(f"{framework.title}: installing {framework.lock_file.name} (log: {log})")
-    command = [
-        *pip,
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--retries",
-        "2",
-        "--progress-bar",
-        "off",
-    ]
-    if _run([*command, "-r", str(framework.lock_file)], log) != 0:
-        raise FrameworkEnvironmentError(_why_pip_failed(framework, log))
+    kept = make_folder(downloads(framework))
+    packages: dict[str, str] = {}
+    if not framework.interpreter:
+        python = needs.base_python(framework)
+        assert python is not None  # looked at before
+        report(f"{framework.title}: making an environment with {python}, {framework.lock_file.name} (log: {log})")
+        python_packages.install(framework, python, directory, kept, log, draw)
+    if framework.debian is not None:
+        report(
+            f"{framework.title}: packages of Debian {framework.debian.release}, {framework.debian.lock} (log: {log})"
+        )
+        packages = debian.install(framework, directory, kept, log, draw)
+    if framework.interpreter:
+        start = directory / "bin" / "python"
+        start.parent.mkdir(parents=True)
+        shutil.copyfile(framework.directory / framework.interpreter, start)
+        start.chmod(0o755)
     inspection = inspect(directory / "bin" / "python", (framework.imports,))
     if inspection.missing:
         raise FrameworkEnvironmentError(
@@ -205,6 +176,7 @@ def _install(framework: Framework, python: Path, directory: Path, report: Report
         "framework": framework.name,
         "python": inspection.version,
         "distributions": inspection.distributions,
+        "debian": packages,
     }
     partial = directory / (MANIFEST + ".part")
     partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -212,38 +184,14 @@ def _install(framework: Framework, python: Path, directory: Path, report: Report
     report(f"{framework.title}: ready")
 
 
-def _run(command: list[str], log: Path) -> int:
-    with log.open("a", encoding="utf-8") as output:
-        output.write("$ " + " ".join(command) + "\n")
-        output.flush()
-        child = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
-    return child.returncode
-
-
-def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR")]
-    return (errors or lines or ["no output"])[-1][:300]
-
-
-def _why_pip_failed(framework: Framework, log: Path) -> str:
-    text = log.read_text(encoding="utf-8", errors="replace")
-    tried = f"The environment of {framework.title} could not be installed"
-    if any(sign in text for sign in _NO_NETWORK):
-        return (
-            f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
-            f"`dlbench env build {framework.name}`; or bring an interpreter: --python {framework.name}=/path/to/python."
-        )
-    if "No space left on device" in text:
-        return f"{tried}: no space is left. Free some, or set DLBENCH_HOME to a folder on a larger disk."
-    return f"{tried}: {_last_line(log)} (the whole log: {log})."
-
-
 def remove(framework: Framework) -> bool:
-    """Remove the framework's environment and adapter cache; False where there was none."""
+    """Remove the framework's environment, its downloads and its adapter's cache; False where there was none."""
+    if framework.unavailable:
+        return False
     if framework.environment == "host":
         raise FrameworkEnvironmentError(f"{framework.name} lives in dlbench's own environment; nothing to remove.")
-    folders = [folder for folder in (_directory(framework), cache_directory(framework)) if folder.exists()]
+    places = (_directory(framework), cache_directory(framework), downloads(framework))
+    folders = [folder for folder in places if folder.exists()]
     for folder in folders:
         shutil.rmtree(folder)
     for left in (Path(f"{_directory(framework)}.lock"), _directory(framework).with_suffix(".log")):

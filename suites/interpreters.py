@@ -13,6 +13,9 @@ from pathlib import Path
 
 from .errors import FrameworkEnvironmentError
 
+MANIFEST = "dlbench-environment.json"
+"""The file that describes a built environment, in its folder."""
+
 # Lists what the interpreter could import, by the names of metadata folders: works from Python 3.6 on, costs no import.
 _INSPECT = """
 import importlib.util, json, os, platform, sys
@@ -28,6 +31,7 @@ print(json.dumps({
     "version": platform.python_version(),
     "implementation": platform.python_implementation(),
     "distributions": found,
+    "prefix": sys.prefix,
     "missing": [name for name in wanted if importlib.util.find_spec(name) is None],
 }))
 """
@@ -41,6 +45,7 @@ class Inspection:
     implementation: str
     distributions: dict[str, str]
     missing: tuple[str, ...]
+    prefix: Path | None = None  # the folder that its packages are in
 
     @property
     def name(self) -> str:
@@ -70,12 +75,25 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
         )
         content = json.loads(answer.stdout)
         return Inspection(
-            content["version"], content["implementation"], content["distributions"], tuple(content["missing"])
+            content["version"],
+            content["implementation"],
+            {**content["distributions"], **_debian_packages(interpreter)},
+            tuple(content["missing"]),
+            Path(content["prefix"]) if "prefix" in content else None,
         )
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise FrameworkEnvironmentError(
             f"{interpreter} is not a Python interpreter that starts. Give the path of its python executable."
         ) from error
+
+
+def _debian_packages(interpreter: Path) -> dict[str, str]:
+    """Return what an environment built here has from Debian; no metadata folder of Python tells of it."""
+    try:
+        manifest = json.loads((interpreter.parent.parent / MANIFEST).read_text(encoding="utf-8"))
+        return {f"debian {name}": version for name, version in manifest.get("debian", {}).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def _version_of(interpreter: str) -> str | None:

@@ -7,8 +7,11 @@ from pathlib import Path
 from . import environment
 from .axes import Build
 from .environment import Report, State
+from .environments import needs
 from .errors import FrameworkEnvironmentError
 from .interpreters import inspect
+from .screen import err
+from .status_line import StatusLine
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Source:
     name: str  # "CPython 3.11.7"; "" where there is none
     digest: str  # of the interpreter's version and distributions; "" where there is none
     reason: str = ""
+    folder: Path | None = None  # of the environment: what {environment} in a framework's variables stands for
 
 
 def brought(build: Build) -> Source:
@@ -28,6 +32,8 @@ def brought(build: Build) -> Source:
     Raises FrameworkEnvironmentError when it does not start, is too old, or lacks the framework or NumPy.
     """
     assert build.interpreter is not None
+    if build.framework.unavailable:
+        raise FrameworkEnvironmentError(needs.unavailable(build.framework))
     needed = ("numpy", build.framework.imports)
     inspection = inspect(build.interpreter, needed)
     if inspection.missing:
@@ -36,7 +42,8 @@ def brought(build: Build) -> Source:
             f"The interpreter given for {build.name}, {build.interpreter}, lacks {lacking}. Install it there "
             f"(`{build.interpreter} -m pip install ...`) or give another interpreter."
         )
-    return Source(build, build.interpreter, inspection.name, inspection.digest)
+    folder = inspection.prefix or build.interpreter.parent.parent
+    return Source(build, build.interpreter, inspection.name, inspection.digest, folder=folder)
 
 
 def prepare(builds: Iterable[Build], report: Report, build_missing: bool = True) -> dict[str, Source]:
@@ -63,12 +70,17 @@ def prepare(builds: Iterable[Build], report: Report, build_missing: bool = True)
 
 def _own(build: Build, to_build: bool, report: Report) -> Source:
     try:
-        located = environment.build(build.framework, report) if to_build else environment.locate(build.framework)
+        located = _built(build, report) if to_build else environment.locate(build.framework)
         if located.interpreter is None:
             report(f"{build.framework.title} is left out. {located.reason}")
             return Source(build, None, "", "", located.reason)
         inspection = inspect(located.interpreter)
-        return Source(build, located.interpreter, inspection.name, inspection.digest)
+        return Source(build, located.interpreter, inspection.name, inspection.digest, folder=located.directory)
     except FrameworkEnvironmentError as error:
         report(f"{build.framework.title} is left out. {error}")
         return Source(build, None, "", "", str(error))
+
+
+def _built(build: Build, report: Report) -> environment.Environment:
+    with StatusLine(err) as status:
+        return environment.build(build.framework, report, status.draw)

@@ -7,14 +7,15 @@ import typer
 from .. import environment
 from ..errors import DlbenchError
 from ..framework import find, offered
-from ..screen import out, print_json, say
+from ..screen import err, out, print_json, say
+from ..status_line import StatusLine
 from . import listing, options
 
 env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 
 
 @env_app.command("list")
-def env_list(as_json: options.Json = False) -> None:
+def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> None:
     """Say for each framework whether its environment is built, where, and what it needs.
 
     Examples:
@@ -27,28 +28,47 @@ def env_list(as_json: options.Json = False) -> None:
         return
     for each in frameworks:
         where = each["interpreter"] or each["reason"]
-        out.print(f"{each['name']}: {each['state']}. {where}", soft_wrap=True, markup=False)
+        historic = " (historic)" if each["historic"] else ""
+        out.print(f"{each['name']}{historic}: {each['state']}. {where}", soft_wrap=True, markup=False)
 
 
 @env_app.command("build")
 def env_build(
-    names: Annotated[list[str] | None, typer.Argument(help="Frameworks; all when none is named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Frameworks; all that are not historic when none is named.")
+    ] = None,
+    historic: Annotated[
+        bool, typer.Option("--historic", help="Build the historic ones: retired frameworks, large and slow to build.")
+    ] = False,
+    adapter: options.Adapter = None,
 ) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
+
+    What was downloaded and verified is kept when a build is interrupted: the same command goes on.
 
     Examples:
 
     - `dlbench env build torch mxnet`
+    - `dlbench env build --historic`
     """
-    frameworks = [find(name) for name in names] if names else list(offered().values())
+    frameworks = [find(name) for name in names or []]
+    if historic or not names:
+        frameworks += [
+            each
+            for each in offered().values()
+            if each.historic == historic and not each.unavailable and each not in frameworks
+        ]
     failed = None
     for framework in frameworks:
-        if environment.locate(framework).state is environment.State.READY:
+        located = environment.locate(framework)
+        if located.state is environment.State.READY:
             say(f"{framework.title}: ready")
             continue
-        say(environment.announce(framework))
+        if located.state is not environment.State.UNAVAILABLE:
+            say(environment.announce(framework))
         try:
-            environment.build(framework, say)
+            with StatusLine(err) as status:
+                environment.build(framework, say, status.draw)
         except DlbenchError as error:
             failed = error
             say(f"dlbench: {error}")
@@ -57,7 +77,9 @@ def env_build(
 
 
 @env_app.command("remove")
-def env_remove(names: Annotated[list[str], typer.Argument(help="Frameworks.")]) -> None:
+def env_remove(
+    names: Annotated[list[str], typer.Argument(help="Frameworks.")], adapter: options.Adapter = None
+) -> None:
     """Remove the environments of these frameworks and what their adapters cached.
 
     Examples:

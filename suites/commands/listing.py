@@ -38,6 +38,8 @@ def frameworks() -> list[dict[str, Any]]:
                 "summary": framework.summary,
                 "modes": list(framework.modes),
                 "default_mode": framework.default_mode,
+                "historic": framework.historic,
+                "successor": framework.successor,
                 "state": located.state.value,
                 "interpreter": None if located.interpreter is None else str(located.interpreter),
                 "python": version,

@@ -1,0 +1,204 @@
+"""An apt client with a state of its own: it reads a Debian mirror and downloads from it, and installs nothing.
+
+Needs no root and leaves the machine's package lists alone. Of the machine's apt configuration it takes the mirror,
+and how to reach it (proxy, certificates).
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from ..errors import FrameworkEnvironmentError
+from . import children
+
+MIRROR = "DLBENCH_DEBIAN_MIRROR"
+KEYRING = "DLBENCH_DEBIAN_KEYRING"
+_KEYRINGS = (
+    "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "/usr/share/keyrings/debian-archive-keyring.pgp",
+)
+_SECONDS = 30
+_UNREACHABLE = re.compile(
+    r"Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|Unable to connect|"
+    r"Connection (failed|refused|timed out|reset)|Network is unreachable|Could not handshake|timed out|"
+    r"SSL connection|Certificate verification failed|No route to host"
+)
+_UNSIGNED = re.compile(r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified|BADSIG")
+_NO_RELEASE = re.compile(r"does not have a Release file|no longer has a Release file|File not found|404 +Not Found")
+_GONE = re.compile(
+    r"Version '(?P<version>[^']+)' for '(?P<name>[^']+)' was not found|Unable to locate package (?P<lost>\S+)"
+)
+_FULL = re.compile(r"No space left on device|have enough free space|File too large|SIGXFSZ|signal 25")
+
+
+def missing() -> str:
+    """Return why Debian packages cannot be had on this machine, as a sentence with what to do; "" where they can."""
+    for program, package in (("apt-get", "apt"), ("dpkg-deb", "dpkg")):
+        if shutil.which(program) is None:
+            return (
+                f"it needs Debian packages, and {program} (of the package {package}) is not on PATH. Install {package}."
+            )
+    if not mirror():
+        return (
+            "it needs Debian packages, and this machine's apt sources name no Debian mirror. Set DLBENCH_DEBIAN_MIRROR "
+            "to one (its address ends in /debian)."
+        )
+    if not keyring().is_file():
+        return (
+            f"it needs Debian packages, and the keys that sign them are not there ({keyring()}). Install the package "
+            "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING to a keyring file."
+        )
+    return ""
+
+
+def keyring() -> Path:
+    """Return the file of the keys that may sign the mirror's lists."""
+    given = os.environ.get(KEYRING)
+    return Path(given or next((each for each in _KEYRINGS if Path(each).is_file()), _KEYRINGS[0]))
+
+
+def mirror() -> str:
+    """Return the address of a Debian mirror: DLBENCH_DEBIAN_MIRROR, else the first in this machine's apt sources."""
+    given = os.environ.get(MIRROR)
+    if given:
+        return given.rstrip("/")
+    try:
+        # Lists what an update would fetch: however the sources are written, and with no list downloaded yet.
+        answer = subprocess.run(
+            ["apt-get", "update", "--print-uris"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    for address in re.findall(r"^'(\S+?)/+dists/[^']*/(?:In)?Release'", answer.stdout, re.MULTILINE):
+        if "debian" in address.split("/"):
+            return str(address)
+    return ""
+
+
+def _machines_way_to_mirrors() -> str:
+    """Return the machine's apt settings for reaching mirrors: proxies, certificates, time-outs."""
+    try:
+        answer = subprocess.run(
+            ["apt-config", "dump", "Acquire"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return "".join(line + "\n" for line in answer.stdout.splitlines() if line.startswith("Acquire::http"))
+
+
+class Client:
+    """An apt client for one release, with lists and configuration in a folder of its own.
+
+    ``log`` takes what apt says. Every method raises FrameworkEnvironmentError with the reason where apt fails.
+    """
+
+    def __init__(self, folder: Path, release: str, architecture: str, log: Path) -> None:
+        self._release = release
+        self._log = log
+        self._configuration = folder / "apt.conf"
+        for part in ("state/lists/partial", "cache/archives/partial"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        (folder / "state/status").touch()
+        (folder / "sources.list").write_text(f"deb [signed-by={keyring()}] {mirror()} {release} main\n")
+        settings = {
+            "Dir::Etc::main": "/dev/null",  # the machine's configuration: hooks of its own updates among it
+            "Dir::Etc::parts": "/dev/null",
+            "Dir::Etc::sourcelist": str(folder / "sources.list"),
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Dir::Etc::preferences": "/dev/null",
+            "Dir::Etc::preferencesparts": "/dev/null",
+            "Dir::State": str(folder / "state"),
+            "Dir::State::status": str(folder / "state/status"),
+            "Dir::Cache": str(folder / "cache"),
+            "APT::Architecture": architecture,
+            "APT::Install-Recommends": "0",
+            "APT::Sandbox::User": "root",  # where root runs this, its home may be closed to apt's own user
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "2",
+            # The lock decides what is right, so lists of a release that ended are as good as any.
+            "Acquire::Check-Valid-Until": "false",
+        }
+        lines = [f'{key} "{value}";\n' for key, value in settings.items()]
+        lines.append(f'APT::Architectures {{ "{architecture}"; }};\n')
+        self._configuration.write_text(_machines_way_to_mirrors() + "".join(lines))
+
+    @property
+    def _variables(self) -> dict[str, str]:
+        return {"APT_CONFIG": str(self._configuration), "LC_ALL": "C.UTF-8"}
+
+    def update(self) -> None:
+        """Read the mirror's lists."""
+        self._run(["apt-get", "update", "-o", "APT::Update::Error-Mode=any"], None, lambda: None)
+
+    def download(self, packages: list[str], folder: Path, watch: children.Watch) -> None:
+        """Download packages, each as NAME=VERSION, into a folder."""
+        self._run(["apt-get", "download", *packages], folder, watch)
+
+    def closure(self, packages: list[str]) -> list[str]:
+        """Return these packages and all they need on an empty system, each as NAME=VERSION."""
+        answer = self._ask(["apt-get", "install", "--simulate", *packages])
+        found = re.findall(r"^Inst (\S+) \((\S+) ", answer, re.MULTILINE)
+        return [f"{name.partition(':')[0]}={version}" for name, version in found]
+
+    def describe(self, packages: list[str]) -> list[dict[str, str]]:
+        """Return the mirror's fields of these packages."""
+        blocks = self._ask(["apt-cache", "show", "--no-all-versions", *packages]).strip().split("\n\n")
+        return [dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", block, re.MULTILINE)) for block in blocks]
+
+    def _run(self, command: list[str], directory: Path | None, watch: children.Watch) -> None:
+        before = len(children.said(self._log))
+        code = children.run(command, self._log, variables=self._variables, directory=directory, watch=watch)
+        if code != 0:
+            raise FrameworkEnvironmentError(self._why(children.said(self._log)[before:]))
+
+    def _ask(self, command: list[str]) -> str:
+        variables = {**os.environ, **self._variables}
+        answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=variables)
+        if answer.returncode != 0:
+            raise FrameworkEnvironmentError(self._why(answer.stderr))
+        return answer.stdout
+
+    def _why(self, text: str) -> str:
+        if _FULL.search(text):
+            return (
+                "Debian packages cannot be downloaded: no space is left. Free some, or set DLBENCH_HOME to a folder on a "
+                "larger disk."
+            )
+        if _UNREACHABLE.search(text):
+            return (
+                "The Debian mirror could not be reached. Check the network, or set DLBENCH_DEBIAN_MIRROR to another "
+                "mirror; what was downloaded is kept."
+            )
+        if _UNSIGNED.search(text):
+            return (
+                f"The Debian mirror's lists of {self._release} are not signed by a key in {keyring()}. Update the package "
+                "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR."
+            )
+        gone = _GONE.search(text)
+        if gone:
+            which = gone["lost"] or f"{gone['name']} {gone['version']}"
+            return (
+                f"The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old versions "
+                "(Debian's archive of snapshots)."
+            )
+        if "Hash Sum mismatch" in text or "unexpected size" in text:
+            return (
+                "The Debian mirror gave a file with another checksum than its lists say. Try again later, or set "
+                "DLBENCH_DEBIAN_MIRROR to another mirror."
+            )
+        if _NO_RELEASE.search(text):
+            return (
+                f"The Debian mirror has no release {self._release} (any more). Set DLBENCH_DEBIAN_MIRROR to a mirror that "
+                "keeps old releases (Debian's archive)."
+            )
+        return f"Debian packages cannot be downloaded: {children.last_line(text)} (the whole log: {self._log})."

@@ -1,0 +1,78 @@
+"""Running the programs that build an environment: output into a log, none outlives this process."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+_LOOK_SECONDS = 0.5
+_GRACE_SECONDS = 5.0
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+Watch = Callable[[], object]
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+
+
+def run(
+    command: list[str],
+    log: Path,
+    *,
+    variables: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    watch: Watch = lambda: None,
+) -> int:
+    """Run a command, append what it says to the log, and return its exit code; ``watch`` is called now and then.
+
+    Whatever ends this process ends the command: a later build must not find it still writing.
+    """
+    with log.open("a", encoding="utf-8") as output:
+        output.write("$ " + " ".join(command)[:2000] + "\n")
+        output.flush()
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **variables} if variables else None,
+            cwd=directory,
+            preexec_fn=_die_with_parent,
+        )
+        try:
+            while True:
+                try:
+                    return child.wait(_LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    watch()
+        finally:
+            _end(child)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    if child.poll() is not None:
+        return
+    child.terminate()
+    try:
+        child.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def said(log: Path) -> str:
+    """Return what was written to a log."""
+    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+
+def last_line(text: str) -> str:
+    """Return the last complaint, else the last line."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("$ ")]
+    errors = [line for line in lines if line.startswith(("ERROR", "E:", "dpkg-deb: error"))]
+    return (errors or lines or ["no output"])[-1].strip()[:300]

@@ -1,0 +1,78 @@
+"""What a framework's environment needs of this machine, looked at before anything is downloaded."""
+
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+from ..framework import Framework
+from ..interpreters import find_python
+from . import apt
+from .debian import architecture, read_lock
+from .folders import downloads, free_megabytes, used_megabytes
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the kernel's names and Debian's
+
+
+def base_python(framework: Framework) -> Path | None:
+    """Return an interpreter of a version that this framework can live in, None where there is none."""
+    return next((found for version in framework.python if (found := find_python(version))), None)
+
+
+def how_to_get_python(framework: Framework) -> str:
+    """Return the sentence that tells how to get an interpreter this framework can live in."""
+    versions = ", ".join(framework.python)
+    newest = framework.python[0]
+    return (
+        f"{framework.title} needs a Python of version {versions}, and none is on PATH, under pyenv or under uv. "
+        f"Install one (for example `uv python install {newest}`, `pyenv install {newest}` or your system's "
+        f"python{newest} package), or bring an interpreter that has it: --python {framework.name}=/path/to/python."
+    )
+
+
+def missing(framework: Framework, directory: Path) -> str:
+    """Return why this machine cannot have the framework's environment in ``directory``, with what to do; "" if it can.
+
+    Asks no network: what it finds is known before the first byte is downloaded.
+    """
+    if framework.unavailable:
+        return unavailable(framework)
+    bring = f"Or bring an interpreter that has it: --python {framework.name}=/path/to/python."
+    if framework.debian is not None:
+        kind = architecture(read_lock(framework.directory / framework.debian.lock))
+        here = _ARCHITECTURES.get(platform.machine(), platform.machine())
+        if sys.platform != "linux" or kind not in ("", here):
+            return f"{framework.title} cannot be had here: its packages are for Linux on {kind}, this is {sys.platform} on {here}."
+        reason = apt.missing()
+        if reason:
+            return f"{framework.title} cannot be had here: {reason} {bring}"
+    if framework.python and base_python(framework) is None:
+        return how_to_get_python(framework)
+    for program in framework.programs:
+        if shutil.which(program) is None:
+            return (
+                f"{framework.title} cannot be had here: it needs {program}, which is not on PATH. Install it. {bring}"
+            )
+    return _room(framework, directory)
+
+
+def unavailable(framework: Framework) -> str:
+    """Return the sentence for a framework that nobody can have any more."""
+    stands = f" {framework.successor} stands for it." if framework.successor else ""
+    return f"{framework.title} cannot be had: {framework.unavailable}{stands}"
+
+
+def _room(framework: Framework, directory: Path) -> str:
+    free = free_megabytes(directory)
+    needed = framework.disk_megabytes
+    if framework.download_megabytes and framework.debian is not None:
+        needed += framework.download_megabytes
+    if free is None or free >= needed:
+        return ""
+    kept = downloads(framework)
+    if kept.is_dir() and free + used_megabytes(kept) >= needed:
+        return ""
+    return (
+        f"{framework.title} cannot be had here: it needs about {needed} MB and {directory.parent} has {free:.0f} MB free. "
+        "Free some, or set DLBENCH_HOME to a folder on a larger disk."
+    )

@@ -1,0 +1,89 @@
+"""A virtual environment with a framework's locked Python packages."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from ..errors import FrameworkEnvironmentError
+from ..framework import Framework
+from . import children
+from .debian import Draw
+
+# What pip prints when no package index can be reached, as against an index that lacks the package.
+_NO_NETWORK = (
+    "NewConnectionError",
+    "Temporary failure in name resolution",
+    "ConnectTimeoutError",
+    "Max retries",
+    "Network is unreachable",
+    "ProxyError",
+    "NameResolutionError",
+)
+_NO_ROOM = ("No space left on device", "File too large")
+
+
+def install(framework: Framework, python: Path, directory: Path, kept: Path, log: Path, draw: Draw) -> None:
+    """Make a virtual environment with this interpreter and install the framework's locked requirements.
+
+    A lock with checksums is downloaded into ``kept``, from where a later attempt takes what has come already. Raises
+    FrameworkEnvironmentError with the reason where the environment or a package cannot be had.
+    """
+    pip = [str(directory / "bin" / "python"), "-m", "pip"]
+    if children.run([str(python), "-m", "venv", str(directory)], log) != 0:
+        # Debian's Python without python3-venv lacks ensurepip: install with the pip that installed us.
+        shutil.rmtree(directory, ignore_errors=True)
+        if children.run([str(python), "-m", "venv", "--without-pip", str(directory)], log) != 0:
+            text = children.said(log)
+            if any(sign in text for sign in _NO_ROOM):
+                raise FrameworkEnvironmentError(_no_room(framework))
+            raise FrameworkEnvironmentError(
+                f"{python} cannot make virtual environments ({children.last_line(text)}). Install its venv package."
+            )
+        pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
+    command = [*pip, "install", "--no-input", "--disable-pip-version-check", "--retries", "2", "--progress-bar", "off"]
+    if "--hash=" in framework.lock_file.read_text(encoding="utf-8"):
+        command += ["--cache-dir", str(kept / "pip")]
+    following = _Following(framework.title, log, draw)
+    if children.run([*command, "-r", str(framework.lock_file)], log, watch=following.show) != 0:
+        raise FrameworkEnvironmentError(_why_pip_failed(framework, log))
+
+
+class _Following:
+    """Tells what pip does, by the lines it writes."""
+
+    def __init__(self, title: str, log: Path, draw: Draw) -> None:
+        self._title = title
+        self._log = log
+        self._draw = draw
+
+    def show(self) -> None:
+        doing = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
+        lines = [line.strip() for line in children.said(self._log).splitlines()]
+        now = next((line for line in reversed(lines) if line.startswith(doing)), "")
+        words = [word for word in now.split() if "://" not in word]  # where pip names a link, its file says enough
+        self._draw(f"{self._title}: pip: {' '.join(words)}" if words else f"{self._title}: pip begins")
+
+
+def _no_room(framework: Framework) -> str:
+    return (
+        f"The environment of {framework.title} could not be installed: no space is left. Free some, or set DLBENCH_HOME "
+        "to a folder on a larger disk."
+    )
+
+
+def _why_pip_failed(framework: Framework, log: Path) -> str:
+    text = children.said(log)
+    tried = f"The environment of {framework.title} could not be installed"
+    if any(sign in text for sign in _NO_NETWORK):
+        return (
+            f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
+            f"`dlbench env build {framework.name}`; or bring an interpreter: --python {framework.name}=/path/to/python."
+        )
+    if any(sign in text for sign in _NO_ROOM):
+        return _no_room(framework)
+    if "DO NOT MATCH THE HASHES" in text:
+        return (
+            f"{tried}: the package index gave a file with another checksum than {framework.lock_file.name} has. Check "
+            f"pip's index settings (the whole log: {log})."
+        )
+    return f"{tried}: {children.last_line(text)} (the whole log: {log})."
