@@ -65,7 +65,7 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
         "placement": cell.group.placement,
         "status": cell.status.value,
         "reason": cell.reason,
-        "seconds_per_minibatch": _summary(cell.seconds),
+        "seconds_per_minibatch": summary_content(cell.seconds),
         "items_per_second": cell.items_per_second,
         "gflops": cell.gflops,
         "ceiling_fraction": cell.ceiling_fraction,
@@ -83,7 +83,8 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
     }
 
 
-def _summary(summary: Summary | None) -> dict[str, Any] | None:
+def summary_content(summary: Summary | None) -> dict[str, Any] | None:
+    """Return a summary as plain JSON types."""
     if summary is None:
         return None
     return {
@@ -179,7 +180,7 @@ def _point(point: Point) -> dict[str, Any]:
         "threads": point.threads,
         "status": point.cell.status.value,
         "reason": point.cell.reason,
-        "seconds_per_minibatch": _summary(point.cell.seconds),
+        "seconds_per_minibatch": summary_content(point.cell.seconds),
         "used": point.seconds is not None,
         "takes_part": point.seconds is not None and point.calm,
         "speedup": point.speedup,

@@ -54,6 +54,13 @@ def tables_to_latex(tables: Iterable[layout.Table]) -> str:
     return "\n".join(_table(table) for table in tables)
 
 
+def page_to_latex(page: layout.Page) -> str:
+    """Return the words before, a ``tabular`` for each table, and the words after."""
+    # A title is a comment in a table of its own; here it tells the tables apart.
+    tables = (_notes([table.title]) + _table(table) for table in page.tables)
+    return "\n".join(filter(None, [_notes(page.before), *tables, _notes(page.after)]))
+
+
 def _table(table: layout.Table, over: str = "") -> str:
     columns = len(table.head)
     kinds = "l" * columns if table.words else "l" + "r" * (columns - 1)

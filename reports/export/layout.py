@@ -58,6 +58,14 @@ class Table(NamedTuple):
     """Whether it holds words, to be aligned to the left."""
 
 
+class Page(NamedTuple):
+    """A report as words and tables."""
+
+    before: tuple[str, ...]
+    tables: tuple[Table, ...]
+    after: tuple[str, ...] = ()
+
+
 class Quantity(NamedTuple):
     """What a matrix shows in its cells."""
 
@@ -247,4 +255,17 @@ def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, MatrixCell]]) -> li
     return [
         f"{mark} {network} at {where}, {', '.join(names)}: {text}"
         for (mark, text, network, where), names in rows.items()
+    ]
+
+
+def reasons(holes: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return a line for each reason of these (reason, row, thread count), with its rows and their thread counts."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for why, row, count in holes:
+        counts = found.setdefault(why, {}).setdefault(row, [])
+        if count not in counts:
+            counts.append(count)
+    return [
+        "; ".join(f"{row} at {', '.join(counts)}" for row, counts in rows.items()) + f": {why}"
+        for why, rows in found.items()
     ]

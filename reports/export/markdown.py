@@ -35,6 +35,12 @@ def tables_to_markdown(tables: Iterable[layout.Table]) -> str:
     return "\n".join(_table(table) for table in tables)
 
 
+def page_to_markdown(page: layout.Page) -> str:
+    """Return the words before as paragraphs, the tables, and the words after as a list."""
+    before = "\n".join(f"{escaped(line)}\n" for line in page.before)
+    return "\n".join(filter(None, [before, *map(_table, page.tables), _list(page.after)]))
+
+
 def _table(table: layout.Table, before: str = "") -> str:
     columns = len(table.head)
     others = ":--" if table.words else "--:"

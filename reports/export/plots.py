@@ -55,7 +55,7 @@ def history_to_picture(history: History, path: Path, everything: bool = False) -
     written = []
     for place, page in enumerate(pages if everything else pages[:1]):
         target = path if place == 0 else path.with_name(f"{path.stem}-{place + 1}{path.suffix}")
-        _write(_figure(history, page), target)
+        write_picture(_figure(history, page), target)
         written.append(target)
     return written
 
@@ -65,7 +65,8 @@ def _in_order(history: History) -> list[CellHistory]:
     return sorted(history.cells, key=lambda cell: newest.get(id(cell), math.inf))
 
 
-def _write(figure: "Figure", path: Path) -> None:
+def write_picture(figure: "Figure", path: Path) -> None:
+    """Write a figure to this path, whole or not at all; raises ReportError."""
     import matplotlib as mpl
 
     try:

@@ -51,6 +51,12 @@ def tables_to_terminal(tables: Iterable[layout.Table], width: int = WIDTH, colou
     return "\n".join(_table(table, width, colour) for table in tables)
 
 
+def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False) -> str:
+    """Return the words before, the tables beneath one another, the words after."""
+    tables = (_table(table, width, colour) for table in page.tables)
+    return "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
+
+
 def _stacks(matrix: Matrix, quantity: str, width: int) -> list[tuple[Column, ...]]:
     """Return the columns of each of the tables that the matrix is shown as."""
     if _needs(matrix, matrix.columns, quantity) <= width:

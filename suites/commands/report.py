@@ -8,16 +8,22 @@ from typing import Annotated, NamedTuple
 import typer
 
 from dlbench.reports import shi2016
+from dlbench.reports.against import Against, against
+from dlbench.reports.builds import Builds
 from dlbench.reports.export import csv, json, latex, markdown, terminal
+from dlbench.reports.export.against import against_page, against_to_csv, against_to_json
 from dlbench.reports.export.layout import Table
+from dlbench.reports.export.progress import progress_page, progress_to_csv, progress_to_json
 from dlbench.reports.matrix import Matrix, build_matrix
+from dlbench.reports.progress import Progress, progress
 from dlbench.reports.results import Results
 from dlbench.reports.scaling import Curve, curves
 from dlbench.reports.store import Store
 from dlbench.reports.tables import tables
 
 from ..errors import UsageError, unknown_name
-from ..screen import print_json, table
+from ..projects import release_dates, stands_for_2016
+from ..screen import print_json, say, table
 from . import options
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
@@ -29,6 +35,8 @@ class Exporter(NamedTuple):
     matrix: Callable[[Matrix, str], str]
     threads: Callable[[Sequence[Curve]], str]
     tables: Callable[[Sequence[Table]], str]
+    against: Callable[[Against], str]
+    progress: Callable[[Progress], str]
 
 
 EXPORTERS = {
@@ -36,12 +44,38 @@ EXPORTERS = {
         lambda matrix, quantity: terminal.matrix_to_terminal(matrix, quantity, colour=_colour()),
         lambda found: terminal.threads_to_terminal(found, colour=_colour()),
         lambda found: terminal.tables_to_terminal(found, colour=_colour()),
+        lambda found: terminal.page_to_terminal(against_page(found), colour=_colour()),
+        lambda found: terminal.page_to_terminal(progress_page(found), colour=_colour()),
     ),
-    "markdown": Exporter(markdown.matrix_to_markdown, markdown.threads_to_markdown, markdown.tables_to_markdown),
-    "latex": Exporter(latex.matrix_to_latex, latex.threads_to_latex, latex.tables_to_latex),
+    "markdown": Exporter(
+        markdown.matrix_to_markdown,
+        markdown.threads_to_markdown,
+        markdown.tables_to_markdown,
+        lambda found: markdown.page_to_markdown(against_page(found)),
+        lambda found: markdown.page_to_markdown(progress_page(found)),
+    ),
+    "latex": Exporter(
+        latex.matrix_to_latex,
+        latex.threads_to_latex,
+        latex.tables_to_latex,
+        lambda found: latex.page_to_latex(against_page(found)),
+        lambda found: latex.page_to_latex(progress_page(found)),
+    ),
     # These two hold every quantity of a cell at once.
-    "csv": Exporter(lambda matrix, _: csv.matrix_to_csv(matrix), csv.threads_to_csv, csv.tables_to_csv),
-    "json": Exporter(lambda matrix, _: json.matrix_to_json(matrix), json.threads_to_json, json.tables_to_json),
+    "csv": Exporter(
+        lambda matrix, _: csv.matrix_to_csv(matrix),
+        csv.threads_to_csv,
+        csv.tables_to_csv,
+        against_to_csv,
+        progress_to_csv,
+    ),
+    "json": Exporter(
+        lambda matrix, _: json.matrix_to_json(matrix),
+        json.threads_to_json,
+        json.tables_to_json,
+        against_to_json,
+        progress_to_json,
+    ),
 }
 
 Stores = Annotated[
@@ -55,6 +89,9 @@ Format = Annotated[str, typer.Option("--format", help="terminal, markdown, csv, 
 AllRuns = Annotated[bool, typer.Option("--all-runs", help="Pool a cell's launches of all runs, not of its newest.")]
 Reference = Annotated[
     str, typer.Option("--reference", help="A published table instead of a store: shi2016 (the paper's Table 4).")
+]
+AllModes = Annotated[
+    bool, typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
 ]
 
 
@@ -90,11 +127,15 @@ def _results(
 
 
 def _matrix(reference: str, results: Callable[[], Results], all_runs: bool) -> Matrix:
-    if not reference:
+    if not _published_name(reference, "reference"):
         return build_matrix(results(), all_runs)
-    if reference != shi2016.NAME:
-        raise unknown_name("reference", reference, [shi2016.NAME])
     return shi2016.table4()
+
+
+def _published_name(name: str, option: str) -> str:
+    if name and name != shi2016.NAME:
+        raise unknown_name(option, name, [shi2016.NAME])
+    return name
 
 
 def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
@@ -112,19 +153,39 @@ def matrix_command(
         str, typer.Option("--quantity", help="seconds (per mini-batch), items (per second), gflops or ceiling (%).")
     ] = "seconds",
     reference: Reference = "",
+    beside: Annotated[
+        str, typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
+    ] = "",
+    all_modes: AllModes = False,
     all_runs: AllRuns = False,
     form: Format = "terminal",
     as_json: options.Json = False,
 ) -> None:
     """Networks and frameworks down, threads and devices across, machines side by side.
 
+    With `--against shi2016` it is another table: for each framework of the 2016 paper, on as many threads, the seconds
+    of then, the speed-up since (hardware and software together), and how much is left when both are divided by the
+    cores' peak rates.
+
     Examples:
 
     - `dlbench report matrix`
     - `dlbench report matrix --format latex --quantity items`
     - `dlbench report matrix --store here.sqlite --store there.sqlite`
+    - `dlbench report matrix --against shi2016`
     """
     exporter = _exporter(form, as_json)
+    if _published_name(beside, "published table"):
+        if reference or quantity != "seconds":
+            other = "--reference" if reference else "--quantity"
+            raise UsageError(f"--against shows a table of its own, without {other}; leave one of the two out.")
+        results = _results(store, run, suite, machine, all_runs)
+        builds = Builds(results.records, release_dates())
+        mine = build_matrix(results, all_runs)
+        print(exporter.against(against(mine, shi2016.publication(), stands_for_2016(), builds, all_modes)))
+        return
+    if all_modes:
+        raise UsageError("--all-modes goes with --against; the matrix shows every mode anyway.")
     matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
     print(exporter.matrix(matrix, quantity))
 
@@ -150,6 +211,43 @@ def threads_command(
     exporter = _exporter(form, as_json)
     matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
     print(exporter.threads(curves(matrix)))
+
+
+@report_app.command("progress")
+def progress_command(
+    store: Stores = None,
+    run: Run = None,
+    suite: SuiteName = None,
+    machine: MachineName = None,
+    all_modes: AllModes = False,
+    all_runs: AllRuns = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, a panel for each network."),
+    ] = None,
+    form: Format = "terminal",
+    as_json: options.Json = False,
+) -> None:
+    """The frameworks from oldest to newest, by release date: what became faster on one machine.
+
+    Examples:
+
+    - `dlbench report progress`
+    - `dlbench report progress --all-modes --plot progress.png`
+    """
+    exporter = _exporter(form, as_json)
+    if plot is not None:
+        from dlbench.reports.export.plots import check_picture
+
+        check_picture(plot)
+    results = _results(store, run, suite, machine, all_runs)
+    found = progress(build_matrix(results, all_runs), Builds(results.records, release_dates()), all_modes)
+    if plot is not None:
+        from dlbench.reports.export.progress_plot import progress_to_picture
+
+        written = progress_to_picture(found, plot)
+        say(f"Drawn: {', '.join(map(str, written))}.")
+    print(exporter.progress(found))
 
 
 @report_app.command("tables")
