@@ -259,7 +259,7 @@ def _caption(found: Progress, machine: str, places: Sequence[Place]) -> str:
         if standing.build.released is None
     )
     lines = [
-        "release date of the version measured (marks a little aside of one another); bar: 95 % interval; the oldest is 1"
+        "release date of the version measured (marks a little apart); bar: 95 % interval; the oldest is 1"
     ]
     if left:
         lines.append(f"not drawn: {', '.join(left)}")
