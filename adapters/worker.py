@@ -34,10 +34,13 @@ class Phases:
     def __init__(self, directory):
         # type: (str) -> None
         self.path = os.path.join(directory, PHASE_FILE)
+        self.process = os.getpid()
 
     def enter(self, phase, expected_seconds=None):
         # type: (str, Optional[float]) -> None
         """Announce a phase and, where it can be told, how long it will last."""
+        if os.getpid() != self.process:
+            os._exit(1)  # a copy that the adapter forked and let go on: the launch is the original's
         write_json(self.path, {"phase": phase, "expected_seconds": expected_seconds})
 
 
@@ -261,7 +264,7 @@ def run(directory, load=contract.load):
         else:
             outcome = Outcome(Status.CRASHED, "%s: %s" % (type(error).__name__, _first_line(error)))
     if os.getpid() != process:
-        return 1  # a copy of this process that the adapter forked: the outcome is the original's to write
+        return 1  # a copy that the adapter forked in the last phase
     write_outcome(directory, outcome)
     return 0
 
