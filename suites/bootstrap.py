@@ -2,6 +2,7 @@
 
     python3 suites/bootstrap.py run quick        any arguments of the dlbench command
     python3 suites/bootstrap.py test             the tests (further arguments go to pytest)
+    python3 suites/bootstrap.py historic         the tests of the historic frameworks, which `test` does not build
     python3 suites/bootstrap.py check            formatting, lint, types, and the guest's syntax
 
 Needs Python 3.11 or newer with its venv module, and nothing else: no root, no installed package. The requirements are
@@ -11,6 +12,7 @@ locked; what is set up already is not set up again. The virtual environment is .
 from __future__ import annotations  # an older Python must get as far as the message that it is too old
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(os.environ.get("DLBENCH_VENV") or ROOT / ".venv")
 PYTHON = VENV / "bin" / "python"
+DLBENCH = [str(PYTHON), "-m", "dlbench.suites"]
+PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
@@ -75,12 +79,26 @@ def set_up(lock: Path) -> str:
 def run_tests(arguments: list[str]) -> int:
     """Build the frameworks' environments, then run the tests.
 
-    Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead.
+    Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead. The
+    historic frameworks are not built here; where they are built, their tests run too.
     """
-    built = subprocess.run([str(PYTHON), "-m", "dlbench.suites", "env", "build"]).returncode
+    built = subprocess.run([*DLBENCH, "env", "build"]).returncode
     if built != 0 and os.environ.get("CI"):
         return built
-    return subprocess.run([str(PYTHON), "-m", "pytest", *arguments], cwd=ROOT).returncode
+    return subprocess.run([*PYTEST, *arguments], cwd=ROOT).returncode
+
+
+def run_historic_tests(arguments: list[str]) -> int:
+    """Build the historic frameworks' environments, then run the tests that name one of them.
+
+    Where one cannot be built here, its tests are skipped with the reason; under CI that is a failure instead.
+    """
+    built = subprocess.run([*DLBENCH, "env", "build", "--historic"]).returncode
+    if built != 0 and os.environ.get("CI"):
+        return built
+    listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    names = [each["name"] for each in json.loads(listed.stdout) if each["historic"]]
+    return subprocess.run([*PYTEST, "-k", " or ".join(names), *arguments], cwd=ROOT).returncode
 
 
 def check() -> int:
@@ -110,7 +128,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0 if arguments else 2
-    testing = arguments[0] in ("test", "check")
+    testing = arguments[0] in ("test", "historic", "check")
     try:
         problem = set_up(TEST_LOCK if testing else RUN_LOCK)
     except OSError as error:
@@ -119,6 +137,8 @@ def main(arguments: list[str]) -> int:
         return fail(problem)
     if arguments[0] == "test":
         return run_tests(arguments[1:])
+    if arguments[0] == "historic":
+        return run_historic_tests(arguments[1:])
     if arguments[0] == "check":
         return check()
     command = str(VENV / "bin" / "dlbench")

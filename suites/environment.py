@@ -19,7 +19,7 @@ import filelock
 from .environments import debian, needs, python_packages
 from .environments.debian import Draw
 from .environments.folders import cache_directory, downloads, home, make_folder
-from .errors import FrameworkEnvironmentError
+from .errors import FrameworkEnvironmentError, SuiteError
 from .framework import Framework, find
 from .interpreters import MANIFEST, inspect
 
@@ -65,7 +65,12 @@ class Environment:
 def _directory(framework: Framework) -> Path:
     digest = hashlib.sha256()
     for file in framework.recipe_files:
-        digest.update(file.read_bytes())
+        try:
+            digest.update(file.read_bytes())
+        except OSError as error:
+            raise SuiteError(
+                f"{file}, which {framework.name}'s framework.toml names, cannot be read: {error.strerror}."
+            ) from error
     if framework.debian is not None:
         digest.update(json.dumps(sorted(framework.debian.links.items())).encode())
     return home() / "environments" / f"{framework.name}-{digest.hexdigest()[:8]}"
@@ -85,7 +90,10 @@ def locate(framework: Framework) -> Environment:
         return Environment(framework, directory, State.UNAVAILABLE, None, needs.unavailable(framework))
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
-    directory = _directory(framework)
+    try:
+        directory = _directory(framework)
+    except SuiteError as error:  # of an adapter that is being written: the others can be used
+        return Environment(framework, framework.directory, State.UNAVAILABLE, None, str(error))
     interpreter = directory / "bin" / "python"
     if _is_there(directory / MANIFEST) and _is_there(interpreter):
         return Environment(framework, directory, State.READY, interpreter)
@@ -123,7 +131,7 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
     if current.state is State.READY:
         return current
     directory = current.directory
-    reason = needs.missing(framework, directory)
+    reason = current.reason if current.state is State.UNAVAILABLE else needs.missing(framework, directory)
     if reason:
         raise FrameworkEnvironmentError(reason)
     try:

@@ -180,7 +180,7 @@ def find(name: str) -> Framework:
 
 def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
     """Return the modes that ``wanted`` names: "" the default one, "*" all, else one by its name."""
-    if wanted == "":
+    if wanted == "" or framework.unavailable:  # one that nobody can have keeps one row, which says so
         return (framework.default_mode,)
     if wanted == "*":
         return tuple(framework.modes)

@@ -42,6 +42,9 @@ def list_command(adapter: options.Adapter = None, as_json: options.Json = False)
         ["name", "modes", "state", "interpreter"],
         [[f["name"], ", ".join(f["modes"]), f["state"], f["python"] or "-"] for f in frameworks],
     )
+    for each in frameworks:
+        if each["state"] == "unavailable":
+            out.print(f"{each['name']}: {each['reason']}", markup=False)
     out.print()
     table("Suites", ["name", "what"], [[s["name"], s["summary"]] for s in suites])
 

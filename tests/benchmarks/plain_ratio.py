@@ -35,7 +35,7 @@ def adapter_median(framework: Framework, cell: Cell, interpreter: Path, steps: i
     cache.mkdir(parents=True, exist_ok=True)
     settings = framework.modes[cell.mode].settings
     launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache))
-    variables = framework.launch_variables(cell.mode, cell.threads)
+    variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)
     outcome = ProcessLauncher().launch(Order(launch, interpreter, variables, 900.0)).outcome
     if not outcome.samples_ns:
         raise SystemExit(f"{cell}: {outcome.status.value}: {outcome.reason}")
@@ -50,7 +50,7 @@ def plain_median(framework: Framework, cell: Cell, interpreter: Path, steps: int
         words = [cell.network, cell.batch_size, cell.threads, cell.mode, steps, answer]
         subprocess.run(
             [interpreter, "-I", script, *map(str, words)],
-            env=guest_environment(framework.launch_variables(cell.mode, cell.threads)),
+            env=guest_environment(framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)),
             cwd=folder,
             check=True,
             capture_output=True,

@@ -296,10 +296,10 @@ def test_list_as_json(folder):
     assert set(frameworks) == set(offered())
     for each in frameworks.values():
         assert {"name", "state", "interpreter"} <= set(each)
-        assert each["state"] in ("ready", "not built", "half-built", "no python")
+        assert each["state"] in ("ready", "not built", "half-built", "unavailable")
         assert (each["interpreter"] is not None) == (each["state"] == "ready")
     assert frameworks["null"]["state"] == "ready"
-    assert frameworks["mxnet"]["state"] in ("not built", "no python")  # this home is empty
+    assert frameworks["mxnet"]["state"] in ("not built", "unavailable")  # this home is empty
 
 
 def test_lists_for_people(folder):
