@@ -1,0 +1,173 @@
+"""Builds the specifications of ``adapters/networks.py`` in JAX: arrays by name, and the loss as a pure function.
+
+Images are held as (batch, height, width, channels), convolution weights as (height, width, inputs, outputs): the layout
+that XLA's convolutions on the CPU work in. Everything else is held in canonical layout, but tokens and their labels,
+which are turned to time-major so that each turn of the scan reads one contiguous slice.
+"""
+
+from typing import Any, Callable, Dict, Tuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..base import Unsupported
+from ..batches import Batch
+from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+
+ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "none": lambda values: values}
+IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
+HELD = (2, 3, 1, 0)  # canonical axes (outputs, inputs, height, width) in the order they are held
+CANONICAL = (3, 2, 0, 1)  # and back
+
+Arrays = Dict[str, Any]  # float32 arrays by canonical name
+Loss = Callable[[Arrays, Any, Any], Any]  # (parameters, inputs, labels) -> mean loss, a scalar
+
+
+def held(canonical):
+    # type: (np.ndarray) -> np.ndarray
+    """Turn a parameter in canonical layout into the layout it is held in."""
+    return np.ascontiguousarray(canonical.transpose(HELD)) if canonical.ndim == 4 else canonical
+
+
+def canonical(value):
+    # type: (Any) -> np.ndarray
+    """Return a held parameter as NumPy array in canonical layout."""
+    array = np.asarray(value)
+    return array.transpose(CANONICAL) if array.ndim == 4 else array
+
+
+def place(batch):
+    # type: (Batch) -> Tuple[np.ndarray, np.ndarray]
+    """Return the mini-batch in the layouts that the losses read: labels (rows,), time-major where there are steps."""
+    inputs, labels = batch.inputs, batch.labels.astype(np.int32)
+    if labels.ndim == 2:
+        inputs, labels = inputs.T.astype(np.int32), labels.T.reshape(-1)
+    elif inputs.ndim == 4:
+        inputs = inputs.transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(inputs), np.ascontiguousarray(labels)
+
+
+def mean_loss(network):
+    # type: (Network) -> Loss
+    """Return the mean softmax cross-entropy of a mini-batch as a function of parameters, inputs and labels."""
+    family = network.family
+    logits = None  # type: Any
+    for kind, function in ((Feedforward, _feedforward), (Residual, _residual), (Recurrent, _recurrent)):
+        if isinstance(family, kind):
+            logits = function
+    if logits is None:
+        raise Unsupported("JAX: no way to build a network of type %s" % type(family).__name__)
+
+    def loss(parameters, inputs, labels):
+        # type: (Arrays, Any, Any) -> Any
+        scores = logits(family, parameters, inputs)
+        chosen = jnp.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
+        return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
+
+    return loss
+
+
+def product(values, weight):
+    # type: (Any, Any) -> Any
+    """Return ``values @ weight.T``: a dense product with a weight in canonical layout, over any leading axes."""
+    return lax.dot_general(values, weight, (((values.ndim - 1,), (1,)), ((), ())))
+
+
+def convolve(values, weight, stride, padding):
+    # type: (Any, Any, int, int) -> Any
+    """Convolve (batch, height, width, channels) with symmetric zero padding."""
+    around = ((padding, padding), (padding, padding))
+    return lax.conv_general_dilated(values, weight, (stride, stride), around, dimension_numbers=IMAGES)
+
+
+def max_pool(values, kernel, stride, padding):
+    # type: (Any, int, int, int) -> Any
+    """Pool (batch, height, width, channels); sizes round down."""
+    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    return lax.reduce_window(values, -jnp.inf, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), around)
+
+
+def normalise(values, gamma, beta, epsilon):
+    # type: (Any, Any, Any, float) -> Any
+    """Normalise each channel of (batch, height, width, channels) by the batch's mean and biased variance."""
+    mean = jnp.mean(values, axis=(0, 1, 2))
+    variance = jnp.mean(jnp.square(values - mean), axis=(0, 1, 2))
+    return (values - mean) * (gamma * lax.rsqrt(variance + epsilon)) + beta
+
+
+def _dense(parameters, name, values):
+    # type: (Arrays, str, Any) -> Any
+    return product(values, parameters[name + ".weight"]) + parameters[name + ".bias"]
+
+
+def _feedforward(family, parameters, values):
+    # type: (Feedforward, Arrays, Any) -> Any
+    for layer in family.layers:
+        if isinstance(layer, Dense):
+            values = ACTIVATIONS[layer.activation](_dense(parameters, layer.name, values))
+        elif isinstance(layer, Convolution):
+            values = convolve(values, parameters[layer.name + ".weight"], layer.stride, layer.padding)
+            values = ACTIVATIONS[layer.activation](values + parameters[layer.name + ".bias"])
+        elif isinstance(layer, MaxPool):
+            values = max_pool(values, layer.kernel, layer.stride, layer.padding)
+        elif isinstance(layer, Flatten):
+            # Few values by then: turning them is cheaper to read than a permuted dense weight.
+            values = values.transpose(0, 3, 1, 2).reshape(values.shape[0], -1)
+        else:
+            raise Unsupported("JAX: no way to build a layer of type %s" % type(layer).__name__)
+    return values
+
+
+def _residual(family, parameters, values):
+    # type: (Residual, Arrays, Any) -> Any
+    def unit(name, norm, values, stride, padding):
+        # type: (str, str, Any, int, int) -> Any
+        values = convolve(values, parameters[name + ".weight"], stride, padding)
+        return normalise(values, parameters[norm + ".gamma"], parameters[norm + ".beta"], family.epsilon)
+
+    values = max_pool(jax.nn.relu(unit("stem", "stem_norm", values, 2, 3)), 3, 2, 1)
+    for block in family.blocks:
+        name = block.name
+        branch = jax.nn.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
+        branch = jax.nn.relu(unit(name + ".conv2", name + ".norm2", branch, 1, 1))
+        branch = unit(name + ".conv3", name + ".norm3", branch, 1, 0)
+        if block.projection:
+            values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
+        values = jax.nn.relu(branch + values)
+    return _dense(parameters, "fc", jnp.mean(values, axis=(1, 2)))
+
+
+def _recurrent(family, parameters, tokens):
+    # type: (Recurrent, Arrays, Any) -> Any
+    values = parameters["embedding.weight"][tokens]
+    for layer in range(1, family.layers + 1):
+        name = "lstm%d." % layer
+        values = lstm(
+            values, parameters[name + "input_weight"], parameters[name + "hidden_weight"], parameters[name + "bias"]
+        )
+    return _dense(parameters, "fc", values.reshape(-1, family.hidden))
+
+
+def lstm(values, input_weight, hidden_weight, bias):
+    # type: (Any, Any, Any, Any) -> Any
+    """Run an LSTM layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden).
+
+    Weights in canonical layout, gates in the order input, forget, cell, output. The inputs' share of all steps' gates
+    is one product; the scan adds the state's.
+    """
+    shares = product(values, input_weight) + bias
+    zero = jnp.zeros((values.shape[1], hidden_weight.shape[1]), values.dtype)
+
+    def turn(state, share):
+        # type: (Any, Any) -> Any
+        output, memory = state
+        gates = jnp.split(share + product(output, hidden_weight), 4, axis=-1)
+        input_gate, forget_gate, candidate, output_gate = gates
+        memory = jax.nn.sigmoid(forget_gate) * memory + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)
+        output = jax.nn.sigmoid(output_gate) * jnp.tanh(memory)
+        return (output, memory), output
+
+    _, outputs = lax.scan(turn, (zero, zero), shares)
+    return outputs

@@ -1,0 +1,176 @@
+"""What is particular to JAX, shown by the guest in JAX's own interpreter."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+
+pytestmark = pytest.mark.framework
+
+
+@pytest.fixture
+def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+    """Give a function that runs statements in JAX's interpreter and returns what they bind to ``answer``."""
+    return guest_of(framework_python("jax"), tmp_path, "jax", "jax", "jit", "import jax", NPROC="1")
+
+
+def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
+    check_parameters_come_back_as_they_were_given(guest)
+
+
+def test_small_networks_train_as_the_reference_does(guest: Guest) -> None:
+    errors = guest("""
+        from guest.reference.adapter import ReferenceAdapter
+        answer = {}
+        for name, network in SMALL.items():
+            cell = Cell("reference", "reference", "", name, "cpu", 1, 4)
+            expected = small.parity_observation(parity, batches, ReferenceAdapter(cell, {}, ""), network, 4)
+            found = small.parity_observation(parity, batches, make(name), network, 4)
+            verdict = parity.judge(found, expected, network.parity)
+            answer[name] = (verdict.verdict, verdict.reason)
+    """)
+    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+
+
+def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
+    errors = guest("""
+        from guest.jax.networks import convolve, max_pool
+        random = np.random.RandomState(0)
+        answer = []
+        for side, kernel, stride, padding in ((9, 3, 1, 1), (8, 3, 2, 1), (11, 5, 2, 2), (10, 7, 2, 3), (7, 1, 2, 0)):
+            image = random.rand(1, side, side, 2).astype("float32") - 2
+            weight = random.rand(kernel, kernel, 2, 3).astype("float32")
+            around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+            padded, low = np.pad(image, around), np.pad(image, around, constant_values=-np.inf)
+            out = (side + 2 * padding - kernel) // stride + 1
+            wanted = np.zeros((1, out, out, 3)), np.zeros((1, out, out, 2))
+            for y in range(out):
+                for x in range(out):
+                    window = np.s_[:, y * stride : y * stride + kernel, x * stride : x * stride + kernel]
+                    wanted[0][:, y, x] = np.einsum("bhwi,hwio->bo", padded[window], weight)
+                    wanted[1][:, y, x] = low[window].max((1, 2))
+            found = convolve(jax.numpy.array(image), jax.numpy.array(weight), stride, padding)
+            pooled = max_pool(jax.numpy.array(image), kernel, stride, padding)
+            answer.append(float(np.abs(np.asarray(found) - wanted[0]).max()))
+            answer.append(float(np.abs(np.asarray(pooled) - wanted[1]).max()))
+    """)
+    assert max(errors) < 1e-4, errors
+
+
+def test_a_step_updates_the_parameters_in_their_own_buffers(guest: Guest) -> None:
+    given_away, kept = guest("""
+        adapter = prepared("small-dense")
+        before = dict(adapter._parameters)
+        places = {value.unsafe_buffer_pointer() for value in before.values()}
+        adapter.step(); adapter.synchronize()
+        after = {value.unsafe_buffer_pointer() for value in adapter._parameters.values()}
+        answer = all(value.is_deleted() for value in before.values()), places == after
+    """)
+    assert given_away
+    assert kept
+
+
+def test_a_new_rate_takes_effect_at_the_next_step_and_compiles_nothing(guest: Guest) -> None:
+    moved, programs = guest("""
+        adapter = prepared("small-dense")
+        moved = []
+        for rate in (0.0, 0.5, 0.0):
+            before = {name: value.copy() for name, value in adapter.parameters()}
+            adapter.set_learning_rate(rate)
+            adapter.step()
+            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
+        answer = moved, adapter._step._cache_size()
+    """)
+    assert moved == [False, True, False]
+    assert programs == 1
+
+
+def test_a_step_is_dispatched_and_synchronise_waits_for_it(guest: Guest) -> None:
+    queued, waited = guest("""
+        import time
+        n = networks
+        wide = n.Feedforward((2048,), (n.Dense("fc1", 2048, 4096, "relu"), n.Dense("fc2", 4096, 2048, "none")))
+        network = SMALL["small-dense"]._replace(family=wide)
+        adapter = make("small-dense")
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 256))
+        adapter.step(); adapter.synchronize()
+        answer = []
+        start = time.perf_counter(); adapter.step(); answer.append(time.perf_counter() - start)
+        adapter.synchronize(); answer.append(time.perf_counter() - start)
+    """)
+    assert waited > 2 * queued
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_pool_has_the_threads_of_nproc(guest: Guest, threads: int) -> None:
+    described = guest(
+        """
+        adapter = prepared("small-dense")
+        adapter.step(); adapter.synchronize()
+        answer = adapter.describe()
+        """,
+        NPROC=str(threads),
+    )
+    assert described["pool_threads"] == threads
+
+
+def test_the_framework_has_no_word_on_its_threads(guest: Guest) -> None:
+    assert guest('answer = make("small-dense").effective_threads()') is None
+
+
+def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(guest: Guest, tmp_path: Path) -> None:
+    program = """
+        import os
+        adapter = prepared("small-dense")
+        adapter.step(); adapter.synchronize()
+        folder = adapter.describe()["kept_programs"]
+        answer = folder, {name: os.path.getmtime(os.path.join(folder, name))
+                          for name in os.listdir(folder) if name.endswith("-cache")}
+    """
+    folder, kept = guest(program)
+    assert Path(folder).is_relative_to(tmp_path)
+    assert kept
+    assert guest(program) == [folder, kept]
+    assert guest(program, NPROC="2")[0] != folder
+
+
+def test_without_the_setting_nothing_is_kept(guest: Guest, tmp_path: Path) -> None:
+    guest('adapter = prepared("small-dense", keep_programs=False); adapter.step(); adapter.synchronize(); answer = 0')
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
+    recognised = guest("""
+        adapter, answer = prepared("small-dense"), []
+        for provoke in (
+            lambda: jax.jit(lambda: jax.numpy.ones(1 << 45))().block_until_ready(),
+            lambda: np.empty(1 << 50),
+            lambda: jax.numpy.ones((3, 3)) @ jax.numpy.ones((4, 4)),
+        ):
+            try:
+                provoke()
+            except Exception as error:
+                answer.append((type(error).__name__, str(error)[:200], adapter.is_out_of_memory(error)))
+    """)
+    assert [memory for _, _, memory in recognised] == [True, True, False], recognised
+
+
+def test_capabilities_are_asked_of_the_framework(guest: Guest) -> None:
+    found: dict[str, Any] = guest('answer = make("small-dense").capabilities()')
+    assert {key: answer for key, (answer, _) in found.items()} == {
+        "gpu": False,
+        "automatic_gradients": True,
+        "several_processes": True,
+    }
+    assert all(how for _, how in found.values())
+
+
+def test_the_description_names_what_decides_speed(guest: Guest) -> None:
+    described = guest('answer = prepared("small-dense").describe()', XLA_FLAGS="--xla_cpu_prefer_vector_width=512")
+    assert described["version"] == described["jaxlib"] == "0.10.2"
+    assert described["xla_flags"] == "--xla_cpu_prefer_vector_width=512"
+    assert described["matmul_precision"] == "highest"
+    assert described["float64_enabled"] is False
+    assert described["platform"] == "cpu"
