@@ -1,0 +1,202 @@
+"""ONNX Runtime as everybody installs it, training all the same: a whole step is one ordinary ONNX graph."""
+
+import importlib.util
+import os
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from . import networks
+
+_PROVIDERS = ["CPUExecutionProvider"]
+#: What ONNX Runtime calls its execution providers that run on no GPU.
+_CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
+
+
+class OnnxAdapter(Adapter):
+    """Drives one inference session whose graph is a training step.
+
+    The parameters live in two sets of buffers: a step reads one and writes the other, so nothing is copied.
+
+    Settings:
+
+    ``fused_update``  SGD by the addition of the matrix product that is a gradient (default), or after it
+    ``spin``  whether waiting threads spin: "always", "never", or "within_cores" (default), which is as long as this
+        process may use as many CPUs as it asks for threads
+    ``optimization``  ONNX Runtime's graph optimisation level: "all" (default), "extended", "basic" or "none"
+    ``memory_pattern``, ``memory_arena``  ONNX Runtime's planning and pooling of memory (default true)
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(OnnxAdapter, self).__init__(cell, settings, cache_directory)
+        onnxruntime.set_default_logger_severity(3)
+        self.options = self._session_options()
+
+    def _session_options(self):
+        # type: () -> Any
+        options = onnxruntime.SessionOptions()
+        if self.cell.threads:
+            options.intra_op_num_threads = self.cell.threads
+            options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        level = self.settings.get("optimization", "all")
+        names = {"all": "ALL", "extended": "EXTENDED", "basic": "BASIC", "none": "DISABLE_ALL"}
+        prefix = "ORT_" if level == "none" else "ORT_ENABLE_"
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, prefix + names[level])
+        options.enable_mem_pattern = bool(self.settings.get("memory_pattern", True))
+        options.enable_cpu_mem_arena = bool(self.settings.get("memory_arena", True))
+        options.log_severity_level = 3
+        if not self._spins():
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        return options
+
+    def _spins(self):
+        # type: () -> bool
+        spin = self.settings.get("spin", "within_cores")
+        if spin == "within_cores":
+            return self.cell.threads <= len(os.sched_getaffinity(0))
+        return bool(spin == "always")
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Generate the graph, load it, and bind both sets of parameters, the mini-batch and the learning rate."""
+        self.network = network
+        fused = bool(self.settings.get("fused_update", True))
+        model = networks.training_graph(network, len(batch.inputs), fused).SerializeToString()
+        self.session = onnxruntime.InferenceSession(model, self.options, _PROVIDERS)
+        # These lie on their NumPy arrays: nothing is copied, here or in the step, and writing an array is enough.
+        self.rate = np.array(LEARNING_RATE, dtype=np.float32)
+        self.mini_batch = networks.feed(network, batch)
+        value_of = onnxruntime.OrtValue.ortvalue_from_numpy
+        given = dict(zip(("inputs", "labels"), [value_of(array) for array in self.mini_batch]))
+        given[networks.LEARNING_RATE] = value_of(self.rate)
+        self.loss = onnxruntime.OrtValue.ortvalue_from_shape_and_type([], np.float32)
+        self._allocate(weights)
+        self.bindings = [self._bind(source, 1 - source, given) for source in (0, 1)]
+        self.current = 0
+
+    def _allocate(self, weights):
+        # type: (Dict[str, np.ndarray]) -> None
+        """Make both sets of parameters and copy the weights into the first."""
+        self.sets = [{}, {}]  # type: List[Dict[str, Any]]
+        for name in networks.parameter_names(self.network):
+            for values in self.sets:
+                shape = list(weights[name].shape)
+                values[name] = onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
+            initial = networks.from_canonical(self.network, name, weights[name])
+            self.sets[0][name].update_inplace(np.ascontiguousarray(initial))
+
+    def _bind(self, source, target, given):
+        # type: (int, int, Dict[str, Any]) -> Any
+        """Return the binding of a step from one set of parameters to the other."""
+        binding = self.session.io_binding()
+        for name, value in given.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in networks.parameter_names(self.network):
+            binding.bind_ortvalue_input(name, self.sets[source][name])
+            binding.bind_ortvalue_output(networks.updated_name(name), self.sets[target][name])
+        binding.bind_ortvalue_output(networks.LOSS, self.loss)
+        return binding
+
+    def step(self):
+        # type: () -> None
+        """Run the graph from the current parameters into the other set, which then is the current one."""
+        self.session.run_with_iobinding(self.bindings[self.current])
+        self.current = 1 - self.current
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Set the rate, an input of the graph."""
+        self.rate[...] = rate
+
+    def last_loss(self):
+        # type: () -> float
+        """Read the loss that the last step left."""
+        return float(self.loss.numpy())
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield a copy of each parameter."""
+        for name, value in self.sets[self.current].items():
+            yield name, networks.to_canonical(self.network, name, value.numpy())
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the size of the session's pool, the calling thread included, as its options hold it.
+
+        None for ONNX Runtime's own choice: it tells nobody what it chose.
+        """
+        session = getattr(self, "session", None)
+        threads = (session.get_session_options() if session else self.options).intra_op_num_threads
+        return int(threads) or None
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions and session options; the matrix products are ONNX Runtime's own (MLAS)."""
+        options = self.options
+        return {
+            "framework": "onnxruntime",
+            "version": onnxruntime.__version__,
+            "onnx": onnx.__version__,
+            "build": onnxruntime.get_build_info(),
+            "blas": "MLAS",
+            "operator_set": networks.OPERATOR_SET,
+            "execution": "one graph of forward, loss, backward and update; parameters in two sets of bound buffers",
+            "fused_update": bool(self.settings.get("fused_update", True)),
+            "intra_op_num_threads": options.intra_op_num_threads,
+            "inter_op_num_threads": options.inter_op_num_threads,
+            "execution_mode": options.execution_mode.name,
+            "graph_optimization_level": options.graph_optimization_level.name,
+            "memory_pattern": options.enable_mem_pattern,
+            "memory_arena": options.enable_cpu_mem_arena,
+            "allow_spinning": self._spins(),
+        }
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask the package which execution providers it has, and for its training and collective operations."""
+        providers = onnxruntime.get_available_providers()
+        training = importlib.util.find_spec("onnxruntime.training") is not None
+        return {
+            "gpu": (
+                any(provider not in _CPU_PROVIDERS for provider in providers),
+                "get_available_providers: %s" % ", ".join(providers),
+            ),
+            "automatic_gradients": (training, "the package %s onnxruntime.training" % ("has" if training else "lacks")),
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a product of two inputs, so that neither is packed beforehand."""
+        model = networks.product(size).SerializeToString()
+        session = onnxruntime.InferenceSession(model, self._session_options(), _PROVIDERS)
+        binding = session.io_binding()
+        for name in ("a", "b"):
+            array = np.random.RandomState(0).rand(size, size).astype(np.float32)
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        output = onnxruntime.OrtValue.ortvalue_from_shape_and_type([size, size], np.float32)
+        binding.bind_ortvalue_output("c", output)
+
+        def product():
+            # type: () -> object
+            return session.run_with_iobinding(binding)
+
+        return product
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Recognise ONNX Runtime's arena (its message alone tells) and the C++ library."""
+        if isinstance(error, MemoryError):
+            return True
+        text = str(error)
+        return "Failed to allocate memory" in text or "std::bad_alloc" in text or "bad allocation" in text
+
+
+ADAPTER = OnnxAdapter
