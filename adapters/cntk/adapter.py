@@ -1,0 +1,113 @@
+"""CNTK 2.7: one static graph, trained by CNTK's own ``Trainer`` and SGD learner."""
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import cntk
+import numpy as np
+
+from ..base import Adapter
+from ..batches import Batch, output_classes
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from . import libraries
+from .networks import build
+
+
+class CntkAdapter(Adapter):
+    """Drives CNTK, whose step on the CPU is over when its call returns.
+
+    Setting: ``kernels`` ("widest", the default, or "mkl"): whether MKL takes the widest vector kernels that the
+    processor runs, or chooses by its maker.
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(CntkAdapter, self).__init__(cell, settings, cache_directory)
+        if settings.get("kernels", "widest") == "widest":
+            libraries.take_widest_kernels()
+        if cell.threads:
+            # The only thread setting it honours, and that up to the CPUs present.
+            cntk.cntk_py.set_max_num_cputhreads(cell.threads)
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the graph with these weights; the mini-batch becomes CNTK values."""
+        built = build(network.family, weights, batch, output_classes(network))
+        self.trained, self.arguments = built.trained, built.arguments
+        # Without a mini-batch size the rate is of the mean gradient, whatever the mini-batch.
+        rate = cntk.learning_parameter_schedule(LEARNING_RATE)
+        self.learner = cntk.sgd([item.parameter for item in built.trained.values()], rate)
+        self.trainer = cntk.Trainer(None, (built.loss, None), [self.learner])
+
+    def step(self):
+        # type: () -> None
+        """Run forward, loss, backward and update of one mini-batch."""
+        self.trainer.train_minibatch(self.arguments)
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Give the learner a new schedule of one rate; the graph has no part in it."""
+        self.learner.reset_learning_rate(cntk.learning_parameter_schedule(rate))
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the mean loss of the last step."""
+        return float(self.trainer.previous_minibatch_loss_average)
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield every trainable parameter."""
+        for name, item in self.trained.items():
+            yield name, item.canonical(item.parameter.value)
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the OpenMP threads that CNTK gives its operations."""
+        return int(cntk.cntk_py.get_max_num_cputhreads())
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions, libraries and execution settings."""
+        return {
+            "framework": "cntk",
+            "version": cntk.__version__,
+            "blas": libraries.mkl(),
+            "kernels": libraries.kernels_asked_for(),
+            "execution": "static graph, Trainer.train_minibatch, mini-batch held as Value",
+            "recurrence": "layers.Recurrence(layers.LSTM)",
+            "optimizer": "cntk.sgd",
+        }
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask CNTK for the libraries it is linked with, for a gradient and for its distributed learner."""
+        cuda = any("libcudart" in path or "libcublas" in path for path in libraries.loaded())
+        variable = cntk.input_variable(1, needs_gradient=True)
+        slope = float(np.ravel(cntk.square(variable).grad({variable: np.array([[3.0]], np.float32)}))[0])
+        several = callable(getattr(cntk.train.distributed, "data_parallel_distributed_learner", None))
+        return {
+            "gpu": (cuda, "linked with %s" % ("CUDA" if cuda else "no CUDA library")),
+            "automatic_gradients": (slope == 6.0, "Function.grad of x * x at 3 gave %g" % slope),
+            "several_processes": (
+                several,
+                "data_parallel_distributed_learner is %s" % ("there" if several else "missing"),
+            ),
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a product of a mini-batch with a parameter, as a dense layer makes it."""
+        random = np.random.RandomState(0)
+        left, right = (random.uniform(-1, 1, (size, size)).astype(np.float32) for _ in range(2))
+        rows = cntk.input_variable(size)
+        product = cntk.times(rows, cntk.Parameter((size, size), init=right))
+        arguments, outputs = {rows: cntk.Value(left)}, [product.output]
+        return lambda: product.forward(arguments, outputs, as_numpy=False)
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Recognise a failed allocation, which comes as a RuntimeError with C++'s word for it."""
+        return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "bad_alloc" in str(error))
+
+
+ADAPTER = CntkAdapter

@@ -1,0 +1,200 @@
+"""Builds the networks' specifications as CNTK graphs.
+
+CNTK's layouts are the canonical ones, where a dense layer multiplies by the transposed weight. Only its LSTM block
+has others: weights (inputs, 4 x hidden), and the gates in the order input, cell, forget, output.
+"""
+
+from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
+
+import cntk
+import numpy as np
+
+from ..batches import Batch
+from ..networks import Bottleneck, Convolution, Dense, Feedforward, MaxPool, Recurrent, Residual
+
+
+class Trained(NamedTuple):
+    """A trainable parameter, and the function that turns its value to the canonical layout."""
+
+    parameter: Any  # cntk.Parameter
+    canonical: Callable[[np.ndarray], np.ndarray]
+
+
+class Built(NamedTuple):
+    """A network in CNTK: the loss of each example (or step), what it learns, and its resident mini-batch."""
+
+    loss: Any  # cntk.Function
+    trained: Dict[str, Trained]
+    arguments: Dict[Any, Any]  # cntk.Value by input variable
+
+
+def _as_it_is(value):
+    # type: (np.ndarray) -> np.ndarray
+    return value
+
+
+def swap_gates(value):
+    # type: (np.ndarray) -> np.ndarray
+    """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's; it is its own inverse."""
+    first, second, third, fourth = np.split(value, 4)
+    return np.concatenate((first, third, second, fourth))
+
+
+def padded(inputs, kernel, stride, padding, value=0.0):
+    # type: (Any, int, int, int, float) -> Tuple[Any, bool]
+    """Return what to slide a window over, and whether CNTK is to pad it itself, so that the padding is symmetric.
+
+    CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres in the middle of
+    the input: that is (kernel - 1) / 2 on both sides as long as the stride leaves at most one row over. Anything else
+    is padded by an operation of its own, with ``value``. ``inputs`` (channels, side, side).
+    """
+    if padding == 0:
+        return inputs, False
+    if 2 * padding == kernel - 1 and (inputs.shape[-1] - 1) % stride < 2:
+        return inputs, True
+    return cntk.pad(inputs, [(0, 0), (padding, padding), (padding, padding)], constant_value=value), False
+
+
+def max_pool(inputs, spec):
+    # type: (Any, MaxPool) -> Any
+    """Return the maxima of the windows; sizes round down."""
+    lowest = float(np.finfo(np.float32).min)
+    inputs, automatic = padded(inputs, spec.kernel, spec.stride, spec.padding, lowest)
+    window, strides = (spec.kernel, spec.kernel), (spec.stride, spec.stride)
+    return cntk.pooling(inputs, cntk.MAX_POOLING, window, strides, [False, automatic, automatic])
+
+
+class Builder:
+    """Makes layers out of the weights, and keeps the parameters by their canonical names."""
+
+    def __init__(self, weights):
+        # type: (Dict[str, np.ndarray]) -> None
+        self.weights = weights
+        self.trained = {}  # type: Dict[str, Trained]
+
+    def parameter(self, name):
+        # type: (str) -> Any
+        """Return a parameter that starts as a copy of the weight of this name."""
+        made = cntk.Parameter(self.weights[name].shape, init=self.weights[name])
+        self.trained[name] = Trained(made, _as_it_is)
+        return made
+
+    def dense(self, inputs, name):
+        # type: (Any, str) -> Any
+        """Return inputs @ weight.T + bias."""
+        return cntk.times_transpose(inputs, self.parameter(name + ".weight")) + self.parameter(name + ".bias")
+
+    def convolution(self, inputs, name, kernel, stride, padding):
+        # type: (Any, str, int, int, int) -> Any
+        """Return the convolution, without a bias."""
+        inputs, automatic = padded(inputs, kernel, stride, padding)
+        weight = self.parameter(name + ".weight")
+        return cntk.convolution(weight, inputs, (stride, stride), auto_padding=[False, automatic, automatic])
+
+    def channel_bias(self, inputs, name):
+        # type: (Any, str) -> Any
+        """Add a bias to each channel."""
+        value = self.weights[name]
+        bias = cntk.Parameter((len(value), 1, 1), init=value.reshape(-1, 1, 1))
+        self.trained[name] = Trained(bias, np.ravel)
+        return inputs + bias
+
+    def norm(self, inputs, name, epsilon):
+        # type: (Any, str, float) -> Any
+        """Return the batch normalisation; its running statistics are constants that it updates itself."""
+        channels = inputs.shape[0]
+        return cntk.batch_normalization(
+            inputs,
+            self.parameter(name + ".gamma"),
+            self.parameter(name + ".beta"),
+            cntk.Constant(0.0, (channels,)),
+            cntk.Constant(0.0, (channels,)),
+            spatial=True,
+            epsilon=epsilon,
+            use_cudnn_engine=False,
+            running_count=cntk.Constant(0.0, ()),
+        )
+
+    def bottleneck(self, inputs, spec, epsilon):
+        # type: (Any, Bottleneck, float) -> Any
+        """Return one residual block."""
+        body = inputs
+        for index, (kernel, stride) in enumerate(((1, spec.stride), (3, 1), (1, 1)), start=1):
+            body = self.convolution(body, "%s.conv%d" % (spec.name, index), kernel, stride, kernel // 2)
+            body = self.norm(body, "%s.norm%d" % (spec.name, index), epsilon)
+            body = cntk.relu(body) if index < 3 else body
+        if spec.projection:
+            inputs = self.convolution(inputs, spec.name + ".project", 1, spec.stride, 0)
+            inputs = self.norm(inputs, spec.name + ".project_norm", epsilon)
+        return cntk.relu(body + inputs)
+
+    def lstm(self, inputs, name, hidden):
+        # type: (Any, str, int) -> Any
+        """Return the outputs of CNTK's LSTM block, run over the sequence from a zero state."""
+        block = cntk.layers.LSTM(hidden)
+        outputs = cntk.layers.Recurrence(block)(inputs)
+        # Their shapes are known only now that the block has inputs.
+        found = {parameter.name: parameter for parameter in block.parameters}
+        for weight, theirs in (("input_weight", "W"), ("hidden_weight", "H")):
+            found[theirs].value = np.ascontiguousarray(swap_gates(self.weights[name + "." + weight]).T)
+            self.trained[name + "." + weight] = Trained(found[theirs], lambda value: swap_gates(value.T))
+        found["b"].value = swap_gates(self.weights[name + ".bias"])
+        self.trained[name + ".bias"] = Trained(found["b"], swap_gates)
+        return outputs
+
+
+def _feedforward(spec, build, outputs):
+    # type: (Feedforward, Builder, Any) -> Any
+    activations = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "none": lambda inputs: inputs}
+    for layer in spec.layers:
+        if isinstance(layer, Dense):
+            outputs = activations[layer.activation](build.dense(outputs, layer.name))
+        elif isinstance(layer, Convolution):
+            outputs = build.convolution(outputs, layer.name, layer.kernel, layer.stride, layer.padding)
+            outputs = activations[layer.activation](build.channel_bias(outputs, layer.name + ".bias"))
+        elif isinstance(layer, MaxPool):
+            outputs = max_pool(outputs, layer)
+        else:
+            outputs = cntk.reshape(outputs, (-1,))
+    return outputs
+
+
+def _residual(spec, build, outputs):
+    # type: (Residual, Builder, Any) -> Any
+    outputs = cntk.relu(build.norm(build.convolution(outputs, "stem", 7, 2, 3), "stem_norm", spec.epsilon))
+    outputs = max_pool(outputs, MaxPool(3, 2, 1))
+    for block in spec.blocks:
+        outputs = build.bottleneck(outputs, block, spec.epsilon)
+    outputs = cntk.pooling(outputs, cntk.AVG_POOLING, outputs.shape[1:])
+    return build.dense(cntk.reshape(outputs, (-1,)), "fc")
+
+
+def _recurrent(spec, build, tokens):
+    # type: (Recurrent, Builder, Any) -> Any
+    outputs = cntk.times(tokens, build.parameter("embedding.weight"))
+    for layer in range(spec.layers):
+        outputs = build.lstm(outputs, "lstm%d" % (layer + 1), spec.hidden)
+    return build.dense(outputs, "fc")
+
+
+def build(spec, weights, batch, classes):
+    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch, int) -> Built
+    """Return the network with copies of these weights, and the mini-batch; ``classes`` the softmax ranges over.
+
+    Labels and tokens are sparse one-hot vectors, CNTK's form of an index.
+    """
+    build_from = Builder(weights)
+    labels_held = cntk.Value.one_hot(batch.labels.tolist(), classes)
+    if isinstance(spec, Recurrent):
+        inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=True)
+        labels = cntk.sequence.input_variable(classes, is_sparse=True)
+        inputs_held = cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary)
+        logits = _recurrent(spec, build_from, inputs)
+    else:
+        inputs = cntk.input_variable(spec.input_shape)
+        labels = cntk.input_variable(classes, is_sparse=True)
+        inputs_held = cntk.Value(batch.inputs)
+        make = _feedforward if isinstance(spec, Feedforward) else _residual
+        logits = make(spec, build_from, inputs)
+    loss = cntk.cross_entropy_with_softmax(logits, labels)
+    return Built(loss, build_from.trained, {inputs: inputs_held, labels: labels_held})
