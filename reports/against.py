@@ -9,6 +9,9 @@ theoretical peak of as many cores), so the arithmetic rate of the cores is divid
 caches or what the scripts of then computed besides. Operations are those of the network's specification here
 (`networks.training_flops`) on both sides. A measured ceiling lies below the theoretical peak, so the share now comes
 out higher than one of a theoretical peak: per peak favours the software of now.
+
+A figure of then that lies above the highest theoretical peak is not compared: whatever took that time, it was not this
+network on that many cores.
 """
 
 import math
@@ -22,6 +25,10 @@ from dlbench.reports.builds import Build, Builds, fastest_mode
 from dlbench.reports.curve import computes_nothing
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row
+
+_OTHER_WORK = (
+    "then it would have been above the theoretical peak: its script was of another network, or more threads worked"
+)
 
 
 class CorePeak(NamedTuple):
@@ -244,12 +251,15 @@ def _pair(
         flops = training_flops(NETWORKS[where.group.network], where.group.batch_size)
         rate = flops / past.median / where.threads
         share_then = Span(rate / peak.high, rate / peak.low)
+    impossible = share_then is not None and share_then.low > 1.0
     share_now = now.ceiling_fraction if now is not None and present is not None else None
     per_peak = None
-    if share_now is not None and share_then is not None:
+    if impossible:
+        past = None
+    elif share_now is not None and share_then is not None:
         per_peak = Span(share_now / share_then.high, share_now / share_then.low)
     speedup = past.median / present.median if past is not None and present is not None else None
-    reason = "" if speedup is not None else _why(now, then)
+    reason = "" if speedup is not None else _OTHER_WORK if impossible and present is not None else _why(now, then)
     return Pair(where, now, build, then, speedup, share_now, share_then, per_peak, reason)
 
 

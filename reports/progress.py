@@ -14,7 +14,7 @@ from dlbench.reports.builds import Build, Builds, fastest_mode
 from dlbench.reports.curve import computes_nothing
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import Group, Matrix, MatrixCell
-from dlbench.reports.means import geometric_mean
+from dlbench.reports.means import mean_of_pairs
 from dlbench.reports.statistics import Ratio, ratio
 
 
@@ -151,7 +151,10 @@ def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Bui
     if len(complete) < 2 or complete[0][0] == complete[-1][0]:
         return Overall(place, groups, None, None, None)
     oldest, newest = complete[0][1:], complete[-1][1:]
-    ratios = [
-        found for group in groups if (found := _speedup(by_build[oldest][group], by_build[newest][group])) is not None
+    pairs = [
+        (before, after)
+        for group in groups
+        if (before := by_build[oldest][group].timed) is not None
+        and (after := by_build[newest][group].timed) is not None
     ]
-    return Overall(place, groups, oldest, newest, geometric_mean(ratios))
+    return Overall(place, groups, oldest, newest, mean_of_pairs(pairs))

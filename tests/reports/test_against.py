@@ -1,0 +1,329 @@
+"""One's own cells beside the paper's: every figure computed again from the paper's file and by hand."""
+
+import csv as csv_of_python
+import io
+import json as json_of_python
+import math
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import factory_of_records as make
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dlbench.reports.export
+from dlbench.adapters.protocol import BOUND, Status
+from dlbench.hardware_probe import Ceilings
+from dlbench.reports import shi2016
+from dlbench.reports.against import Against, Match, Pair, Stand, against
+from dlbench.reports.builds import Builds
+from dlbench.reports.export import latex, markdown, terminal
+from dlbench.reports.export.against import against_page, against_to_csv, against_to_json
+from dlbench.reports.hosts import Host
+from dlbench.reports.matrix import build_matrix
+from dlbench.reports.record import Record
+from dlbench.reports.results import Results
+
+DESKTOP, SERVER = (shi2016.HOSTS[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
+STANDS = {
+    "caffe": Stand("caffe", "Caffe"),
+    "cntk": Stand("", "CNTK", "its interpreter is gone"),
+    "tensorflow": Stand("tensorflow", "TensorFlow"),
+    "torch": Stand("pytorch", "PyTorch"),
+}
+TENSORFLOW = {"framework": "tensorflow", "adapter": "tensorflow", "mode": "function"}
+CEILINGS = {1: 100e9, 2: 190e9, 4: 360e9, 8: 700e9}
+
+# Multiply-adds of fcn5 for one example, by hand: 26752 -> 2048 -> 2048 -> 2048 -> 26752. A training step is forward,
+# gradient by weights and gradient by inputs, the last not for the first layer; a multiply-add is two operations.
+FIRST, MIDDLE, LAST = 26752 * 2048, 2 * 2048 * 2048, 2048 * 26752
+FCN5_FLOP = 2 * 64 * (3 * (FIRST + MIDDLE + LAST) - FIRST)
+
+
+def paper() -> dict[tuple[str, str, str, int], float | None]:
+    """Return Table 4's CPU cells as its file has them, by network, framework, machine and threads."""
+    text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
+    return {
+        (line["network"], line["framework"], line["platform"], int(line["threads"])): float(
+            line["seconds_per_minibatch"]
+        )
+        if line["seconds_per_minibatch"]
+        else None
+        for line in csv_of_python.DictReader(text.splitlines())
+        if line["threads"]
+    }
+
+
+def launches(seconds: float, **of_cell: Any) -> list[Record]:
+    return [make.record([seconds * f] * 5, launch=n, **of_cell) for n, f in enumerate((0.99, 1.0, 1.01))]
+
+
+def found_in(
+    *records: Record, cores: int | None = 8, ceilings: dict[int, float] | None = None, all_modes: bool = False
+) -> Against:
+    measured = Ceilings(tuple(make.ceiling(p, rate) for p, rate in (ceilings or CEILINGS).items()))
+    hosts = {r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records}
+    results = Results(records, hosts, dict.fromkeys(hosts, measured))
+    builds = Builds(records, {})
+    return against(build_matrix(results), shi2016.publication(), STANDS, builds, all_modes)
+
+
+def on(found: Against, machine: str) -> Match:
+    (match,) = [match for match in found.matches if match.then.fingerprint == machine]
+    return match
+
+
+def only(match: Match) -> Pair:
+    (pair,) = match.pairs
+    return pair
+
+
+FORMATS = {
+    "terminal": lambda found: terminal.page_to_terminal(against_page(found)),
+    "markdown": lambda found: markdown.page_to_markdown(against_page(found)),
+    "latex": lambda found: latex.page_to_latex(against_page(found)),
+    "csv": against_to_csv,
+    "json": against_to_json,
+}
+
+
+def test_peaks_are_those_of_the_processors() -> None:
+    # Sandy Bridge: one 8-wide multiplication and one 8-wide addition a cycle; Haswell: two 8-wide fused multiply-adds.
+    assert shi2016.PEAKS[DESKTOP][:2] == pytest.approx(((8 + 8) * 3.6e9, (8 + 8) * 3.8e9))
+    assert shi2016.PEAKS[SERVER][:2] == pytest.approx((2 * 8 * 2 * 2.1e9, 2 * 8 * 2 * 3.2e9))
+
+
+def test_figures_by_hand() -> None:
+    found = found_in(*launches(0.5, threads=2, **TENSORFLOW))
+    for name, machine, cycle, low, high in (
+        ("desktop_i7_3820", DESKTOP, 16, 3.6e9, 3.8e9),
+        ("server_2x_e5_2630v3", SERVER, 32, 2.1e9, 3.2e9),
+    ):
+        then = paper()["fcn5", "tensorflow", name, 2]
+        assert then is not None
+        pair = only(on(found, machine))
+        now = pair.now.seconds.median if pair.now and pair.now.seconds else math.nan
+        assert now == pytest.approx(0.5, rel=1e-3)
+        assert pair.speedup == pytest.approx(then / now)
+        assert pair.share_now == pytest.approx(FCN5_FLOP / now / 190e9)
+        assert pair.share_then is not None
+        assert pair.share_then.low == pytest.approx(FCN5_FLOP / then / (2 * cycle * high))
+        assert pair.share_then.high == pytest.approx(FCN5_FLOP / then / (2 * cycle * low))
+        assert pair.per_peak is not None
+        assert pair.per_peak.low == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * low)))
+        assert pair.per_peak.high == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * high)))
+        assert on(found, machine).ceilings == {2: pytest.approx(190e9)}
+
+
+def test_every_figure_of_the_paper_that_can_be_compared_is() -> None:
+    records = [
+        record
+        for network in ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
+        for framework, adapter in (("caffe", "caffe"), ("tensorflow", "tensorflow"), ("torch", "pytorch"))
+        for p in (1, 2, 4, 8)
+        for record in launches(
+            0.5,
+            framework=framework,
+            adapter=adapter,
+            mode="m",
+            network=network,
+            threads=p,
+            batch_size={"alexnet": 16, "resnet50": 16, "lstm32": 128, "lstm64": 128}.get(network, 64),
+        )
+    ]
+    found = found_in(*records)
+    for name, machine, most in (("desktop_i7_3820", DESKTOP, 4), ("server_2x_e5_2630v3", SERVER, 8)):
+        wanted = {
+            (network, framework, p): seconds
+            for (network, framework, platform, p), seconds in paper().items()
+            if platform == name and p <= most and framework != "cntk"
+        }
+        got = {(p.where.group.network, p.where.framework, p.where.threads): p for p in on(found, machine).pairs}
+        assert set(wanted) <= set(got)
+        for key, pair in got.items():
+            seconds = wanted.get(key)
+            if seconds is None:
+                assert pair.speedup is None
+                assert pair.reason.startswith("then ")
+            else:
+                assert pair.speedup is not None
+                assert pair.now is not None
+                assert pair.now.seconds is not None
+                assert pair.speedup * pair.now.seconds.median == pytest.approx(seconds)
+        for mean in on(found, machine).means:
+            logs = [math.log(p.speedup) for p in got.values() if p.speedup and p.where[1:] == mean[:3]]
+            assert mean.networks == len(logs)
+            assert math.log(mean.speedup) == pytest.approx(sum(logs) / len(logs))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.05, 5.0), st.floats(1.1, 20.0), st.sampled_from((1, 2, 4)))
+def test_a_machine_twice_as_fast_is_a_speedup_but_not_per_peak(seconds: float, factor: float, p: int) -> None:
+    before = only(on(found_in(*launches(seconds, threads=p, **TENSORFLOW)), DESKTOP))
+    faster = {count: rate * factor for count, rate in CEILINGS.items()}
+    after = only(on(found_in(*launches(seconds / factor, threads=p, **TENSORFLOW), ceilings=faster), DESKTOP))
+    assert before.speedup is not None
+    assert after.speedup == pytest.approx(before.speedup * factor, rel=1e-6)
+    assert after.per_peak == pytest.approx(before.per_peak, rel=1e-6)
+
+
+STATUSES = [status for status in Status if status is not Status.PARITY_FAILED]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("tensorflow", "caffe", "pytorch", "mxnet")),
+            st.sampled_from(("fcn5", "alexnet", "lstm32")),
+            st.sampled_from((1, 2, 3, 8, 64)),
+            st.sampled_from(STATUSES),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from((1, 2, 8, None)),
+)
+def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
+    cells: list[tuple[str, str, int, Status]], cores: int | None
+) -> None:
+    batch = {"fcn5": 64, "alexnet": 16, "lstm32": 128}
+    records = [
+        make.record(
+            result=result, network=network, threads=p, adapter=adapter, framework=adapter, batch_size=batch[network]
+        )
+        for adapter, network, p, status in dict.fromkeys(cells)
+        for result in [make.outcome(requested=p) if status is Status.OK else make.Outcome(status, "a reason")]
+    ]
+    found = found_in(*records, cores=cores)
+    for match in found.matches:
+        for pair in match.pairs:
+            assert (pair.speedup is None) is bool(pair.reason)
+            assert pair.where.framework != "cntk"
+            assert pair.where.threads <= min(cores or 64, match.then.physical_cores or 0)
+            if pair.speedup is not None:
+                assert pair.share_then is not None
+                assert pair.share_then.low <= 1.0
+        own = {record.cell.threads for record in records}
+        compared = {pair.where.threads for pair in match.pairs}
+        assert not compared & set(match.left_out)
+        assert set(match.left_out) <= own
+    for name, export in FORMATS.items():
+        text = export(found)
+        if name == "terminal":
+            assert max(map(len, text.splitlines())) <= 80
+
+
+def test_threads_beyond_the_cores_of_either_machine_are_left_out_and_said() -> None:
+    records = [r for p in (1, 3, 4, 8, 16) for r in launches(0.5, threads=p, **TENSORFLOW)]
+    found = found_in(*records, cores=8)
+    assert [pair.where.threads for pair in on(found, DESKTOP).pairs] == [1, 4]
+    assert [pair.where.threads for pair in on(found, SERVER).pairs] == [1, 4, 8]
+    text = " ".join(terminal.page_to_terminal(against_page(found)).split())
+    assert "Not compared: 3 threads, not in the table" in text
+    assert "Not compared: 8 threads, more than the 4 cores there" in text
+    assert "Not compared: 16 threads, more than the 8 cores here" in text
+
+
+def test_a_build_that_a_user_named_is_held_against_what_its_adapter_stands_for() -> None:
+    found = found_in(
+        *launches(0.5),
+        *launches(0.25, framework="torch-nightly"),
+        *launches(0.5, framework="tensorflow", adapter="mxnet"),
+    )
+    assert [(p.where.framework, p.where.row) for p in on(found, DESKTOP).pairs] == [
+        ("torch", "torch"),
+        ("torch", "torch-nightly"),
+    ]
+    first, second = on(found, DESKTOP).pairs
+    assert first.speedup is not None
+    assert second.speedup == pytest.approx(2 * first.speedup)
+
+
+def test_the_fastest_mode_stands_for_a_row_unless_all_are_asked_for() -> None:
+    records = [*launches(0.5), *launches(0.3, mode="compile"), *launches(0.1, mode="bound", affinity=BOUND)]
+    assert [p.now.row.mode for p in on(found_in(*records), DESKTOP).pairs if p.now] == ["compile"]
+    every = on(found_in(*records, all_modes=True), DESKTOP)
+    assert [p.now.row.mode for p in every.pairs if p.now] == ["compile", "eager"]
+    (mean,) = every.means
+    assert mean.speedup == pytest.approx(max(p.speedup or 0 for p in every.pairs))
+
+
+def test_what_cannot_have_been_this_network_is_not_compared() -> None:
+    # CNTK's lstm32 took 0.579 s on one core of the desktop: 2.5 times its peak for the network of the specification.
+    stands = {**STANDS, "cntk": Stand("cntk", "CNTK")}
+    records = launches(2.0, framework="cntk", adapter="cntk", network="lstm32", batch_size=128)
+    matrix = build_matrix(Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "two", 2, 2, 2.0)}))
+    match = on(against(matrix, shi2016.publication(), stands, Builds(records, {})), DESKTOP)
+    pair = only(match)
+    assert pair.share_then is not None
+    assert pair.share_then.low > 2
+    assert (pair.speedup, pair.per_peak, match.means) == (None, None, ())
+    assert "above the theoretical peak" in pair.reason
+
+
+def test_without_a_measured_ceiling_the_ratio_of_seconds_is_all() -> None:
+    records = launches(0.5)
+    matrix = build_matrix(Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "two", 2, 2, 2.0)}))
+    pair = only(on(against(matrix, shi2016.publication(), STANDS, Builds(records, {})), SERVER))
+    assert pair.speedup is not None
+    assert (pair.share_now, pair.per_peak) == (None, None)
+
+
+def test_other_mini_batches_and_frameworks_that_compute_nothing_have_nothing_to_stand_beside() -> None:
+    assert not any(match.pairs for match in found_in(*launches(0.5, batch_size=8)).matches)
+    nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"))
+    pair = only(on(found_in(make.record(result=nothing)), DESKTOP))
+    assert pair.speedup is None
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_warning_is_in_every_format(name: str) -> None:
+    text = " ".join(FORMATS[name](found_in(*launches(0.5, **TENSORFLOW))).split())
+    assert "do not read it as progress of the software" in text
+    assert "one mean without its spread" in text
+
+
+def test_without_anything_to_compare_it_says_so() -> None:
+    for found in (found_in(), found_in(*launches(0.5, batch_size=8))):
+        for name in ("terminal", "markdown", "latex"):
+            assert "Nothing was measured that the table has too" in FORMATS[name](found)
+
+
+def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
+    text = " ".join(terminal.page_to_terminal(against_page(found_in(*launches(0.5)))).split())
+    assert "PyTorch stands here as the successor of Torch7, another program." in text
+    assert "CNTK has no row here: its interpreter is gone." in text
+    assert "Caffe of 2016: nothing was measured here for it (Caffe)." in text
+    assert "Per peak favours the software of now" in text
+    assert "57.6 to 60.8 GFLOP/s a core, theoretical" in text
+
+
+def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
+    found = found_in(*launches(0.5, **TENSORFLOW), make.hole(Status.CRASHED, "signal 11"))
+    content = json_of_python.loads(against_to_json(found))
+    lines = list(csv_of_python.DictReader(io.StringIO(against_to_csv(found))))
+    cells = [(machine, cell) for machine in content["machines"] for cell in machine["cells"]]
+    assert len(lines) == len(cells) == 4
+    for line, (machine, cell) in zip(lines, cells, strict=True):
+        assert line["machine_then"] == machine["machine_then"]
+        assert line["status"] == cell["status"]
+        assert line["speedup"] == ("" if cell["speedup"] is None else str(cell["speedup"]))
+        assert line["per_peak.low"] == ("" if cell["per_peak"] is None else str(cell["per_peak"]["low"]))
+        assert line["reason"] == cell["reason"]
+    assert {cell["reason"] for _, cell in cells} == {"", "here signal 11"}
+    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    chapter = schema.partition("--against")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", chapter))
+    machine, cell = cells[0]
+    for part in (
+        content,
+        machine,
+        cell,
+        machine["means"][0],
+        machine["peak_per_core_then"],
+        content["stands"]["torch"],
+    ):
+        assert set(part) <= named

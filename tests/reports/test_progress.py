@@ -1,0 +1,425 @@
+"""From the oldest framework to the newest: order, ratios and means against independent computations."""
+
+import csv as csv_of_python
+import io
+import json as json_of_python
+import math
+import random
+import re
+import xml.etree.ElementTree as ElementTree
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import factory_of_records as make
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dlbench.reports.export
+from dlbench.adapters.protocol import BOUND, Status
+from dlbench.reports.builds import Build, Builds, fastest_mode, released
+from dlbench.reports.errors import ReportError
+from dlbench.reports.export import latex, markdown, terminal
+from dlbench.reports.export.progress import progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.export.progress_plot import progress_to_picture
+from dlbench.reports.hosts import Host
+from dlbench.reports.matrix import build_matrix
+from dlbench.reports.means import geometric_mean, mean_of_pairs
+from dlbench.reports.progress import Progress, Ranking, progress
+from dlbench.reports.record import Record
+from dlbench.reports.results import Results
+from dlbench.reports.statistics import Ratio, ratio, summarise
+
+DATES = {
+    ("caffe", "1.0.0"): date(2017, 4, 18),
+    ("mxnet", "1.9.1"): date(2022, 5, 17),
+    ("tensorflow", "2.21.0"): date(2026, 3, 6),
+    ("pytorch", "2.13.0"): date(2026, 7, 8),
+}
+BATCHES = {"fcn5": 64, "fcn8": 64, "lstm32": 128}
+FORMATS = {
+    "terminal": lambda found: terminal.page_to_terminal(progress_page(found)),
+    "markdown": lambda found: markdown.page_to_markdown(progress_page(found)),
+    "latex": lambda found: latex.page_to_latex(progress_page(found)),
+    "csv": progress_to_csv,
+    "json": progress_to_json,
+}
+
+
+def launches(
+    times: float | list[float], framework: str = "caffe", version: str = "1.0.0", adapter: str = "", **of_cell: Any
+) -> list[Record]:
+    """Launches of these seconds, or three about them, of a version of a framework."""
+    each = [times * f for f in (0.99, 1.0, 1.01)] if isinstance(times, float) else times
+    software = {"version": version} if version else {}
+    network = of_cell.get("network", "fcn5")
+    where = {"mode": "m", "batch_size": BATCHES[network], **of_cell, "framework": framework}
+    return [
+        make.record(
+            result=make.outcome([t] * 5, of_cell.get("threads", 1), software=software),
+            launch=n,
+            environment=f"{framework}-{version}",
+            **{**where, "adapter": adapter or {"torch": "pytorch"}.get(framework, framework)},
+        )
+        for n, t in enumerate(each)
+    ]
+
+
+def progress_of(records: list[Record], all_modes: bool = False) -> Progress:
+    hosts = {r.machine: Host(r.machine, f"machine {r.machine}", 2, 2, 2.0) for r in records}
+    return progress(build_matrix(Results(tuple(records), hosts)), Builds(records, DATES), all_modes)
+
+
+def only(found: Progress) -> Ranking:
+    (ranking,) = found.rankings
+    return ranking
+
+
+def names(ranking: Ranking) -> list[str]:
+    return [standing.cell.row.framework for standing in ranking.standings]
+
+
+OLD = launches([2.0, 2.1, 1.9, 2.05])
+MIDDLE = launches(1.0, "mxnet", "1.9.1")
+NEW = launches([0.5, 0.52, 0.49], "torch", "2.13.0+cpu")
+
+
+def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order_of_records() -> None:
+    records = [*NEW, *launches(0.9, "mine", "0.1", adapter="own"), *OLD, *MIDDLE]
+    for seed in range(5):
+        random.Random(seed).shuffle(records)
+        ranking = only(progress_of(records))
+        assert names(ranking) == ["caffe", "mxnet", "torch", "mine"]
+        assert [standing.build.released for standing in ranking.standings] == [
+            date(2017, 4, 18),
+            date(2022, 5, 17),
+            date(2026, 7, 8),
+            None,
+        ]
+        assert [standing.oldest for standing in ranking.standings] == [True, False, False, False]
+
+
+def test_speedups_are_welch_intervals_over_launches() -> None:
+    ranking = only(progress_of([*OLD, *NEW]))
+    speedup = ranking.standings[1].speedup
+    assert ranking.standings[0].speedup is None
+    assert speedup is not None
+    welch = scipy.stats.ttest_ind(np.log([2.0, 2.1, 1.9, 2.05]), np.log([0.5, 0.52, 0.49]), equal_var=False)
+    low, high = welch.confidence_interval(0.95)
+    assert speedup.value == pytest.approx(
+        scipy.stats.gmean([2.0, 2.1, 1.9, 2.05]) / scipy.stats.gmean([0.5, 0.52, 0.49])
+    )
+    assert (speedup.low, speedup.high) == (pytest.approx(math.exp(low)), pytest.approx(math.exp(high)))
+
+
+def test_an_undated_framework_has_a_speedup_and_is_never_the_oldest() -> None:
+    ranking = only(progress_of([*launches(4.0, "mine", "", adapter="own"), *OLD]))
+    assert [(s.cell.row.framework, s.oldest) for s in ranking.standings] == [("caffe", True), ("mine", False)]
+    assert ranking.standings[1].speedup is not None
+    alone = only(progress_of(launches(4.0, "mine", "0.1", adapter="own")))
+    assert [(s.oldest, s.speedup) for s in alone.standings] == [(False, None)]
+
+
+def test_where_the_oldest_has_no_number_the_next_one_takes_its_place() -> None:
+    holes = [make.hole(Status.CRASHED, "signal 11", framework="caffe", adapter="caffe", mode="m")]
+    ranking = only(progress_of([*holes, *MIDDLE, *NEW]))
+    assert [(s.cell.row.framework, s.oldest) for s in ranking.standings] == [
+        ("mxnet", True),
+        ("torch", False),
+        ("caffe", False),
+    ]
+    disagrees = make.parity("disagrees", "update error 0.4")
+    failed = make.outcome(parity=disagrees)._replace(status=Status.PARITY_FAILED)
+    wrong = [make.record(result=failed, framework="caffe", adapter="caffe", mode="m", launch=n) for n in range(3)]
+    ranking = only(progress_of([*wrong, *MIDDLE]))
+    assert [standing.oldest for standing in ranking.standings if standing.cell.row.framework == "mxnet"] == [True]
+
+
+def test_the_fastest_mode_stands_for_a_framework_unless_all_are_asked_for() -> None:
+    records = [*OLD, *launches(1.5, mode="fast"), *NEW, *launches(0.4, "torch", "2.13.0", mode="compile")]
+    best = only(progress_of(records))
+    assert [(s.cell.row.mode, s.modes) for s in best.standings] == [("fast", 2), ("compile", 2)]
+    every = only(progress_of(records, all_modes=True))
+    assert [(s.cell.row.mode, s.oldest) for s in every.standings] == [
+        ("fast", True),
+        ("m", False),
+        ("compile", False),
+        ("m", False),
+    ]
+    by_mode = {s.cell.row.mode: s.speedup for s in every.standings if s.cell.row.framework == "torch"}
+    assert by_mode["compile"] == best.standings[1].speedup
+    # Asked for all or not, what it comes to is the same.
+    assert progress_of(records).overall == progress_of(records, all_modes=True).overall
+
+
+def test_a_mode_with_more_threads_than_asked_is_no_framework_s_fastest() -> None:
+    greedy = [
+        make.record(result=make.outcome([0.1] * 5, threads=make.threads(1, 0.5, 2.0)), launch=n, mode="greedy")
+        for n in range(3)
+    ]
+    matrix = build_matrix(Results((*greedy, *(make.record([1.0] * 5, launch=n) for n in range(3)))))
+    assert fastest_mode(list(matrix.cells.values())).row.mode == "eager"
+
+
+def test_bound_threads_and_machines_are_apart() -> None:
+    records = [*OLD, *launches(1.0, affinity=BOUND), *launches(1.0, machine="m-two"), *launches(1.0, threads=2)]
+    found = progress_of(records)
+    assert len(found.rankings) == 4
+    assert all(len(ranking.standings) == 1 for ranking in found.rankings)
+    assert len({ranking.place for ranking in found.rankings}) == 4
+    text = FORMATS["terminal"](found)
+    assert text.count("Oldest to newest, on") == 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.floats(0.01, 10.0), min_size=3, max_size=6),
+    st.lists(st.floats(0.01, 10.0), min_size=3, max_size=6),
+    st.floats(0.1, 10.0),
+)
+def test_a_machine_of_another_speed_shows_the_same_progress(old: list[float], new: list[float], factor: float) -> None:
+    def speedup(times: float) -> Ratio:
+        records = [*launches([t * times for t in old]), *launches([t * times for t in new], "torch", "2.13.0")]
+        found = only(progress_of(records)).standings[1].speedup
+        assert found is not None
+        return found
+
+    one, other = speedup(1.0), speedup(factor)
+    # Samples are whole nanoseconds.
+    assert other.value == pytest.approx(one.value, rel=1e-5)
+    assert math.log(other.high / other.low) == pytest.approx(math.log(one.high / one.low), rel=1e-3, abs=1e-5)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "version", "when"),
+    [
+        ("pytorch", "2.13.0", date(2026, 7, 8)),
+        ("pytorch", "2.13.0+cpu", date(2026, 7, 8)),
+        ("pytorch", "2.13", date(2026, 7, 8)),
+        ("caffe", "1.0", date(2017, 4, 18)),
+        ("pytorch", "2.13.1", None),
+        ("pytorch", "2.13.0rc1", None),
+        ("tensorflow", "2.13.0", None),
+        ("pytorch", "2.14.0.dev20261010+cpu", date(2026, 10, 10)),
+        ("tensorflow", "2.22.0-dev20261010", date(2026, 10, 10)),
+        ("pytorch", "2.14.0.dev20261399", None),
+        ("pytorch", "2.99.0a0+git1234567", None),
+        ("pytorch", "what ever", None),
+        ("pytorch", "", None),
+    ],
+)
+def test_release_dates_of_versions(adapter: str, version: str, when: date | None) -> None:
+    assert released(adapter, version, DATES) == when
+
+
+def test_a_named_build_takes_its_date_from_its_adapter_and_a_crash_takes_no_version_away() -> None:
+    crashed = make.hole(
+        Status.CRASHED, "signal 11", framework="torch-old", adapter="pytorch", mode="m", minutes=9, network="fcn8"
+    )
+    records = [*launches(1.0, "torch-old", "2.13.0+cpu", adapter="pytorch"), crashed]
+    found = progress_of(records)
+    for ranking in found.rankings:
+        (standing,) = ranking.standings
+        assert standing.build == Build("pytorch", "2.13.0+cpu", date(2026, 7, 8))
+
+
+# The summary over networks.
+
+
+def test_the_summary_is_of_the_newest_over_the_oldest_that_have_every_network() -> None:
+    records = []
+    for network, factor in (("fcn5", 1.0), ("fcn8", 2.0), ("lstm32", 3.0)):
+        if network != "lstm32":
+            records += launches(4.0, network=network)
+        records += launches(2.0 * factor, "mxnet", "1.9.1", network=network)
+        records += launches(1.0, "tensorflow", "2.21.0", network=network)
+        records += launches(0.7, "mine", "0.1", adapter="own", network=network)
+    records += launches(0.1, "torch", "2.13.0", network="fcn5")
+    (overall,) = progress_of(records).overall
+    assert overall.oldest is not None
+    assert overall.newest is not None
+    # Caffe lacks a network, torch lacks two, and nobody knows when mine was released.
+    assert (overall.oldest[0], overall.newest[0]) == ("mxnet", "tensorflow")
+    assert overall.speedup is not None
+    assert overall.speedup.value == pytest.approx(scipy.stats.gmean([2.0, 4.0, 6.0]))
+
+
+def test_there_is_no_summary_of_one_framework() -> None:
+    (overall,) = progress_of(OLD).overall
+    assert (overall.oldest, overall.newest, overall.speedup) == (None, None, None)
+    assert "No two frameworks of different dates" in FORMATS["terminal"](progress_of(OLD))
+
+
+ratios = st.builds(
+    lambda value, down, up: Ratio(value, value / down, value * up, "given"),
+    st.floats(0.01, 100.0),
+    st.floats(1.0, 5.0),
+    st.floats(1.0, 5.0),
+)
+
+
+@given(st.lists(ratios, min_size=1, max_size=8), st.randoms())
+def test_a_geometric_mean_is_scipy_s_and_its_interval_narrows_with_the_number(
+    given_ratios: list[Ratio], order: random.Random
+) -> None:
+    found = geometric_mean(given_ratios)
+    assert found.value == pytest.approx(scipy.stats.gmean([each.value for each in given_ratios]))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value * (1 + 1e-12)
+    assert found.high >= found.value * (1 - 1e-12)
+    widest = max(math.log(each.high / each.value) for each in given_ratios if each.high)
+    assert math.log(found.high / found.value) <= widest * math.sqrt(len(given_ratios)) / len(given_ratios) + 1e-9
+    mixed = order.sample(given_ratios, len(given_ratios))
+    assert geometric_mean(mixed).value == pytest.approx(found.value)
+    assert geometric_mean([*given_ratios, Ratio(1.0, None, None, "")]).low is None
+
+
+def test_the_mean_of_one_ratio_is_that_ratio_and_of_none_there_is_none() -> None:
+    alone = geometric_mean([Ratio(2.0, 1.5, 3.0, "given")])
+    assert (alone.value, alone.low, alone.high) == pytest.approx((2.0, 1.5, 3.0))
+    with pytest.raises(ValueError, match="no ratio"):
+        geometric_mean([])
+
+
+@pytest.mark.parametrize(("launches_each", "deviation"), [(3, 0.03), (8, 0.1)])
+def test_the_interval_of_the_mean_covers_the_truth(launches_each: int, deviation: float) -> None:
+    rng = np.random.default_rng(20261120)
+    truths = np.array([0.5, 1.0, 2.0, 3.0, 1.5, 8.0])
+    replicates, covered, cautious = 1500, 0, 0
+    for _ in range(replicates):
+        pairs = []
+        for truth in truths:
+            old, new = (np.exp(rng.normal(math.log(t), deviation, size=launches_each)) for t in (truth, 1.0))
+            pairs.append((summarise([[t] for t in old]), summarise([[t] for t in new])))
+        truth = scipy.stats.gmean(truths)
+        for place, mean in enumerate((mean_of_pairs(pairs), geometric_mean([ratio(*pair) for pair in pairs]))):
+            assert mean.low is not None
+            assert mean.high is not None
+            covered += place == 0 and mean.low <= truth <= mean.high
+            cautious += place == 1 and mean.low <= truth <= mean.high
+    # Four standard errors of 1500 tries about 95 %.
+    assert 0.927 <= covered / replicates <= 0.973
+    assert covered <= cautious
+
+
+def test_the_mean_of_one_pair_is_its_ratio() -> None:
+    old, new = summarise([[2.0], [2.1], [1.9]]), summarise([[1.0], [1.05], [0.96], [1.01]])
+    found, alone = mean_of_pairs([(old, new)]), ratio(old, new)
+    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+    few = summarise([[1.0, 1.1, 1.2, 1.05, 1.02, 0.99]])
+    found, alone = mean_of_pairs([(old, few)]), ratio(old, few)
+    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+
+
+# The exporters.
+
+
+def busy(all_modes: bool = False) -> Progress:
+    records = [*OLD, *MIDDLE, *NEW, *launches(0.6, "torch", "2.13.0", mode="compile")]
+    records += launches(0.3, "torch-nightly", "2.14.0.dev20261010+cpu", adapter="pytorch")
+    records += [*launches(0.9, "mine", "0.1_a&b", adapter="own"), *launches(3.0, network="lstm32")]
+    records += launches(1.5, "mxnet", "1.9.1", network="lstm32")
+    records += launches(1.0, "mxnet", "1.9.1", network="lstm32", threads=2)
+    records.append(
+        make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", framework="mxnet", adapter="mxnet", threads=2)
+    )
+    return progress_of(records, all_modes)
+
+
+@pytest.mark.parametrize("all_modes", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_shows_every_framework_and_version(name: str, all_modes: bool) -> None:
+    text = FORMATS[name](busy(all_modes))
+    for word in ("caffe", "mxnet", "torch-nightly", "mine", "1.9.1", "2017-04", "2026-10"):
+        assert word in text
+    assert ("compile" in text) is (all_modes or "compile" in FORMATS["json"](busy()))
+    if name == "terminal":
+        assert max(map(len, text.splitlines())) <= 80
+        assert "oldest" in text
+        assert "timeout, 100 % of <the> time_limit" in " ".join(text.split())
+        assert "Release date not known" in text
+    if name == "latex":
+        assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}")
+        assert not re.search(r"(?<![\\])[_&]b", text)
+
+
+def test_without_anything_measured_it_says_so() -> None:
+    for name in ("terminal", "markdown", "latex"):
+        assert "Nothing was measured yet" in FORMATS[name](progress_of([]))
+
+
+def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
+    found = busy()
+    content = json_of_python.loads(progress_to_json(found))
+    lines = list(csv_of_python.DictReader(io.StringIO(progress_to_csv(found))))
+    cells = [(ranking, cell) for ranking in content["rankings"] for cell in ranking["frameworks"]]
+    assert len(lines) == len(cells)
+    for line, (ranking, cell) in zip(lines, cells, strict=True):
+        assert (line["network"], line["threads"]) == (ranking["network"], str(ranking["threads"]))
+        assert (line["version"], line["released"]) == (cell["version"] or "", cell["released"] or "")
+        assert line["speedup.value"] == ("" if cell["speedup"] is None else str(cell["speedup"]["value"]))
+    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    named = set(re.findall(r"`(\w+)`", schema.partition("report progress --json")[2].partition("\n## ")[0]))
+    summary = content["summary"][0]
+    speedup = next(cell["speedup"] for _, cell in cells if cell["speedup"])
+    for part in (content, content["rankings"][0], cells[0][1], summary, summary["newest"], speedup):
+        assert set(part) <= named
+
+
+def test_null_computes_nothing_and_is_no_progress() -> None:
+    nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"), software={"version": "1"})
+    null = make.record(result=nothing, framework="null", adapter="null", mode="null")
+    ranking = only(progress_of([*OLD, null]))
+    assert [(s.cell.row.framework, s.speedup) for s in ranking.standings if not s.oldest] == [("null", None)]
+
+
+# The picture.
+
+
+def texts(path: Path) -> list[str]:
+    return [
+        "".join(element.itertext()).strip()
+        for element in ElementTree.parse(path).iter()
+        if element.tag.endswith("}text")
+    ]
+
+
+def test_the_picture_names_networks_frameworks_and_what_is_left_out(tmp_path: Path) -> None:
+    (written,) = progress_to_picture(busy(), tmp_path / "progress.svg")
+    said = texts(written)
+    assert "fcn5, mini-batch 64" in said
+    assert "lstm32, mini-batch 128" in said
+    for name in ("caffe 1.0.0", "mxnet 1.9.1", "torch 2.13.0", "torch-nightly 2.14.0.dev"):
+        assert name in said
+    assert any("without a known date: mine 0.1_a&b" in text for text in said)
+    assert "1 thread" in said
+    (again,) = progress_to_picture(busy(), tmp_path / "again.svg")
+    assert written.read_bytes() == again.read_bytes()
+
+
+def test_each_machine_has_a_page_of_its_own_and_an_empty_store_a_blank_one(tmp_path: Path) -> None:
+    found = progress_of([*OLD, *NEW, *launches(1.0, machine="m-two")])
+    pages = progress_to_picture(found, tmp_path / "p.png")
+    assert [page.name for page in pages] == ["p.png", "p-2.png"]
+    assert all(page.read_bytes().startswith(b"\x89PNG") for page in pages)
+    assert any(
+        "nothing with a release date" in text
+        for text in texts(progress_to_picture(progress_of([]), tmp_path / "e.svg")[0])
+    )
+    with pytest.raises(ReportError, match="PNG or SVG"):
+        progress_to_picture(found, tmp_path / "p.pdf")
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001, 3.0, 1e4])
+def test_a_picture_of_any_range_is_drawn(tmp_path: Path, factor: float) -> None:
+    records = [*launches(1.0), *launches(1.0 / factor, "torch", "2.13.0"), *launches([0.5], "mxnet", "1.9.1")]
+    (written,) = progress_to_picture(progress_of(records), tmp_path / "p.svg")
+    numbers = [
+        text for text in texts(written) if re.fullmatch(r"[\d.e+-]+", text) and not re.fullmatch(r"20\d\d", text)
+    ]
+    assert "1" in numbers
+    assert 2 <= len(numbers) <= 12
