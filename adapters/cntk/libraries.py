@@ -71,7 +71,10 @@ class _Version(ctypes.Structure):
 
 def mkl():
     # type: () -> Dict[str, Any]
-    """Return the version of MKL, the processor it believes to run on and its threads; empty where it is not found."""
+    """Return the version and the threads of MKL; empty where it is not found.
+
+    Which kernels it takes it does not tell: its word on the processor is about the maker alone.
+    """
     paths = [path for path in loaded() if os.path.basename(path).startswith("libmklml")]
     if not paths:
         return {}
@@ -81,6 +84,5 @@ def mkl():
     return {
         "name": "mkl",
         "version": "%d.%d.%d" % (version.major, version.minor, version.update),
-        "processor": version.processor.decode("ascii", "replace"),
         "threads": int(library.MKL_Get_Max_Threads()),
     }
