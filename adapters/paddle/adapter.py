@@ -1,0 +1,128 @@
+"""PaddlePaddle's dynamic graph on the CPU, which computes synchronously."""
+
+import os
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import numpy as np
+import paddle
+from paddle.nn import functional
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from . import libraries
+from .networks import build, place
+
+
+class PaddleAdapter(Adapter):
+    """Drives PaddlePaddle.
+
+    Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has; by
+    itself it withholds them from other makers' processors than Intel's.
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(PaddleAdapter, self).__init__(cell, settings, cache_directory)
+        self._widest = bool(settings.get("widest_kernels", False))
+        kernels = libraries.widest_kernels()
+        if self._widest and kernels is not None:
+            # MKL reads it at its first product.
+            os.environ[libraries.KERNEL_VARIABLE] = kernels
+        paddle.device.set_device("cpu")
+
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Refuse kernels that this processor or this build has not."""
+        if self._widest and libraries.mkl_threads() is None:
+            return False, "this build of PaddlePaddle computes without MKL, whose kernels this mode chooses"
+        if self._widest and libraries.widest_kernels() is None:
+            return False, "this processor has no AVX2, so MKL has no wider kernels to choose"
+        return super(PaddleAdapter, self).supports(network)
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the layers with these weights and put the mini-batch into tensors."""
+        self.built = build(network, weights)
+        self.inputs, self.labels = place(batch)
+        self.optimizer = paddle.optimizer.SGD(LEARNING_RATE, parameters=list(self.built.parameters.values()))
+
+    def step(self):
+        # type: () -> None
+        """Run forward, backward and update; PaddlePaddle returns when they are done."""
+        self.loss = functional.cross_entropy(self.built.layer(self.inputs), self.labels)
+        self.loss.backward()
+        self.optimizer.step()
+        # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
+        self.built.layer.clear_gradients(set_to_zero=False)
+
+    def synchronize(self):
+        # type: () -> None
+        """Nothing is pending."""
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Hand the rate to the optimizer."""
+        self.optimizer.set_lr(rate)
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the mean loss of the last step."""
+        return float(self.loss)
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield every trainable parameter in canonical layout."""
+        for name, parameter in self.built.parameters.items():
+            value = parameter.numpy()
+            yield name, value.T if name in self.built.transposed else value
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the most threads that one of its libraries uses: MKL for products, OpenMP for its own loops."""
+        told = [count for count in (libraries.mkl_threads(), libraries.openmp_threads()) if count is not None]
+        return max(told) if told else None
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions, libraries and execution settings."""
+        return {
+            "framework": "paddle",
+            "version": paddle.__version__,
+            "commit": paddle.version.commit,
+            "blas": "MKL (MKLML)" if paddle.version.mkl() == "ON" else "OpenBLAS",
+            "mkl_threads": libraries.mkl_threads(),
+            "openmp_threads": libraries.openmp_threads(),
+            "mkl_kernels": os.environ.get(libraries.KERNEL_VARIABLE, "its own choice"),
+            "onednn_built_in": bool(paddle.base.core.is_compiled_with_onednn()),
+            "compiler_built_in": bool(paddle.is_compiled_with_cinn()),
+            "allocator": paddle.get_flags("FLAGS_allocator_strategy")["FLAGS_allocator_strategy"],
+            "execution": "dynamic graph",
+            "optimizer": "paddle.optimizer.SGD",
+            "image_layout": "NCHW",
+        }
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask PaddlePaddle how it was built, for a gradient, and for its own data-parallel training."""
+        gpu = bool(paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm())
+        value = paddle.to_tensor(3.0, stop_gradient=False)
+        (value * value).backward()
+        slope = float(value.grad)
+        several = bool(paddle.distributed.is_available())
+        return {
+            "gpu": (gpu, "paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm() is %s" % gpu),
+            "automatic_gradients": (slope == 6.0, "backward() of x * x at 3 gave %g" % slope),
+            "several_processes": (several, "paddle.distributed.is_available() is %s" % several),
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a float32 matrix product."""
+        left = paddle.uniform([size, size], min=-1.0, max=1.0)
+        right = paddle.uniform([size, size], min=-1.0, max=1.0)
+        return lambda: paddle.matmul(left, right)
+
+
+ADAPTER = PaddleAdapter

@@ -1,0 +1,187 @@
+"""Builds the specifications of ``adapters/networks.py`` as PaddlePaddle layers that end in logits.
+
+PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LSTM gates input, forget, cell, output)
+but for dense weights, which it holds as (inputs, outputs). Tokens and their labels are time-major.
+"""
+
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from ..base import Unsupported
+from ..batches import Batch
+from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+
+ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU}
+
+
+class Built(NamedTuple):
+    """A layer from inputs to logits, and its trainable parameters by canonical name."""
+
+    layer: Any
+    parameters: Dict[str, Any]
+    transposed: frozenset  # names of those held as (inputs, outputs)
+
+
+class Naming:
+    """Collects where each canonical parameter lies."""
+
+    def __init__(self):
+        # type: () -> None
+        self.parameters = {}  # type: Dict[str, Any]
+        self.transposed = set()  # type: set
+
+    def dense(self, name, inputs, outputs):
+        # type: (str, int, int) -> Any
+        """Return a fully connected layer."""
+        made = nn.Linear(inputs, outputs)
+        self.parameters[name + ".weight"], self.parameters[name + ".bias"] = made.weight, made.bias
+        self.transposed.add(name + ".weight")
+        return made
+
+    def convolution(self, name, inputs, outputs, kernel, stride, padding, bias=True):
+        # type: (str, int, int, int, int, int, bool) -> Any
+        """Return a convolution with symmetric zero padding."""
+        made = nn.Conv2D(inputs, outputs, kernel, stride, padding, bias_attr=None if bias else False)
+        self.parameters[name + ".weight"] = made.weight
+        if bias:
+            self.parameters[name + ".bias"] = made.bias
+        return made
+
+    def norm(self, name, channels, epsilon):
+        # type: (str, int, float) -> Any
+        """Return a batch normalisation."""
+        made = nn.BatchNorm2D(channels, epsilon=epsilon)
+        self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.weight, made.bias
+        return made
+
+
+def _feedforward(family, naming):
+    # type: (Feedforward, Naming) -> Any
+    made = []  # type: List[Any]
+    for layer in family.layers:
+        if isinstance(layer, Dense):
+            made.append(naming.dense(layer.name, layer.inputs, layer.outputs))
+        elif isinstance(layer, Convolution):
+            made.append(
+                naming.convolution(
+                    layer.name, layer.in_channels, layer.out_channels, layer.kernel, layer.stride, layer.padding
+                )
+            )
+        elif isinstance(layer, MaxPool):
+            made.append(nn.MaxPool2D(layer.kernel, layer.stride, layer.padding))
+            continue
+        elif isinstance(layer, Flatten):
+            made.append(nn.Flatten())
+            continue
+        else:
+            raise Unsupported("PaddlePaddle: no way to build a layer of type %s" % type(layer).__name__)
+        if layer.activation != "none":
+            made.append(ACTIVATIONS[layer.activation]())
+    return nn.Sequential(*made)
+
+
+class BottleneckLayer(nn.Layer):  # type: ignore[misc]
+    """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
+
+    def __init__(self, spec, epsilon, naming):
+        # type: (Bottleneck, float, Naming) -> None
+        super(BottleneckLayer, self).__init__()
+        shapes = (
+            (spec.in_channels, spec.width, 1, spec.stride),
+            (spec.width, spec.width, 3, 1),
+            (spec.width, spec.out_channels, 1, 1),
+        )
+        body = []  # type: List[Any]
+        for index, (inputs, outputs, kernel, stride) in enumerate(shapes, start=1):
+            name = "%s.conv%d" % (spec.name, index)
+            body.append(naming.convolution(name, inputs, outputs, kernel, stride, kernel // 2, bias=False))
+            body.append(naming.norm("%s.norm%d" % (spec.name, index), outputs, epsilon))
+            body.append(nn.ReLU())
+        self.body = nn.Sequential(*body[:-1])
+        self.project = None
+        if spec.projection:
+            self.project = nn.Sequential(
+                naming.convolution(
+                    spec.name + ".project", spec.in_channels, spec.out_channels, 1, spec.stride, 0, bias=False
+                ),
+                naming.norm(spec.name + ".project_norm", spec.out_channels, epsilon),
+            )
+        self.relu = nn.ReLU()
+
+    def forward(self, inputs):
+        # type: (Any) -> Any
+        """Return relu(body + shortcut), (batch, channels, height, width)."""
+        shortcut = inputs if self.project is None else self.project(inputs)
+        return self.relu(self.body(inputs) + shortcut)
+
+
+def _residual(family, naming):
+    # type: (Residual, Naming) -> Any
+    stem = naming.convolution("stem", family.input_shape[0], family.stem_channels, 7, 2, 3, bias=False)
+    layers = [stem, naming.norm("stem_norm", family.stem_channels, family.epsilon), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
+    layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.blocks]
+    layers += [
+        nn.AdaptiveAvgPool2D(1),
+        nn.Flatten(),
+        naming.dense("fc", family.blocks[-1].out_channels, family.classes),
+    ]
+    return nn.Sequential(*layers)
+
+
+class LanguageModel(nn.Layer):  # type: ignore[misc]
+    """Embedding, stacked LSTM from a zero state, dense; tokens (steps, batch) to logits (steps * batch, classes)."""
+
+    def __init__(self, spec, naming):
+        # type: (Recurrent, Naming) -> None
+        super(LanguageModel, self).__init__()
+        self.hidden = spec.hidden
+        self.embedding = nn.Embedding(spec.vocabulary, spec.embedding)
+        self.lstm = nn.LSTM(spec.embedding, spec.hidden, spec.layers, time_major=True)
+        naming.parameters["embedding.weight"] = self.embedding.weight
+        for layer in range(spec.layers):
+            name = "lstm%d." % (layer + 1)
+            naming.parameters[name + "input_weight"] = getattr(self.lstm, "weight_ih_l%d" % layer)
+            naming.parameters[name + "hidden_weight"] = getattr(self.lstm, "weight_hh_l%d" % layer)
+            naming.parameters[name + "bias"] = getattr(self.lstm, "bias_ih_l%d" % layer)
+            # PaddlePaddle has two biases per gate; training both would double the bias's learning rate. The second
+            # stays zero by being left out of the update: its kernel cannot do without that gradient.
+            second = getattr(self.lstm, "bias_hh_l%d" % layer)
+            second.set_value(np.zeros(second.shape, np.float32))
+        self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
+
+    def forward(self, tokens):
+        # type: (Any) -> Any
+        """Return the logits of every step, time-major."""
+        outputs, _ = self.lstm(self.embedding(tokens))
+        return self.dense(outputs.reshape([-1, self.hidden]))
+
+
+def build(network, weights):
+    # type: (Network, Dict[str, np.ndarray]) -> Built
+    """Build the network in training mode with copies of these weights (canonical layouts)."""
+    family, naming = network.family, Naming()
+    if isinstance(family, Feedforward):
+        layer = _feedforward(family, naming)
+    elif isinstance(family, Residual):
+        layer = _residual(family, naming)
+    elif isinstance(family, Recurrent):
+        layer = LanguageModel(family, naming)
+    else:
+        raise Unsupported("PaddlePaddle: no way to build a network of type %s" % type(family).__name__)
+    for name, parameter in naming.parameters.items():
+        value = weights[name]
+        parameter.set_value(np.ascontiguousarray(value.T) if name in naming.transposed else value)
+    layer.train()
+    return Built(layer, naming.parameters, frozenset(naming.transposed))
+
+
+def place(batch):
+    # type: (Batch) -> Tuple[Any, Any]
+    """Return the mini-batch as tensors; where there are steps, time-major and the labels in one row."""
+    inputs, labels = batch.inputs, batch.labels
+    if labels.ndim == 2:
+        inputs, labels = np.ascontiguousarray(inputs.T), labels.T.reshape(-1)
+    return paddle.to_tensor(inputs), paddle.to_tensor(labels)
