@@ -8,12 +8,12 @@ import importlib.util
 import os
 import sys
 import types
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from .base import Adapter
-from .networks import Network, parameters
+from .networks import NETWORKS, Network, parameters
 from .protocol import Launch
 
 
@@ -123,4 +123,23 @@ def description(adapter):
         raise ContractBroken("describe() returned no dictionary with the framework's name under 'framework'")
     if not isinstance(found.get("version"), str):
         raise ContractBroken("describe() tells no version, as a text")
+    return found
+
+
+def capabilities(adapter):
+    # type: (Adapter) -> Dict[str, List[Any]]
+    """Return [answer, words] for whatever the adapter's ``capabilities`` tells, and for each network it may be given.
+
+    A network's key is "network:" and its name; its words are the reason where the answer is no.
+    """
+    found = {}  # type: Dict[str, List[Any]]
+    told = adapter.capabilities()  # type: Any
+    if not isinstance(told, dict):
+        raise ContractBroken("capabilities() returned no dictionary")
+    for key, answer in told.items():
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
+            raise ContractBroken("capabilities() tells %.80r of %r, not (bool, words)" % (answer, key))
+        found[str(key)] = [bool(answer[0]), answer[1]]
+    for name, network in NETWORKS.items():
+        found["network:" + name] = list(supports(adapter, network))
     return found

@@ -74,6 +74,7 @@ class Launch(NamedTuple):
     save_reference: Optional[str] = None  # write this launch's losses and updates here as the reference
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
     adapter_directory: Optional[str] = None  # the adapter's folder where it lies outside adapters/
+    only_capabilities: bool = False  # measure nothing: say what this build of the framework can do
 
 
 class Parity(NamedTuple):
@@ -250,8 +251,9 @@ def _read(path, kind, what):
 def _write(path, value):
     # type: (str, Any) -> None
     content = to_dict(value)
-    if content.get("adapter_directory", "") is None:
-        del content["adapter_directory"]  # an older version of the adapters, as a baseline, does not know it
+    for key, usual in (("adapter_directory", None), ("only_capabilities", False)):
+        if key in content and content[key] == usual:
+            del content[key]  # an older version of the adapters, as a baseline, does not know it
     content["schema_version"] = SCHEMA_VERSION
     write_json(path, content)
 

@@ -160,6 +160,10 @@ def _measure(launch, phases, load):
     start = time.perf_counter()
     adapter = load(launch)
     import_seconds = time.perf_counter() - start
+    if launch.only_capabilities:
+        software = _environment()
+        software["capabilities"] = contract.capabilities(adapter)
+        return Outcome(Status.OK, "nothing was timed", import_seconds, software=software)
     supported, reason = contract.supports(adapter, network)
     if not supported:
         return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=_environment())

@@ -6,46 +6,23 @@ and mode, so that it is asked once.
 """
 
 import json
-import math
 from pathlib import Path
 
-from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import Cell, Launch, Protocol
-from dlbench.reports.evidence import wanting_threads, working_threads
-
-from . import environment
+from . import environment, short_launch
 from .axes import Row
 from .environment import Report
-from .launcher import Launcher, Order
+from .launcher import Launcher
 from .plan import Plan
 from .sources import Source
-
-# Large dense layers: whatever threads a framework has find work in them.
-_NETWORK = NETWORKS["fcn5"]
-_PROTOCOL = Protocol(warmup_steps=3, steps=3, minimum_steps=3, seconds=1.0)
-_SECONDS = 300.0
 
 RowName = tuple[str, str]
 
 
 def _ask(row: Row, source: Source, launcher: Launcher) -> int | None:
-    assert source.interpreter is not None
-    framework = row.build.framework
-    cell = Cell(row.build.name, framework.folder, row.mode, _NETWORK.name, "cpu", 0, _NETWORK.batch_size)
-    cache = environment.make_folder(environment.cache_directory(framework))
-    settings = framework.modes[row.mode].settings
-    launch = Launch(cell, _PROTOCOL, settings, None, str(cache), adapter_directory=framework.outside)
-    variables = framework.launch_variables(row.mode, 0, source.folder)
-    order = Order(launch, source.interpreter, variables, _SECONDS)
-    outcome = launcher.launch(order).outcome
-    if outcome.threads is None:
-        return None
-    if outcome.threads.framework_says:
+    outcome = short_launch.ask(row.build.framework, row.mode, source, launcher)
+    if outcome.threads is not None and outcome.threads.framework_says:
         return outcome.threads.framework_says
-    # No more than wanted to run at any one moment: threads that take turns (TensorFlow's caller and its pool) are fewer
-    # than they look. The quarter is what the clocks and helper threads may add.
-    at_once = max(1, math.ceil(wanting_threads(outcome.threads, outcome.contention) - 0.25))
-    return min(at_once, working_threads(outcome.threads) or at_once)
+    return short_launch.threads_seen(outcome)
 
 
 def _read(path: Path) -> dict[str, int]:

@@ -64,6 +64,7 @@ def launch_once(
     reference: Path | None = None,
     settings: dict[str, Any] | None = None,
     timeout: float = 540.0,
+    only_capabilities: bool = False,
 ) -> Outcome:
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
@@ -79,6 +80,7 @@ def launch_once(
         reference=str(chosen) if chosen else None,
         cache_directory=str(cache),
         adapter_directory=framework.outside,
+        only_capabilities=only_capabilities,
     )
     variables = framework.launch_variables(mode, threads, interpreter.parent.parent)
     return ProcessLauncher().launch(Order(launch, interpreter, variables, timeout)).outcome

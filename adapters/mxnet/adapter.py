@@ -91,6 +91,23 @@ class MxnetAdapter(Adapter):
             "fused_norm": self.fused_norm,
         }
 
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask MXNet for the features it was built with and for a gradient."""
+        enabled = mx.runtime.Features()
+        value = mx.nd.array([3.0])
+        value.attach_grad()
+        with mx.autograd.record():
+            square = value * value
+        square.backward()
+        slope = float(value.grad.asscalar())
+        parameter_server = enabled.is_enabled("DIST_KVSTORE")
+        return {
+            "gpu": (enabled.is_enabled("CUDA"), "feature CUDA"),
+            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 came out as %g" % slope),
+            "several_processes": (parameter_server, "feature DIST_KVSTORE"),
+        }
+
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
         """Return a product by oneDNN's dense layer: what the networks use, and faster than ``dot`` (OpenBLAS)."""

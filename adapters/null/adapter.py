@@ -28,10 +28,11 @@ from ..protocol import Cell
 
 def step_seconds(settings, threads, available):
     # type: (Dict[str, Any], int, int) -> float
-    """Return the known time of a step at this many threads on this many available CPUs."""
+    """Return the known time of a step at this many threads (0: its default) on this many available CPUs."""
     base = float(settings.get("step_seconds", 0.001))
     serial = float(settings.get("serial_fraction", 0.1))
     cores = int(settings.get("cores", available))
+    threads = threads or cores  # nothing asked for: as many as help
     useful = min(threads, cores)
     seconds = base * (serial + (1.0 - serial) / useful)
     penalty = float(settings.get("oversubscription_penalty", 0.25))

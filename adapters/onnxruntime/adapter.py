@@ -1,5 +1,6 @@
 """ONNX Runtime's on-device training: a training graph and an SGD graph over one set of parameters."""
 
+import importlib.util
 import os
 import sys
 import types
@@ -131,6 +132,22 @@ class OnnxRuntimeAdapter(Adapter):
             "memory_pattern": options.enable_mem_pattern,
             "memory_arena": options.enable_cpu_mem_arena,
             "allow_spinning": self._spins(),
+        }
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask the package for its execution providers and for what derives a gradient graph."""
+        providers = onnxruntime.get_available_providers()
+        gradients = importlib.util.find_spec("onnxruntime.training.artifacts") is not None
+        return {
+            "gpu": (
+                any(name.startswith(("CUDA", "ROCM", "MIGraphX", "Tensorrt")) for name in providers),
+                "execution providers: %s" % ", ".join(providers),
+            ),
+            "automatic_gradients": (
+                gradients,
+                "onnxruntime.training.artifacts is %s" % ("there" if gradients else "missing"),
+            ),
         }
 
     def multiply(self, size):

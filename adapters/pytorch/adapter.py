@@ -131,6 +131,29 @@ class TorchAdapter(Adapter):
             "training": self._training.describe() if self._parameters else {},
         }
 
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask PyTorch for its build's GPU code, for a gradient and for its process groups."""
+        value = torch.tensor(3.0, requires_grad=True)
+        (value * value).backward()
+        slope = float(value.grad)  # type: ignore[arg-type]
+        together = torch.distributed.is_available()
+        known = {
+            "gloo": torch.distributed.is_gloo_available,
+            "nccl": torch.distributed.is_nccl_available,
+            "mpi": torch.distributed.is_mpi_available,
+        }
+        engines = [name for name, is_there in known.items() if together and is_there()]
+        toolkit = torch.version.cuda or torch.version.hip
+        return {
+            "gpu": (
+                bool(toolkit),
+                "torch.version.cuda is %s, torch.version.hip %s" % (torch.version.cuda, torch.version.hip),
+            ),
+            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 came out as %g" % slope),
+            "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
+        }
+
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
         """Multiply with torch.mm into a result made beforehand."""

@@ -98,6 +98,24 @@ class TensorFlowAdapter(Adapter):
             "graph_optimizer": tf.config.optimizer.get_experimental_options(),
         }
 
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask TensorFlow for its build's GPU code, for a gradient and for its strategy over several workers."""
+        value = tf.Variable(3.0)
+        with tf.GradientTape() as tape:
+            square = value * value
+        slope = float(tape.gradient(square, value))
+        workers = hasattr(tf.distribute, "MultiWorkerMirroredStrategy")
+        built = tf.sysconfig.get_build_info()
+        return {
+            "gpu": (
+                bool(built.get("is_cuda_build") or built.get("is_rocm_build")),
+                "build info: CUDA %s, ROCm %s" % (built.get("is_cuda_build"), built.get("is_rocm_build")),
+            ),
+            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 came out as %g" % slope),
+            "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
+        }
+
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
         """Return a float32 matrix product; eager operations on the CPU are synchronous."""

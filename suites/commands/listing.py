@@ -1,12 +1,23 @@
 """What `dlbench list` and `dlbench plan` show, as data: the tables and the JSON come from the same rows."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-from dlbench.adapters.networks import NETWORKS, parameter_count, training_flops
+from dlbench.adapters.networks import (
+    NETWORKS,
+    Convolution,
+    Feedforward,
+    Network,
+    Recurrent,
+    parameter_count,
+    training_flops,
+)
 from dlbench.adapters.protocol import to_dict
 
 from .. import environment, suite
-from ..framework import offered
+from ..capabilities import Capabilities
+from ..framework import find, offered
 from ..interpreters import inspect
 from ..plan import Plan
 
@@ -49,6 +60,50 @@ def frameworks() -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _kind(network: Network) -> str:
+    """Return what a network asks of a framework: "dense", "convolutional" or "recurrent"."""
+    family = network.family
+    if isinstance(family, Recurrent):
+        return "recurrent"
+    if isinstance(family, Feedforward) and not any(isinstance(layer, Convolution) for layer in family.layers):
+        return "dense"
+    return "convolutional"
+
+
+def capabilities(found: Mapping[str, Capabilities]) -> list[dict[str, Any]]:
+    """Return what each framework answered, what is known of its project, and where that was read."""
+    listed = []
+    for name, told in found.items():
+        framework = find(name)
+        project = framework.project
+        newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
+        kinds: dict[str, list[bool]] = {}
+        for network in NETWORKS.values():
+            kinds.setdefault(_kind(network), []).append(not told.networks.get(network.name, "not asked"))
+        listed.append(
+            {
+                "name": name,
+                "title": framework.title,
+                "modes": {mode: about.summary for mode, about in framework.modes.items()},
+                "problem": told.problem,
+                "version": told.version,
+                "networks": {
+                    network: {"supported": not reason, "reason": reason} for network, reason in told.networks.items()
+                },
+                "kinds": {kind: None if told.problem else all(able) for kind, able in kinds.items()},
+                "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in told.answers.items()},
+                "threads": None
+                if told.threads is None
+                else {**dataclasses.asdict(told.threads), "words": told.threads.words},
+                "licence": project.licence if project else None,
+                "first_release": str(project.first_release) if project and project.first_release else None,
+                "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,
+                "source": project.source if project else None,
+            }
+        )
+    return listed
 
 
 def suites() -> list[dict[str, Any]]:

@@ -6,18 +6,110 @@ import typer
 
 from dlbench.hardware_probe import describe, measure, probe
 
-from .. import axes, session
-from ..screen import out, print_json, table
+from .. import axes, capabilities, session, sources
+from ..axes import Build
+from ..framework import offered
+from ..launcher import ProcessLauncher
+from ..machine_lock import measuring
+from ..screen import out, print_json, say, table
 from . import listing, options
 
 
-def list_command(adapter: options.Adapter = None, as_json: options.Json = False) -> None:
+def _capabilities(frameworks: str) -> list[dict[str, Any]]:
+    """Ask the frameworks that have an environment here what they can do."""
+    names = axes.words(frameworks) if frameworks else list(offered())
+    asked = [row.build.framework for row in axes.rows(names, [])]
+    machine = probe()
+    found = sources.prepare((Build(each.name, each) for each in asked), _say_nothing, build_missing=False)
+    where = f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
+    with measuring(say, wait=True):
+        told = capabilities.of_all(asked, found, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
+    return listing.capabilities(told)
+
+
+def _say_nothing(line: str) -> None:
+    """Leave out what the tables say at their end."""
+
+
+def _answer(value: bool | None) -> str:
+    return "-" if value is None else "yes" if value else "no"
+
+
+def _show_capabilities(found: list[dict[str, Any]]) -> None:
+    kinds = ("dense", "convolutional", "recurrent")
+    answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
+    table(
+        "What this build can do",
+        ["name", "dense", "conv.", "recurrent", *answers, "modes"],
+        [
+            [
+                each["name"],
+                *(_answer(each["kinds"][kind]) for kind in kinds),
+                *(_answer(each["answers"].get(key, {}).get("answer")) for key in answers.values()),
+                ", ".join(each["modes"]),
+            ]
+            for each in found
+            if not each["problem"]
+        ],
+    )
+    out.print()
+    table(
+        "How a thread count is honoured, as the operating system saw it",
+        ["name", "by default", "honoured through"],
+        [
+            [each["name"], str(each["threads"]["by_nothing"] or "-"), each["threads"]["words"]]
+            for each in found
+            if each["threads"]
+        ],
+    )
+    out.print()
+    table(
+        "Projects",
+        ["name", "here", "last release known", "first", "licence"],
+        [
+            [
+                each["name"],
+                each["version"] or "-",
+                "{version}, {date}".format(**each["last_release"]) if each["last_release"] else "-",
+                (each["first_release"] or "-")[:4],
+                each["licence"] or "-",
+            ]
+            for each in found
+        ],
+    )
+    out.print("\nEach answer's how and source: --json. Of a framework with several modes the default one was asked.")
+    for each in found:
+        if each["problem"]:
+            out.print(f"{each['name']}: not asked. {each['problem']}", soft_wrap=True, markup=False)
+
+
+def list_command(
+    with_capabilities: Annotated[
+        bool,
+        typer.Option(
+            "--capabilities", help="Ask each framework that has an environment here what it can do (minutes, once)."
+        ),
+    ] = False,
+    frameworks_asked: Annotated[
+        str, typer.Option("--frameworks", help="With --capabilities: only these frameworks, comma-separated.")
+    ] = "",
+    adapter: options.Adapter = None,
+    as_json: options.Json = False,
+) -> None:
     """List networks, frameworks with the state of their environments, and suites.
 
     Examples:
 
     - `dlbench list --json`
+    - `dlbench list --capabilities --frameworks torch,jax`
     """
+    if with_capabilities:
+        told = _capabilities(frameworks_asked)
+        if as_json:
+            print_json(told)
+        else:
+            _show_capabilities(told)
+        return
     networks, frameworks, suites = listing.networks(), listing.frameworks(), listing.suites()
     if as_json:
         print_json({"networks": networks, "frameworks": frameworks, "suites": suites})

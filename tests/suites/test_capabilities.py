@@ -1,0 +1,153 @@
+"""What a framework can do: asked once, kept while nothing it depends on changes, told in words that follow from it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import run_command
+
+from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
+from dlbench.suites import capabilities
+from dlbench.suites.axes import Build
+from dlbench.suites.capabilities import Threads
+from dlbench.suites.framework import find
+from dlbench.suites.launcher import Launched
+from dlbench.suites.sources import Source
+
+TOLD = {
+    "gpu": [False, "asked"],
+    "network:fcn5": [True, ""],
+    "network:resnet50": [False, "it has no batch normalisation"],
+}
+
+
+class Pretender:
+    """A framework of two threads by default that honours a count by this way: variables, calls, either, both, none."""
+
+    def __init__(self, way, told=None):
+        self.way, self.told, self.orders = way, TOLD if told is None else told, []
+
+    def launch(self, order, tick=lambda directory: None):
+        self.orders.append(order)
+        if order.launch.only_capabilities:
+            if isinstance(self.told, Outcome):
+                return Launched(self.told, 1.0)
+            software = {"capabilities": self.told, "distributions": {"mxnet": "9.9"}}
+            return Launched(Outcome(Status.OK, software=software), 1.0)
+        calls = order.launch.cell.threads
+        named = int(order.variables.get("OMP_NUM_THREADS", 0))
+        heard = {"variables": named, "calls": calls, "either": named or calls, "both": named and calls, "none": 0}
+        busy = heard[self.way] or 2
+        return Launched(Outcome(Status.OK, threads=ThreadEvidence(calls, 7, busy, busy, 1.0, [1.0] * busy)), 1.0)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    return tmp_path
+
+
+def ask(launcher, machine="here", digest="env", cpus=2, name="mxnet"):
+    framework = find(name)
+    source = Source(Build(name, framework), Path("/python"), "CPython", digest)
+    return capabilities.probe(framework, source, machine, cpus, launcher, lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("variables", "OMP_NUM_THREADS"),
+        ("calls", "its own setting"),
+        ("either", "OMP_NUM_THREADS, or its own setting"),
+        ("both", "OMP_NUM_THREADS and its own setting, together"),
+        ("none", "not honoured"),
+    ],
+)
+def test_how_threads_are_honoured_is_what_was_seen(way, words):
+    found = ask(Pretender(way))
+    # Seven is what it says of itself each time; two and one are what worked.
+    assert (found.threads.by_nothing, found.threads.asked) == (2, 1)
+    assert found.threads.words == words
+
+
+def test_its_answers_are_kept_apart_from_the_networks():
+    found = ask(Pretender("either"))
+    assert found.answers == {"gpu": (False, "asked")}
+    assert found.networks == {"fcn5": "", "resnet50": "it has no batch normalisation"}
+    assert found.version == "9.9"
+
+
+def test_it_is_asked_once_and_again_when_something_changes(tmp_path):
+    launcher = Pretender("either")
+    first = ask(launcher)
+    asked = len(launcher.orders)
+    assert ask(launcher) == first
+    assert len(launcher.orders) == asked
+    for change in ({"machine": "there"}, {"digest": "another"}):
+        before = len(launcher.orders)
+        ask(launcher, **change)
+        assert len(launcher.orders) > before
+    kept = tmp_path / "cache" / "capabilities" / "mxnet.json"
+    kept.write_text("{" + kept.read_text())
+    assert ask(launcher) == first  # what cannot be read is asked again
+
+
+def test_on_one_cpu_nothing_is_said_of_threads():
+    launcher = Pretender("either")
+    assert ask(launcher, cpus=1).threads is None
+    assert len(launcher.orders) == 1
+
+
+def test_a_framework_that_fails_says_why_and_is_asked_again():
+    launcher = Pretender("either", told=Outcome(Status.CRASHED, "exit code 1"))
+    assert ask(launcher).problem == "crashed: exit code 1"
+    ask(launcher)
+    assert len(launcher.orders) == 2
+
+
+counts = st.none() | st.integers(1, 4)
+
+
+@given(asked=st.integers(1, 2), seen=st.tuples(counts, counts, counts, counts), named=st.booleans())
+def test_nothing_is_called_honoured_that_was_not_seen(asked, seen, named):
+    nothing, variables, calls, both = seen
+    words = Threads(asked, *seen, ("OMP_NUM_THREADS",) if named else ()).words
+    if "its own setting" in words and "together" not in words:
+        assert calls == asked != nothing
+    if words.startswith("OMP"):
+        assert named
+        assert asked in (variables, both)
+        assert nothing != asked
+    if words == "not honoured":
+        assert asked not in (nothing, calls, both)
+
+
+def test_the_command_shows_and_gives_everything(tmp_path):
+    done = run_command(tmp_path, "list", "--capabilities", "--frameworks", "null,torch7")
+    assert done.returncode == 0, done.stderr
+    assert "torch7: not asked." in done.stdout
+    done = run_command(tmp_path, "list", "--capabilities", "--frameworks", "null,torch7", "--json")
+    null, torch7 = json.loads(done.stdout)
+    assert null["networks"]["lstm32"] == {"supported": True, "reason": ""}
+    assert null["kinds"] == {"dense": True, "convolutional": True, "recurrent": True}
+    assert torch7["kinds"] == {"dense": None, "convolutional": None, "recurrent": None}
+    assert torch7["problem"]
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("torch", {"gpu", "automatic_gradients", "several_processes"}),
+        ("mxnet", {"gpu", "automatic_gradients", "several_processes"}),
+    ],
+)
+def test_a_real_framework_answers(name, expected, launch):
+    found = launch(name, find(name).default_mode, "fcn5", only_capabilities=True)
+    assert found.status is Status.OK, found.reason
+    told = found.software["capabilities"]
+    assert expected <= set(told)
+    assert told["automatic_gradients"] == [True, "the gradient of x * x at 3 came out as 6"]
+    assert not found.samples_ns
