@@ -56,6 +56,7 @@ class Overall:
 
     place: Place
     groups: tuple[Group, ...]
+    """Those that two dated builds have a number for."""
     oldest: tuple[str, Build] | None
     """Row name and build; None where fewer than two dated builds have them all."""
     newest: tuple[str, Build] | None
@@ -133,18 +134,18 @@ def _speedup(oldest: MatrixCell | None, cell: MatrixCell) -> Ratio | None:
 
 
 def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Builds) -> Overall:
-    """Compare the newest with the oldest build that has a number in every group."""
-    groups = tuple(best)
+    """Compare the newest with the oldest build that has a number in every group that two of them have at all."""
     by_build: dict[tuple[str, Build], dict[Group, MatrixCell]] = {}
     for group, cells in best.items():
         for name, cell in cells.items():
-            if _counts(cell):
+            if _counts(cell) and builds.of(cell).released is not None:
                 by_build.setdefault((name, builds.of(cell)), {})[group] = cell
+    groups = tuple(group for group in best if sum(group in cells for cells in by_build.values()) > 1)
     complete = sorted(
         (
             (build.released, name, build)
             for (name, build), cells in by_build.items()
-            if build.released is not None and len(cells) == len(groups)
+            if build.released is not None and groups and all(group in cells for group in groups)
         ),
         key=lambda each: each[:2],
     )

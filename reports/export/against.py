@@ -112,7 +112,8 @@ def _table(found: Against, match: Match) -> Table:
         before = name
     year = found.published.year
     head = ("", "p", "s now", f"s {year}", "speed-up", "% now", f"% {year}", "per peak")
-    return Table(f"{match.host.name}, against {match.then.name}", head, tuple(rows), tuple(_notes(match)))
+    title = f"{match.host.name}, against {match.then.name}"
+    return Table(title, head, tuple(rows), tuple(_notes(match)), keys=2)
 
 
 def _common(found: Against) -> set[evidence.FlagKind]:

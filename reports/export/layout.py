@@ -56,6 +56,8 @@ class Table(NamedTuple):
     """Least widths in a terminal, so that tables beneath one another line up; empty: as the content asks."""
     words: bool = False
     """Whether it holds words, to be aligned to the left."""
+    keys: int = 1
+    """Leading columns that say what a row is of: repeated where the others are shown in two parts."""
 
 
 class Page(NamedTuple):

@@ -24,7 +24,10 @@ from dlbench.reports.progress import Overall, Place, Progress, Ranking, Standing
 from dlbench.reports.statistics import Ratio
 
 NOTHING = "Nothing was measured yet."
-MEAN = "Geometric mean over all networks there, of the newest over the oldest that has a number for each of them."
+MEAN = (
+    "Geometric mean over the networks that more than one framework has a number for, of the newest over the oldest "
+    "that has a number for each of them."
+)
 UNKNOWN = "?"
 """Stands for a date that nobody told."""
 
@@ -129,7 +132,7 @@ def _table(found: Progress, rankings: list[Ranking], common: set[evidence.FlagKi
             count = ""
     title = f"Oldest to newest, on {found.hosts[rankings[0].place.machine].name}"
     head = ("", "p", "version", "released", "s/batch", "speed-up", "ceil")
-    return Table(title, head, tuple(rows), tuple(reasons(holes)))
+    return Table(title, head, tuple(rows), tuple(reasons(holes)), keys=2)
 
 
 def _count(place: Place) -> str:

@@ -107,10 +107,10 @@ def _table(table: layout.Table, width: int, colour: bool) -> str:
 def _body(table: layout.Table, width: int, colour: bool) -> str:
     widths = _widths(table)
     gap = 2 if _total(widths) <= width else 1
-    if _total(widths, gap) > width and len(table.head) > 2 and not table.words:
-        # Numbers are not to be folded: the right half of the columns follows beneath, behind the first column again.
-        half = (len(table.head) + 1) // 2
-        parts = ((*range(half),), (0, *range(half, len(table.head))))
+    if _total(widths, gap) > width and len(table.head) > table.keys + 1 and not table.words:
+        # Numbers are not to be folded: the right half of the columns follows beneath, behind the first ones again.
+        half = max((len(table.head) + 1) // 2, table.keys + 1)
+        parts = ((*range(half),), (*range(table.keys), *range(half, len(table.head))))
         return "".join(_body(_part(table, places), width, colour) for places in parts)
     grouped = any(len(row) == 1 for row in table.rows)
     shown = RichTable(

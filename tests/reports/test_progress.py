@@ -247,6 +247,27 @@ def test_the_summary_is_of_the_newest_over_the_oldest_that_have_every_network() 
     assert overall.speedup.value == pytest.approx(scipy.stats.gmean([2.0, 4.0, 6.0]))
 
 
+def test_what_one_framework_alone_was_measured_on_does_not_keep_the_others_from_a_summary() -> None:
+    records = [
+        *OLD,
+        *NEW,
+        *launches(1.0, "torch", "2.13.0", network="fcn8"),
+        *launches(1.0, "mine", "1", network="fcn8"),
+    ]
+    (overall,) = progress_of(records).overall
+    assert [group.network for group in overall.groups] == ["fcn5"]
+    assert overall.oldest is not None
+    assert overall.oldest[0] == "caffe"
+
+
+def test_a_table_too_wide_is_shown_in_two_parts_that_both_say_framework_and_threads() -> None:
+    name = "a-build-with-a-very-long-name-indeed"
+    text = FORMATS["terminal"](progress_of([*OLD, *launches(1.0, name, "1.0", threads=2)]))
+    heads = [line.split() for line in text.splitlines() if line.split()[:1] == ["p"] and "threads;" not in line]
+    assert heads == [["p", "version", "released"], ["p", "s/batch", "speed-up", "ceil"]]
+    assert len(re.findall(rf"^  {name} m +2 ", text, re.MULTILINE)) == 2
+
+
 def test_there_is_no_summary_of_one_framework() -> None:
     (overall,) = progress_of(OLD).overall
     assert (overall.oldest, overall.newest, overall.speedup) == (None, None, None)
@@ -339,7 +360,7 @@ def test_every_format_shows_every_framework_and_version(name: str, all_modes: bo
     assert ("compile" in text) is (all_modes or "compile" in FORMATS["json"](busy()))
     if name == "terminal":
         assert max(map(len, text.splitlines())) <= 80
-        assert "oldest" in text
+        assert re.search(r"^  caffe m +1 +1\.0\.0 +2017-04 +2\.01±\d% +oldest$", text, re.MULTILINE)
         assert "timeout, 100 % of <the> time_limit" in " ".join(text.split())
         assert "Release date not known" in text
     if name == "latex":
