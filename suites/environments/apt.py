@@ -30,7 +30,6 @@ _NO_RELEASE = re.compile(r"does not have a Release file|no longer has a Release 
 _GONE = re.compile(
     r"Version '(?P<version>[^']+)' for '(?P<name>[^']+)' was not found|Unable to locate package (?P<lost>\S+)"
 )
-_FULL = re.compile(r"No space left on device|have enough free space|File too large|SIGXFSZ|signal 25")
 
 
 def missing() -> str:
@@ -120,6 +119,8 @@ class Client:
             "Dir::State": str(folder / "state"),
             "Dir::State::status": str(folder / "state/status"),
             "Dir::Cache": str(folder / "cache"),
+            "Dir::Cache::pkgcache": "",  # would be many times the lists
+            "Dir::Cache::srcpkgcache": "",
             "APT::Architecture": architecture,
             "APT::Install-Recommends": "0",
             "APT::Sandbox::User": "root",  # where root runs this, its home may be closed to apt's own user
@@ -169,10 +170,10 @@ class Client:
         return answer.stdout
 
     def _why(self, text: str) -> str:
-        if _FULL.search(text):
+        if children.out_of_room(text):
             return (
-                "Debian packages cannot be downloaded: no space is left. Free some, or set DLBENCH_HOME to a folder on a "
-                "larger disk."
+                "Debian packages cannot be downloaded: no space is left. Free some, or set DLBENCH_HOME to a folder on "
+                "a larger disk."
             )
         if _UNREACHABLE.search(text):
             return (
@@ -181,15 +182,15 @@ class Client:
             )
         if _UNSIGNED.search(text):
             return (
-                f"The Debian mirror's lists of {self._release} are not signed by a key in {keyring()}. Update the package "
-                "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR."
+                f"The Debian mirror's lists of {self._release} are not signed by a key in {keyring()}. Update the "
+                "package debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR."
             )
         gone = _GONE.search(text)
         if gone:
             which = gone["lost"] or f"{gone['name']} {gone['version']}"
             return (
-                f"The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old versions "
-                "(Debian's archive of snapshots)."
+                f"The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old "
+                "versions (Debian's archive of snapshots)."
             )
         if "Hash Sum mismatch" in text or "unexpected size" in text:
             return (
@@ -198,7 +199,7 @@ class Client:
             )
         if _NO_RELEASE.search(text):
             return (
-                f"The Debian mirror has no release {self._release} (any more). Set DLBENCH_DEBIAN_MIRROR to a mirror that "
-                "keeps old releases (Debian's archive)."
+                f"The Debian mirror has no release {self._release} (any more). Set DLBENCH_DEBIAN_MIRROR to a mirror "
+                "that keeps old releases (Debian's archive)."
             )
         return f"Debian packages cannot be downloaded: {children.last_line(text)} (the whole log: {self._log})."

@@ -1,6 +1,7 @@
 """Running the programs that build an environment: output into a log, none outlives this process."""
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,15 @@ _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+_NO_ROOM = (
+    "No space left on device",
+    "have enough free space",
+    "Disk quota exceeded",
+    "File too large",
+    "File size limit exceeded",
+    f"received signal {int(signal.SIGXFSZ)}",
+)
 
 Watch = Callable[[], object]
 
@@ -48,9 +58,13 @@ def run(
         try:
             while True:
                 try:
-                    return child.wait(_LOOK_SECONDS)
+                    code = child.wait(_LOOK_SECONDS)
                 except subprocess.TimeoutExpired:
                     watch()
+                    continue
+                if code == -signal.SIGXFSZ:
+                    output.write(f"{os.strerror(errno.EFBIG)}\n")
+                return code
         finally:
             _end(child)
 
@@ -64,6 +78,11 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+def out_of_room(text: str) -> bool:
+    """Tell whether a program's words say that the disk or a quota is full."""
+    return any(sign in text for sign in _NO_ROOM)
 
 
 def said(log: Path) -> str:

@@ -113,8 +113,8 @@ def _fetch(framework: Framework, packages: tuple[Package, ...], kept: Path, log:
             path.unlink(missing_ok=True)
             raise FrameworkEnvironmentError(
                 f"The Debian mirror's {package.file_name} is not the file that {framework.debian.lock} names "
-                f"({'other content' if there else 'it did not come'}). Try another mirror (DLBENCH_DEBIAN_MIRROR); where "
-                "that does not help, the lock is wrong."
+                f"({'other content' if there else 'it did not come'}). Try another mirror (DLBENCH_DEBIAN_MIRROR); "
+                "where that does not help, the lock is wrong."
             )
 
 
@@ -150,7 +150,7 @@ class _Progress:
 
 def _why_not_unpacked(framework: Framework, package: Package, log: Path) -> str:
     text = children.said(log)
-    if "No space left on device" in text or "File too large" in text:
+    if children.out_of_room(text):
         return (
             f"{framework.title}: no space is left to unpack {package.name}. Free some, or set DLBENCH_HOME to a folder "
             "on a larger disk."

@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from ..errors import SuiteError
 from ..framework import Framework
 from ..interpreters import find_python
 from . import apt
@@ -39,10 +40,14 @@ def missing(framework: Framework, directory: Path) -> str:
         return unavailable(framework)
     bring = f"Or bring an interpreter that has it: --python {framework.name}=/path/to/python."
     if framework.debian is not None:
-        kind = architecture(read_lock(framework.directory / framework.debian.lock))
+        try:
+            kind = architecture(read_lock(framework.directory / framework.debian.lock))
+        except SuiteError as error:
+            return str(error)
         here = _ARCHITECTURES.get(platform.machine(), platform.machine())
         if sys.platform != "linux" or kind not in ("", here):
-            return f"{framework.title} cannot be had here: its packages are for Linux on {kind}, this is {sys.platform} on {here}."
+            this = f"{sys.platform} on {here}"
+            return f"{framework.title} cannot be had here: its packages are for Linux on {kind}, this is {this}."
         reason = apt.missing()
         if reason:
             return f"{framework.title} cannot be had here: {reason} {bring}"
@@ -73,6 +78,6 @@ def _room(framework: Framework, directory: Path) -> str:
     if kept.is_dir() and free + used_megabytes(kept) >= needed:
         return ""
     return (
-        f"{framework.title} cannot be had here: it needs about {needed} MB and {directory.parent} has {free:.0f} MB free. "
-        "Free some, or set DLBENCH_HOME to a folder on a larger disk."
+        f"{framework.title} cannot be had here: it needs about {needed} MB and {directory.parent} has {free:.0f} MB "
+        "free. Free some, or set DLBENCH_HOME to a folder on a larger disk."
     )

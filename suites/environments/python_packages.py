@@ -19,7 +19,6 @@ _NO_NETWORK = (
     "ProxyError",
     "NameResolutionError",
 )
-_NO_ROOM = ("No space left on device", "File too large")
 
 
 def install(framework: Framework, python: Path, directory: Path, kept: Path, log: Path, draw: Draw) -> None:
@@ -34,7 +33,7 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
         shutil.rmtree(directory, ignore_errors=True)
         if children.run([str(python), "-m", "venv", "--without-pip", str(directory)], log) != 0:
             text = children.said(log)
-            if any(sign in text for sign in _NO_ROOM):
+            if children.out_of_room(text):
                 raise FrameworkEnvironmentError(_no_room(framework))
             raise FrameworkEnvironmentError(
                 f"{python} cannot make virtual environments ({children.last_line(text)}). Install its venv package."
@@ -66,8 +65,8 @@ class _Following:
 
 def _no_room(framework: Framework) -> str:
     return (
-        f"The environment of {framework.title} could not be installed: no space is left. Free some, or set DLBENCH_HOME "
-        "to a folder on a larger disk."
+        f"The environment of {framework.title} could not be installed: no space is left. Free some, or set "
+        "DLBENCH_HOME to a folder on a larger disk."
     )
 
 
@@ -79,7 +78,7 @@ def _why_pip_failed(framework: Framework, log: Path) -> str:
             f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
             f"`dlbench env build {framework.name}`; or bring an interpreter: --python {framework.name}=/path/to/python."
         )
-    if any(sign in text for sign in _NO_ROOM):
+    if children.out_of_room(text):
         return _no_room(framework)
     if "DO NOT MATCH THE HASHES" in text:
         return (

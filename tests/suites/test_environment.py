@@ -1,10 +1,12 @@
 """Environments: their states, building them, and everything that can go wrong while one is built."""
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from made_up_pythons import make_python, make_wheel, script
 from dlbench.suites import environment, interpreters, sources
 from dlbench.suites.axes import Build
 from dlbench.suites.environment import State
+from dlbench.suites.environments import children, needs
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.framework import Framework, Mode, find
 
@@ -112,7 +115,7 @@ def test_a_changed_lock_is_another_environment(tiny, tmp_path):
 def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
     tiny = make_framework(tmp_path, python="3.99")
     located = environment.locate(tiny)
-    assert located.state is State.NO_PYTHON
+    assert located.state is State.UNAVAILABLE
     for part in ("Tiny needs a Python of version 3.99", "PATH", "pyenv install 3.99", "uv python install 3.99"):
         assert part in located.reason
     assert "--python tiny=/path/to/python" in located.reason
@@ -136,7 +139,7 @@ def test_what_is_downloaded_and_where_it_goes_is_announced(tiny, home):
 
 def test_a_built_environment_is_not_built_again(tiny, monkeypatch):
     built = environment.build(tiny)
-    monkeypatch.setattr(environment, "_run", None)  # would fail
+    monkeypatch.setattr(environment, "_install", None)  # would fail
     assert environment.build(tiny) == built
 
 
@@ -190,14 +193,14 @@ def test_a_python_that_makes_no_virtual_environments(tiny, home, monkeypatch):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 def test_whatever_ends_a_build_leaves_nothing(tiny, home, monkeypatch, error):
-    run = environment._run
+    run = children.run
 
-    def broken(command, log):
+    def broken(command, log, **options):
         if "pip" in command:
             raise error
-        return run(command, log)
+        return run(command, log, **options)
 
-    monkeypatch.setattr(environment, "_run", broken)
+    monkeypatch.setattr(children, "run", broken)
     with pytest.raises((KeyboardInterrupt, FrameworkEnvironmentError)) as caught:
         environment.build(tiny)
     if caught.type is not KeyboardInterrupt:
@@ -263,6 +266,102 @@ def test_removing_takes_environment_and_cache(tiny):
         environment.remove(find("null"))
 
 
+def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home):
+    gone = find("torch7")
+    located = environment.locate(gone)
+    assert (located.state, located.interpreter) == (State.UNAVAILABLE, None)
+    assert gone.unavailable in located.reason
+    assert "torch stands for it" in located.reason
+    assert refused(gone) == located.reason
+    assert not environment.remove(gone)
+    source, said = source_of(gone, name="torch7")
+    assert (source.interpreter, source.reason) == (None, located.reason)
+    assert said == [f"{gone.title} is left out. {located.reason}"]
+    with pytest.raises(FrameworkEnvironmentError, match="cannot be had"):
+        source_of(gone, Path(sys.executable), name="torch7")
+    assert left_behind(home) == []
+
+
+def test_a_program_that_is_missing_is_named_before_anything_is_downloaded(tiny, home):
+    needing = tiny.model_copy(update={"programs": ("sh", "no-such-compiler")})
+    located = environment.locate(needing)
+    assert located.state is State.UNAVAILABLE
+    for part in ("Tiny cannot be had here", "needs no-such-compiler, which is not on PATH", "--python tiny="):
+        assert part in located.reason
+    assert refused(needing) == located.reason
+    source, _ = source_of(needing)
+    assert source.reason == located.reason
+    assert left_behind(home) == []
+
+
+def test_too_small_a_disk_is_said_before_anything_is_downloaded(tiny, home):
+    huge = tiny.model_copy(update={"disk_megabytes": 10**9})
+    message = refused(huge)
+    assert f"needs about {10**9} MB" in message
+    assert "DLBENCH_HOME" in message
+    assert environment.locate(huge).state is State.UNAVAILABLE
+    assert left_behind(home) == []
+
+
+def test_a_lock_file_that_is_not_there_is_named(tiny):
+    (tiny.directory / "requirements.lock").unlink()
+    located = environment.locate(tiny)
+    assert located.state is State.UNAVAILABLE
+    assert f"{tiny.lock_file}, which tiny's framework.toml names, cannot be read" in located.reason
+    assert refused(tiny) == located.reason
+
+
+@pytest.mark.usefixtures("home")
+def test_a_folder_that_may_not_be_written_is_named_with_the_remedy(monkeypatch):
+    with tempfile.TemporaryDirectory() as name:  # one that others than root may look into
+        folder = Path(name)
+        tiny = make_framework(folder)
+        make_python(folder / "path" / "python3.99", "3.99")
+        home = folder / "home"
+        home.mkdir()
+        for each in (folder, home):
+            each.chmod(0o555)
+        monkeypatch.setenv("PATH", f"{folder / 'path'}:/usr/bin:/bin")
+        monkeypatch.setenv("DLBENCH_HOME", str(home))
+        root = os.geteuid() == 0
+        try:
+            if root:
+                os.seteuid(65534)
+            message = refused(tiny)
+        finally:
+            if root:
+                os.seteuid(0)
+            folder.chmod(0o755)
+        assert "Permission denied. Set DLBENCH_HOME to a folder" in message
+        assert list(home.iterdir()) == []
+
+
+def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
+    wheel = make_wheel(tmp_path, "tinymodule")
+    good = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    framework = make_framework(
+        tmp_path, f"tinymodule @ {wheel.as_uri()} --hash=sha256:{'0' * 64}\n", python=HOST, imports="tinymodule"
+    )
+    message = refused(framework)
+    assert "another checksum than requirements.lock has" in message
+    assert left_behind(home) == []
+    lock = f"tinymodule @ {wheel.as_uri()} --hash=sha256:{good}\n"
+    framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
+    assert environment.build(framework).state is State.READY
+    assert not environment.downloads(framework).exists()
+
+
+def test_variables_name_the_environments_folder(tiny):
+    named = tiny.model_copy(update={"variables": {"LD_LIBRARY_PATH": "{environment}/lib", "N": "{threads}"}})
+    folder = environment.build(tiny).directory
+    assert named.launch_variables("only", 2, folder) == {"LD_LIBRARY_PATH": f"{folder}/lib", "N": "2"}
+    assert named.launch_variables("only", 0, folder) == {"LD_LIBRARY_PATH": f"{folder}/lib"}
+    source, _ = source_of(tiny)
+    assert source.folder == folder
+    source, _ = source_of(tiny.model_copy(update={"imports": "sys"}), Path(sys.executable), name="mine")
+    assert source.folder == Path(sys.prefix)
+
+
 def test_the_null_framework_is_always_ready():
     located = environment.locate(find("null"))
     assert (located.state, located.interpreter) == (State.READY, Path(sys.executable))
@@ -291,7 +390,7 @@ def without_ensurepip(home, tmp_path, monkeypatch):
         pytest.skip("the interpreter of the tests has no pip")
     refusal = 'case "$*" in *without-pip*) ;; "-m venv "*) echo no ensurepip; exit 1 ;; esac'
     python = script(tmp_path / "path" / "python", f'#!/bin/sh\n{refusal}\nexec {sys.executable} "$@"\n')
-    monkeypatch.setattr(environment, "find_python", lambda version: python)
+    monkeypatch.setattr(needs, "find_python", lambda version: python)
 
 
 @pytest.mark.usefixtures("without_ensurepip")
