@@ -1,0 +1,139 @@
+"""Keras 3 on the backend named by KERAS_BACKEND: TensorFlow, JAX or PyTorch.
+
+A functional model of Keras's own layers, compiled with Keras's own loss and SGD; the step is the trainer's own train
+function, called with the resident mini-batch. What differs between backends is behind ``backends.Backend``.
+
+Settings of a mode (framework.toml says which were measured to be best, and by how much):
+
+``data_format``  the order of the axes of images: "channels_last" (default) or "channels_first"
+``jit_compile``  as of ``Model.compile``: "auto" (default), true or false
+``unroll``  as of the layer LSTM (default false)
+``use_cudnn``  as of the layer LSTM: "auto" (default) or false; on CPUs it only decides which of the backend's LSTM
+    programs is taken
+"""
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import keras
+import numpy as np
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from . import backends
+from .networks import Options, arrays, build
+
+
+class KerasAdapter(Adapter):
+    """Trains a compiled Keras model by its train function."""
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(KerasAdapter, self).__init__(cell, settings, cache_directory)
+        # A user's keras.json may say otherwise.
+        keras.config.set_floatx("float32")
+        self.backend = backends.load(cell.threads)
+        self.options = Options(
+            str(settings.get("data_format", "channels_last")),
+            bool(settings.get("unroll", False)),
+            settings.get("use_cudnn", "auto"),
+        )
+        known = self.backend.data_formats
+        if self.options.data_format not in known:
+            given = self.options.data_format, keras.config.backend(), " or ".join(known)
+            raise ValueError("the setting data_format is %r; on %s's CPU it can be %s" % given)
+        self.jit_compile = settings.get("jit_compile", "auto")
+
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline, beside what every adapter declines, any placement but a resident mini-batch."""
+        supported, reason = super(KerasAdapter, self).supports(network)
+        if supported and self.cell.placement != "resident":
+            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
+        return supported, reason
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build and compile the model; a backend that compiles does so in the first step."""
+        built = build(network, len(batch.inputs), self.options)
+        for name, (variable, layout) in built.parameters.items():
+            variable.assign(self.backend.tensor(layout.held(weights[name])))
+        self.layouts = {name: layout for name, (_, layout) in built.parameters.items()}
+        self.variables = {name: variable for name, (variable, _) in built.parameters.items()}
+        self.model = built.model
+        self.model.compile(
+            optimizer=keras.optimizers.SGD(learning_rate=LEARNING_RATE),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=self.jit_compile,
+        )
+        inputs, labels = arrays(network, batch, self.options)
+        self.training = self.backend.training(self.model, self.backend.tensor(inputs), self.backend.tensor(labels))
+
+    def step(self):
+        # type: () -> None
+        """Call the train function; on JAX it returns before the work is done."""
+        self.training.step()
+
+    def synchronize(self):
+        # type: () -> None
+        """Wait until the backend has finished."""
+        self.training.synchronize()
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Assign the optimiser's variable, which the train function reads."""
+        self.training.set_learning_rate(rate)
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the loss that the last call of the train function gave back."""
+        return self.training.loss()
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield the trainable variables in canonical layout."""
+        for name, value in self.training.values(self.variables):
+            yield name, self.layouts[name].canonical(value)
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the backend's word."""
+        return self.backend.effective_threads()
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Name Keras's version and backend, and the execution settings in force."""
+        described = {
+            "framework": "keras",
+            "version": keras.__version__,
+            "backend": keras.config.backend(),
+            "execution": self.backend.execution,
+            "jit_compile_asked": self.jit_compile,
+            "image_layout": "NHWC" if self.options.data_format == "channels_last" else "NCHW",
+            "unroll": self.options.unroll,
+            "use_cudnn": self.options.use_cudnn,
+            "optimizer": "keras.optimizers.SGD",
+        }
+        if hasattr(self, "model"):
+            described["jit_compile"] = bool(self.model.jit_compile)
+        described.update(self.backend.describe())
+        return described
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Return what the backend in this environment can do."""
+        return self.backend.capabilities()
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a matrix product by the backend."""
+        return self.backend.multiply(size)
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Tell a failed allocation of the backend or NumPy."""
+        return isinstance(error, MemoryError) or self.backend.is_out_of_memory(error)
+
+
+ADAPTER = KerasAdapter

@@ -1,0 +1,109 @@
+"""What the adapter asks of a Keras backend; one module ``backend_NAME.py`` for each answers."""
+
+import importlib
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import keras
+import numpy as np
+
+NAMES = ("tensorflow", "jax", "torch")
+
+
+class Training:
+    """The training step of a compiled model on a resident mini-batch, by the model's own train function."""
+
+    def __init__(self, model, inputs, labels):
+        # type: (Any, Any, Any) -> None
+        """Keep the model, whose variables have their values, and make its train function."""
+        self.model = model
+        self.batch = (inputs, labels)
+        model.optimizer.build(model.trainable_variables)
+        model.make_train_function()
+        self.logs = {"loss": np.nan}  # type: Dict[str, Any]
+
+    def step(self):
+        # type: () -> None
+        """Carry out one training step; ``logs`` are what the train function returns."""
+        raise NotImplementedError
+
+    def synchronize(self):
+        # type: () -> None
+        """Wait until all steps are finished."""
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Assign the optimiser's variable."""
+        self.model.optimizer.learning_rate = rate
+
+    def loss(self):
+        # type: () -> float
+        """Return the last step's mean loss.
+
+        It is Keras's loss metric, a running mean, which each step starts anew as ``train_on_batch`` does: some 0.02 to
+        0.09 ms, and the only way to the loss of one step through the trainer.
+        """
+        return float(self.logs["loss"])
+
+    def values(self, variables):
+        # type: (Dict[str, Any]) -> Iterator[Tuple[str, np.ndarray]]
+        """Yield the current value of each of the model's trainable variables under its key."""
+        for name, variable in variables.items():
+            yield name, keras.ops.convert_to_numpy(variable.value)
+
+
+class Backend:
+    """One backend of Keras in this process."""
+
+    #: How the train function is called, for the description.
+    execution = ""
+    #: The orders of an image's axes that its convolutions on the CPU compute with.
+    data_formats = ("channels_last", "channels_first")
+
+    def __init__(self, threads):
+        # type: (int) -> None
+        """Set the number of threads, before any operation; 0 leaves the backend's default."""
+
+    def tensor(self, array):
+        # type: (np.ndarray) -> Any
+        """Return a copy of the array as the backend's tensor."""
+        raise NotImplementedError
+
+    def training(self, model, inputs, labels):
+        # type: (Any, Any, Any) -> Training
+        """Return the training step of this compiled model on these tensors."""
+        raise NotImplementedError
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the number of intra-op threads the backend says it uses; None where it does not say."""
+        raise NotImplementedError
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return the backend's own versions, libraries and settings."""
+        raise NotImplementedError
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Answer ``Adapter.capabilities``."""
+        raise NotImplementedError
+
+    def multiply(self, size):
+        # type: (int) -> Callable[[], object]
+        """Return a call that does one synchronous float32 (size, size) matrix product by the backend."""
+        raise NotImplementedError
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Tell whether this exception of the backend means that memory ran out."""
+        raise NotImplementedError
+
+
+def load(threads):
+    # type: (int) -> Backend
+    """Return the backend that Keras was started with (KERAS_BACKEND); raises ValueError for any other than NAMES."""
+    name = keras.config.backend()
+    if name not in NAMES:
+        raise ValueError("Keras was started with the backend %s; this adapter drives %s" % (name, ", ".join(NAMES)))
+    module = importlib.import_module(".backend_" + name, __package__)
+    return module.BACKEND(threads)  # type: ignore[no-any-return]

@@ -1,0 +1,237 @@
+"""Builds the specifications of ``adapters/networks.py`` as functional models of Keras's own layers, the same on every
+backend; only the order of the axes of images differs.
+
+Weights start as zeros and are assigned afterwards: drawing a hundred million random numbers only to replace them
+would be most of the time to prepare.
+"""
+
+from typing import Any, Dict, NamedTuple, Tuple
+
+import keras
+import numpy as np
+from keras import layers
+
+from ..base import Unsupported
+from ..batches import Batch
+from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+from .layouts import BehindImages, Kernel, Layout, Transposed
+
+
+class Options(NamedTuple):
+    """What a mode chooses among the things a Keras layer can be told."""
+
+    data_format: str  # "channels_last" or "channels_first"
+    unroll: bool  # LSTM layers without a loop
+    use_cudnn: Any  # "auto" or False; off GPUs it only decides which of a backend's LSTM programs is taken
+
+
+class Built(NamedTuple):
+    """A model that ends in logits, and its trainable variables by canonical name with the layout they are held in."""
+
+    model: Any
+    parameters: Dict[str, Tuple[Any, Layout]]
+
+
+class MinimumPadding2D(layers.Layer):
+    """Pads images with the lowest number, so that max pooling never chooses the padding.
+
+    Keras's ZeroPadding2D would do behind a ReLU only; its max pooling's own padding is not symmetric with a stride.
+    """
+
+    def __init__(self, padding, data_format):
+        # type: (int, str) -> None
+        super(MinimumPadding2D, self).__init__()
+        around = (padding, padding)
+        if data_format == "channels_last":
+            self.around = ((0, 0), around, around, (0, 0))
+        else:
+            self.around = ((0, 0), (0, 0), around, around)
+
+    def call(self, inputs):
+        # type: (Any) -> Any
+        """Return the padded images."""
+        return keras.ops.pad(inputs, self.around, constant_values=float(np.finfo(np.float32).min))
+
+    def compute_output_shape(self, input_shape):
+        # type: (Tuple[int, ...]) -> Tuple[int, ...]
+        """Return the shape with the padding."""
+        return tuple(side + sum(around) for side, around in zip(input_shape, self.around))
+
+
+class Builder:
+    """Applies layers one after another and remembers their variables."""
+
+    def __init__(self, options):
+        # type: (Options) -> None
+        self.options = options
+        self.parameters = {}  # type: Dict[str, Tuple[Any, Layout]]
+
+    def dense(self, values, name, outputs, activation, layout=None):
+        # type: (Any, str, int, str, Any) -> Any
+        """Apply a fully connected layer to the last axis."""
+        layer = layers.Dense(
+            outputs, activation=None if activation == "none" else activation, kernel_initializer="zeros"
+        )
+        values = layer(values)
+        self.parameters[name + ".weight"] = (layer.kernel, layout or Transposed())
+        self.parameters[name + ".bias"] = (layer.bias, Layout())
+        return values
+
+    def convolution(self, values, name, outputs, kernel, stride, padding, activation="none", bias=False):
+        # type: (Any, str, int, int, int, int, str, bool) -> Any
+        """Apply a convolution with symmetric zero padding.
+
+        "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
+        more) the images are padded first.
+        """
+        same = padding > 0 and stride == 1 and kernel == 2 * padding + 1
+        if padding and not same:
+            values = layers.ZeroPadding2D(padding, data_format=self.options.data_format)(values)
+        layer = layers.Conv2D(
+            outputs,
+            kernel,
+            stride,
+            padding="same" if same else "valid",
+            data_format=self.options.data_format,
+            activation=None if activation == "none" else activation,
+            use_bias=bias,
+            kernel_initializer="zeros",
+        )
+        values = layer(values)
+        self.parameters[name + ".weight"] = (layer.kernel, Kernel())
+        if bias:
+            self.parameters[name + ".bias"] = (layer.bias, Layout())
+        return values
+
+    def pool(self, values, kernel, stride, padding):
+        # type: (Any, int, int, int) -> Any
+        """Apply max pooling; sizes round down."""
+        if padding:
+            values = MinimumPadding2D(padding, self.options.data_format)(values)
+        return layers.MaxPooling2D(kernel, stride, padding="valid", data_format=self.options.data_format)(values)
+
+    def norm(self, values, name, epsilon):
+        # type: (Any, str, float) -> Any
+        """Apply batch normalisation; in training it uses the mini-batch's own statistics, with biased variance."""
+        axis = -1 if self.options.data_format == "channels_last" else 1
+        layer = layers.BatchNormalization(axis=axis, epsilon=epsilon)
+        values = layer(values)
+        self.parameters[name + ".gamma"] = (layer.gamma, Layout())
+        self.parameters[name + ".beta"] = (layer.beta, Layout())
+        return values
+
+    def lstm(self, values, name, hidden):
+        # type: (Any, str, int) -> Any
+        """Apply an LSTM layer from a zero state; returns the outputs of all steps."""
+        layer = layers.LSTM(
+            hidden,
+            return_sequences=True,
+            unit_forget_bias=False,
+            unroll=self.options.unroll,
+            use_cudnn=self.options.use_cudnn,
+            kernel_initializer="zeros",
+            recurrent_initializer="zeros",
+        )
+        values = layer(values)
+        self.parameters[name + ".input_weight"] = (layer.cell.kernel, Transposed())
+        self.parameters[name + ".hidden_weight"] = (layer.cell.recurrent_kernel, Transposed())
+        self.parameters[name + ".bias"] = (layer.cell.bias, Layout())
+        return values
+
+
+def _feedforward(family, values, builder):
+    # type: (Feedforward, Any, Builder) -> Any
+    layout = None  # of the next dense weight, where it is not the usual one
+    for layer in family.layers:
+        if isinstance(layer, Dense):
+            values = builder.dense(values, layer.name, layer.outputs, layer.activation, layout)
+            layout = None
+        elif isinstance(layer, Convolution):
+            values = builder.convolution(
+                values,
+                layer.name,
+                layer.out_channels,
+                layer.kernel,
+                layer.stride,
+                layer.padding,
+                layer.activation,
+                bias=True,
+            )
+        elif isinstance(layer, MaxPool):
+            values = builder.pool(values, layer.kernel, layer.stride, layer.padding)
+        elif isinstance(layer, Flatten):
+            if builder.options.data_format == "channels_last":
+                layout = BehindImages(tuple(values.shape[1:]))
+            # Said to be channels-last, it flattens the axes as they lie; told channels-first it would turn them.
+            values = layers.Flatten(data_format="channels_last")(values)
+        else:
+            raise Unsupported("Keras: no way to build a layer of type %s" % type(layer).__name__)
+    return values
+
+
+def _residual(family, values, builder):
+    # type: (Residual, Any, Builder) -> Any
+    def normalised(values, name, norm, outputs, kernel, stride, padding):
+        # type: (Any, str, str, int, int, int, int) -> Any
+        values = builder.convolution(values, name, outputs, kernel, stride, padding)
+        return builder.norm(values, norm, family.epsilon)
+
+    values = normalised(values, "stem", "stem_norm", family.stem_channels, 7, 2, 3)
+    values = builder.pool(layers.Activation("relu")(values), 3, 2, 1)
+    for block in family.blocks:
+        shortcut = values
+        if block.projection:
+            project = block.name + ".project"
+            shortcut = normalised(values, project, project + "_norm", block.out_channels, 1, block.stride, 0)
+        widths = (block.width, 1, block.stride, 0), (block.width, 3, 1, 1), (block.out_channels, 1, 1, 0)
+        for index, shape in enumerate(widths, start=1):
+            names = "%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index)
+            values = normalised(values, *(names + shape))
+            if index < 3:
+                values = layers.Activation("relu")(values)
+        values = layers.Activation("relu")(layers.Add()([values, shortcut]))
+    values = layers.GlobalAveragePooling2D(data_format=builder.options.data_format)(values)
+    return builder.dense(values, "fc", family.classes, "none")
+
+
+def _recurrent(family, values, builder):
+    # type: (Recurrent, Any, Builder) -> Any
+    embedding = layers.Embedding(family.vocabulary, family.embedding, embeddings_initializer="zeros")
+    values = embedding(values)
+    builder.parameters["embedding.weight"] = (embedding.embeddings, Layout())
+    for layer in range(1, family.layers + 1):
+        values = builder.lstm(values, "lstm%d" % layer, family.hidden)
+    return builder.dense(values, "fc", family.vocabulary, "none")
+
+
+def build(network, batch_size, options):
+    # type: (Network, int, Options) -> Built
+    """Return the model for mini-batches of this size; its variables do not have the starting weights yet."""
+    family = network.family
+    builder = Builder(options)
+    if isinstance(family, Recurrent):
+        inputs = keras.Input(batch_shape=(batch_size, family.steps), dtype="int32")
+        outputs = _recurrent(family, inputs, builder)
+    else:
+        shape = tuple(family.input_shape)
+        if len(shape) == 3 and options.data_format == "channels_last":
+            shape = shape[1:] + shape[:1]
+        inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="float32")
+        if isinstance(family, Feedforward):
+            outputs = _feedforward(family, inputs, builder)
+        elif isinstance(family, Residual):
+            outputs = _residual(family, inputs, builder)
+        else:
+            raise Unsupported("Keras: no way to build a network of type %s" % type(family).__name__)
+    return Built(keras.Model(inputs, outputs), builder.parameters)
+
+
+def arrays(network, batch, options):
+    # type: (Network, Batch, Options) -> Tuple[np.ndarray, np.ndarray]
+    """Return the mini-batch's inputs and labels in the types and the order of axes that the model reads."""
+    inputs = batch.inputs
+    if isinstance(network.family, Recurrent):
+        inputs = inputs.astype(np.int32)
+    elif inputs.ndim == 4 and options.data_format == "channels_last":
+        inputs = inputs.transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(inputs), batch.labels.astype(np.int32)
