@@ -1,7 +1,7 @@
 """Reverse-mode differentiation over ONNX nodes: what each operator's gradient is, in ordinary ONNX operators.
 
-``backward`` walks the tape of forward nodes from the last to the first. A rule takes a node and the gradients of the loss by
-the node's outputs, adds nodes and returns the gradients by its inputs. Formulas are those of any textbook on
+``backward`` walks the tape of forward nodes from the last to the first. A rule takes a node and the gradients of the
+loss by the node's outputs, adds nodes and returns the gradients by its inputs. Formulas are those of any textbook on
 back-propagation; where a choice of operators was measured, the reason stands beside it (CPU seconds at 1 thread).
 """
 

@@ -18,7 +18,7 @@ Shape = Tuple[int, ...]
 class Graph:
     """Collects a graph; each method that adds a node returns the name of what the node computes.
 
-    ``tape`` has the nodes that ``gradients.backward`` goes through: those of the graph, but for what ``as_one`` gathered.
+    ``tape`` has the nodes that ``gradients.backward`` goes through: the graph's, but for what ``as_one`` gathered.
     ``element`` is the element type of every value but indices: float32, or float64 to differentiate numerically.
     """
 

@@ -43,9 +43,7 @@ def _dense(graph, name, value):
 def _convolution(graph, name, value, weights, kernel, stride, padding):
     # type: (Graph, str, str, Sequence[str], int, int, int) -> str
     inputs = [value] + list(weights)
-    return graph.node(
-        "Conv", inputs, name, kernel_shape=[kernel, kernel], strides=[stride, stride], pads=[padding] * 4
-    )
+    return graph.node("Conv", inputs, name, kernel_shape=[kernel, kernel], strides=[stride, stride], pads=[padding] * 4)
 
 
 def _max_pool(graph, name, value, kernel, stride, padding):
