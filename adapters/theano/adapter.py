@@ -1,0 +1,141 @@
+"""Theano 1.0.5: the whole training step as one function, compiled to C++ by g++."""
+
+import importlib
+import os
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import numpy as np
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from . import configuration
+
+
+class TheanoAdapter(Adapter):
+    """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in the function.
+
+    ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch only optimises the
+    graph again. Setting: ``allow_gc`` (Theano's flag) gives intermediate results back within the function.
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(TheanoAdapter, self).__init__(cell, settings, cache_directory)
+        self.ready, self.reason = configuration.can_compile()
+        if self.ready:
+            configuration.apply(os.path.join(cache_directory, "compiled"), bool(settings.get("allow_gc", True)))
+            # Here, so that it is counted as import; not above, where the cache directory is not known yet.
+            importlib.import_module("theano")
+
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline, beside what every adapter declines, where nothing can be compiled."""
+        supported, reason = super(TheanoAdapter, self).supports(network)
+        if supported and self.cell.placement != "resident":
+            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
+        return (self.ready, self.reason) if supported else (supported, reason)
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the loss, derive the gradients and compile the step."""
+        import theano
+
+        from .networks import build
+
+        built = build(network.family, weights, batch)
+        self.trainable = built.parameters
+        self.rate = theano.shared(np.asarray(LEARNING_RATE, dtype=np.float32), name="rate")
+        values = list(self.trainable.values())
+        gradients = theano.grad(built.loss, values)
+        updates = [(value, value - self.rate * gradient) for value, gradient in zip(values, gradients)]
+        self.train = theano.function([], built.loss, updates=updates)
+
+    def step(self):
+        # type: () -> None
+        """Forward, loss, backward and update of one mini-batch; synchronous."""
+        self.loss = self.train()
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Store the rate in its shared variable, which the compiled function reads."""
+        self.rate.set_value(np.asarray(rate, dtype=np.float32))
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the mean loss of the last step."""
+        return float(self.loss)
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield the shared variables' values."""
+        for name, parameter in self.trainable.items():
+            yield name, parameter.get_value()
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the threads of the BLAS that the compiled code calls: nothing else here is parallel."""
+        return configuration.blas_threads()
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions, compiler, BLAS and the flags that decide speed."""
+        import theano
+        from theano.gof.cmodule import gcc_version_str
+
+        return {
+            "framework": "theano",
+            "version": theano.__version__,
+            "blas": configuration.blas(),
+            "compiler": "g++ %s" % gcc_version_str,
+            "compiler_flags": theano.config.gcc.cxxflags,
+            "execution": "one function; mode %s, linker %s" % (theano.config.mode, theano.config.linker),
+            "allow_gc": bool(theano.config.allow_gc),
+            "openmp": bool(theano.config.openmp),
+            "operations": self._operations(),
+        }
+
+    def _operations(self):
+        # type: () -> Dict[str, int]
+        """Count the compiled function's operations that compute most: products, convolutions, loops."""
+        counts = {}  # type: Dict[str, int]
+        train = getattr(self, "train", None)
+        for node in train.maker.fgraph.toposort() if train is not None else ():
+            kind = type(node.op).__name__
+            if kind.startswith(("Gemm", "Dot", "CorrMM", "Scan", "Conv", "AbstractConv", "Pool", "MaxPool")):
+                counts[kind] = counts.get(kind, 0) + 1
+        return counts
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask Theano."""
+        if not self.ready:
+            return {}
+        import theano
+
+        x = theano.tensor.fscalar()
+        gradient = float(theano.grad(x**2, x).eval({x: np.float32(3)}))
+        found = {"automatic_gradients": (gradient == 6.0, "theano.grad of x^2 at 3 is %g" % gradient)}
+        from theano import gpuarray
+
+        library = gpuarray.pygpu
+        said = "theano.gpuarray found %s" % ("no pygpu" if library is None else "pygpu %s" % library.__version__)
+        found["gpu"] = (library is not None, said)
+        return found
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a product by the BLAS call that dense layers compile to, into memory made beforehand."""
+        import theano
+
+        random = np.random.RandomState(0)
+        left, right, out = [theano.shared(random.rand(size, size).astype(np.float32)) for _ in range(3)]
+        # An update that scales the old value away is Gemm in place.
+        rate = theano.shared(np.asarray(0.0, dtype=np.float32))
+        product = rate * out + theano.tensor.dot(left, right)
+        function = theano.function([], [], updates=[(out, product)])  # type: Callable[[], object]
+        return function
+
+
+ADAPTER = TheanoAdapter

@@ -1,0 +1,172 @@
+"""Builds the networks' specifications as symbolic expressions that end in the mean loss.
+
+Imported only after ``configuration.apply``: this module imports Theano. Weights are shared variables in canonical
+layout; a transposed operand costs nothing, since BLAS takes it as a flag.
+"""
+
+from typing import Any, Dict, NamedTuple, Union
+
+import numpy as np
+import theano
+from theano import tensor
+from theano.tensor.signal.pool import pool_2d
+
+from ..batches import Batch
+from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
+
+
+class Built(NamedTuple):
+    """A network in Theano: its mean loss, a float32 scalar expression, and its parameters by canonical name."""
+
+    loss: Any
+    parameters: Dict[str, Any]  # shared variables
+
+
+Weights = Dict[str, Any]
+
+
+def _activated(values, activation):
+    # type: (Any, str) -> Any
+    if activation == "sigmoid":
+        return tensor.nnet.sigmoid(values)
+    if activation == "relu":
+        return tensor.nnet.relu(values)
+    if activation == "none":
+        return values
+    raise ValueError("no activation is named %r" % activation)
+
+
+def _over_channels(vector):
+    # type: (Any) -> Any
+    """Return a vector of one value a channel so that it broadcasts over (batch, channels, height, width)."""
+    return vector.dimshuffle("x", 0, "x", "x")
+
+
+def _dense(values, w, name):
+    # type: (Any, Weights, str) -> Any
+    return tensor.dot(values, w[name + ".weight"].T) + w[name + ".bias"]
+
+
+def _convolved(values, w, name, stride, padding):
+    # type: (Any, Weights, str, int, int) -> Any
+    weight = w[name + ".weight"]
+    return tensor.nnet.conv2d(
+        values,
+        weight,
+        filter_shape=weight.get_value(borrow=True).shape,
+        border_mode=padding,
+        subsample=(stride, stride),
+        filter_flip=False,
+    )
+
+
+def _pooled(values, kernel, stride, padding):
+    # type: (Any, int, int, int) -> Any
+    # ignore_border: sizes round down.
+    return pool_2d(values, (kernel, kernel), ignore_border=True, stride=(stride, stride), pad=(padding, padding))
+
+
+def _feedforward(spec, w, values):
+    # type: (Feedforward, Weights, Any) -> Any
+    for layer in spec.layers:
+        if isinstance(layer, Dense):
+            values = _activated(_dense(values, w, layer.name), layer.activation)
+        elif isinstance(layer, Convolution):
+            values = _convolved(values, w, layer.name, layer.stride, layer.padding)
+            values = _activated(values + _over_channels(w[layer.name + ".bias"]), layer.activation)
+        elif isinstance(layer, MaxPool):
+            values = _pooled(values, layer.kernel, layer.stride, layer.padding)
+        else:
+            assert isinstance(layer, Flatten)
+            values = values.flatten(2)
+    return values
+
+
+def _unit(values, w, name, norm, stride, padding, epsilon):
+    # type: (Any, Weights, str, str, int, int, float) -> Any
+    """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
+    # Theano demands at least 1e-5 but rounds to float32 before it looks: take the next float32 above.
+    epsilon = float(np.nextafter(np.float32(epsilon), np.float32(1.0)))
+    normalised = tensor.nnet.bn.batch_normalization_train(
+        _convolved(values, w, name, stride, padding),
+        _over_channels(w[norm + ".gamma"]),
+        _over_channels(w[norm + ".beta"]),
+        axes="spatial",
+        epsilon=epsilon,
+    )
+    return normalised[0]
+
+
+def _bottleneck(block, epsilon, w, values):
+    # type: (Bottleneck, float, Weights, Any) -> Any
+    conv, norm = block.name + ".conv%d", block.name + ".norm%d"
+    inner = tensor.nnet.relu(_unit(values, w, conv % 1, norm % 1, block.stride, 0, epsilon))
+    inner = tensor.nnet.relu(_unit(inner, w, conv % 2, norm % 2, 1, 1, epsilon))
+    inner = _unit(inner, w, conv % 3, norm % 3, 1, 0, epsilon)
+    if block.projection:
+        values = _unit(values, w, block.name + ".project", block.name + ".project_norm", block.stride, 0, epsilon)
+    return tensor.nnet.relu(inner + values)
+
+
+def _residual(spec, w, values):
+    # type: (Residual, Weights, Any) -> Any
+    values = tensor.nnet.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
+    values = _pooled(values, 3, 2, 1)
+    for block in spec.blocks:
+        values = _bottleneck(block, spec.epsilon, w, values)
+    return _dense(values.mean((2, 3)), w, "fc")
+
+
+def _lstm_layer(inputs, w, name, steps, batch, hidden):
+    # type: (Any, Weights, str, int, int, int) -> Any
+    """Return the layer's outputs (steps * batch, hidden) from inputs (steps * batch, features), time-major.
+
+    The inputs' products are made for all steps at once; ``scan`` carries the recurrence alone.
+    """
+    sums = tensor.dot(inputs, w[name + ".input_weight"].T) + w[name + ".bias"]
+
+    def advance(sums, outputs, cells, hidden_weight):
+        # type: (Any, Any, Any, Any) -> Any
+        gates = sums + tensor.dot(outputs, hidden_weight.T)
+        enter, forget, candidate, leave = [gates[:, index * hidden : (index + 1) * hidden] for index in range(4)]
+        cells = tensor.nnet.sigmoid(forget) * cells + tensor.nnet.sigmoid(enter) * tensor.tanh(candidate)
+        return tensor.nnet.sigmoid(leave) * tensor.tanh(cells), cells
+
+    zero = tensor.zeros((batch, hidden), dtype="float32")
+    (outputs, _), _ = theano.scan(
+        advance,
+        sequences=sums.reshape((steps, batch, 4 * hidden)),
+        outputs_info=[zero, zero],
+        non_sequences=[w[name + ".hidden_weight"]],
+        n_steps=steps,
+        strict=True,
+    )
+    return outputs.reshape((steps * batch, hidden))
+
+
+def _recurrent(spec, w, tokens, batch):
+    # type: (Recurrent, Weights, Any, int) -> Any
+    """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,)."""
+    values = w["embedding.weight"][tokens]
+    for layer in range(1, spec.layers + 1):
+        values = _lstm_layer(values, w, "lstm%d" % layer, spec.steps, batch, spec.hidden)
+    return _dense(values, w, "fc")
+
+
+def build(spec, weights, batch):
+    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch) -> Built
+    """Return the network's loss over this resident mini-batch, with copies of these weights."""
+    parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
+    inputs, labels = batch.inputs, batch.labels
+    if isinstance(spec, Recurrent):
+        # 32-bit indices, as Theano's own examples keep them.
+        tokens = theano.shared(inputs.T.reshape(-1).astype(np.int32), name="tokens")
+        logits = _recurrent(spec, parameters, tokens, len(inputs))
+        labels = labels.T.reshape(-1)
+    else:
+        images = theano.shared(inputs, name="inputs", borrow=False)
+        forward = _residual if isinstance(spec, Residual) else _feedforward
+        logits = forward(spec, parameters, images)
+    targets = theano.shared(labels.astype(np.int32), name="labels")
+    loss = tensor.nnet.categorical_crossentropy(tensor.nnet.softmax(logits), targets).mean()
+    return Built(loss, parameters)
