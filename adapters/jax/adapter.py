@@ -12,7 +12,7 @@ from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell
-from .networks import canonical, held, mean_loss, place
+from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
 
 PRECISION = "highest"  # of products and convolutions: float32 throughout, on every device
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
@@ -29,13 +29,18 @@ def find_device(name):
 class JaxAdapter(Adapter):
     """Trains with jax.jit. ``step`` dispatches the program; the arrays it returns are promises.
 
-    Settings: ``keep_programs`` (default true) keeps compiled programs in the adapter's cache directory.
+    Settings: ``keep_programs`` (default true) keeps compiled programs in the adapter's cache directory; ``pointwise``
+    says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(JaxAdapter, self).__init__(cell, settings, cache_directory)
         self._device = None  # type: Any
+        self._pointwise = str(settings.get("pointwise", "convolution"))
+        if self._pointwise not in CONVOLUTIONS:
+            known = ", ".join(sorted(CONVOLUTIONS))
+            raise ValueError("the setting pointwise is %r; JAX's are %s" % (self._pointwise, known))
         jax.config.update("jax_default_matmul_precision", PRECISION)
         if settings.get("keep_programs", True):
             _keep_programs(os.path.join(cache_directory, "programs-%d" % _threads_at_start()))
@@ -49,7 +54,7 @@ class JaxAdapter(Adapter):
         self._batch = self._put(inputs), self._put(labels)
         self.set_learning_rate(LEARNING_RATE)
         self._loss = None  # type: Any
-        self._step = jax.jit(training_step(mean_loss(network)), donate_argnums=0)
+        self._step = jax.jit(training_step(mean_loss(network, CONVOLUTIONS[self._pointwise])), donate_argnums=0)
 
     def step(self):
         # type: () -> None
@@ -100,6 +105,7 @@ class JaxAdapter(Adapter):
             "execution": "one jitted step, parameters' buffers donated",
             "recurrence": "lax.scan",
             "image_layout": "NHWC",
+            "pointwise_convolutions": self._pointwise,
             "kept_programs": jax.config.jax_compilation_cache_dir,
             "pool_threads": _pool_threads(),
         }

@@ -5,6 +5,7 @@ that XLA's convolutions on the CPU work in. Everything else is held in canonical
 which are turned to time-major so that each turn of the scan reads one contiguous slice.
 """
 
+from functools import partial
 from typing import Any, Callable, Dict, Tuple
 
 import jax
@@ -23,6 +24,7 @@ CANONICAL = (3, 2, 0, 1)  # and back
 
 Arrays = Dict[str, Any]  # float32 arrays by canonical name
 Loss = Callable[[Arrays, Any, Any], Any]  # (parameters, inputs, labels) -> mean loss, a scalar
+Convolve = Callable[[Any, Any, int, int], Any]  # (images, weight, stride, padding) -> images
 
 
 def held(canonical):
@@ -49,20 +51,26 @@ def place(batch):
     return np.ascontiguousarray(inputs), np.ascontiguousarray(labels)
 
 
-def mean_loss(network):
-    # type: (Network) -> Loss
-    """Return the mean softmax cross-entropy of a mini-batch as a function of parameters, inputs and labels."""
+def mean_loss(network, convolve):
+    # type: (Network, Convolve) -> Loss
+    """Return the mean softmax cross-entropy of a mini-batch as a function of parameters, inputs and labels.
+
+    ``convolve`` is one of `CONVOLUTIONS`.
+    """
     family = network.family
     logits = None  # type: Any
-    for kind, function in ((Feedforward, _feedforward), (Residual, _residual), (Recurrent, _recurrent)):
-        if isinstance(family, kind):
-            logits = function
-    if logits is None:
+    if isinstance(family, Feedforward):
+        logits = partial(_feedforward, family, convolve)
+    elif isinstance(family, Residual):
+        logits = partial(_residual, family, convolve)
+    elif isinstance(family, Recurrent):
+        logits = partial(_recurrent, family)
+    else:
         raise Unsupported("JAX: no way to build a network of type %s" % type(family).__name__)
 
     def loss(parameters, inputs, labels):
         # type: (Arrays, Any, Any) -> Any
-        scores = logits(family, parameters, inputs)
+        scores = logits(parameters, inputs)
         chosen = jnp.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
         return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
 
@@ -80,6 +88,18 @@ def convolve(values, weight, stride, padding):
     """Convolve (batch, height, width, channels) with symmetric zero padding."""
     around = ((padding, padding), (padding, padding))
     return lax.conv_general_dilated(values, weight, (stride, stride), around, dimension_numbers=IMAGES)
+
+
+def convolve_by_products(values, weight, stride, padding):
+    # type: (Any, Any, int, int) -> Any
+    """Convolve as `convolve` does, but where the kernel is 1x1, by one matrix product over the pixels that it keeps."""
+    if weight.shape[:2] != (1, 1) or padding:
+        return convolve(values, weight, stride, padding)
+    kept = values[:, ::stride, ::stride, :]
+    return (kept.reshape(-1, kept.shape[-1]) @ weight[0, 0]).reshape(kept.shape[:-1] + (weight.shape[-1],))
+
+
+CONVOLUTIONS = {"convolution": convolve, "product": convolve_by_products}  # type: Dict[str, Convolve]
 
 
 def max_pool(values, kernel, stride, padding):
@@ -102,8 +122,8 @@ def _dense(parameters, name, values):
     return product(values, parameters[name + ".weight"]) + parameters[name + ".bias"]
 
 
-def _feedforward(family, parameters, values):
-    # type: (Feedforward, Arrays, Any) -> Any
+def _feedforward(family, convolve, parameters, values):
+    # type: (Feedforward, Convolve, Arrays, Any) -> Any
     for layer in family.layers:
         if isinstance(layer, Dense):
             values = ACTIVATIONS[layer.activation](_dense(parameters, layer.name, values))
@@ -120,8 +140,8 @@ def _feedforward(family, parameters, values):
     return values
 
 
-def _residual(family, parameters, values):
-    # type: (Residual, Arrays, Any) -> Any
+def _residual(family, convolve, parameters, values):
+    # type: (Residual, Convolve, Arrays, Any) -> Any
     def unit(name, norm, values, stride, padding):
         # type: (str, str, Any, int, int) -> Any
         values = convolve(values, parameters[name + ".weight"], stride, padding)

@@ -20,14 +20,15 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
     check_parameters_come_back_as_they_were_given(guest)
 
 
-def test_small_networks_train_as_the_reference_does(guest: Guest) -> None:
-    errors = guest("""
+@pytest.mark.parametrize("pointwise", ["convolution", "product"])
+def test_small_networks_train_as_the_reference_does(guest: Guest, pointwise: str) -> None:
+    errors = guest(f"""
         from guest.reference.adapter import ReferenceAdapter
-        answer = {}
+        answer = {{}}
         for name, network in SMALL.items():
             cell = Cell("reference", "reference", "", name, "cpu", 1, 4)
-            expected = small.parity_observation(parity, batches, ReferenceAdapter(cell, {}, ""), network, 4)
-            found = small.parity_observation(parity, batches, make(name), network, 4)
+            expected = small.parity_observation(parity, batches, ReferenceAdapter(cell, {{}}, ""), network, 4)
+            found = small.parity_observation(parity, batches, make(name, pointwise={pointwise!r}), network, 4)
             verdict = parity.judge(found, expected, network.parity)
             answer[name] = (verdict.verdict, verdict.reason)
     """)
@@ -36,7 +37,7 @@ def test_small_networks_train_as_the_reference_does(guest: Guest) -> None:
 
 def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
     errors = guest("""
-        from guest.jax.networks import convolve, max_pool
+        from guest.jax.networks import CONVOLUTIONS, max_pool
         random = np.random.RandomState(0)
         answer = []
         for side, kernel, stride, padding in ((9, 3, 1, 1), (8, 3, 2, 1), (11, 5, 2, 2), (10, 7, 2, 3), (7, 1, 2, 0)):
@@ -51,12 +52,24 @@ def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
                     window = np.s_[:, y * stride : y * stride + kernel, x * stride : x * stride + kernel]
                     wanted[0][:, y, x] = np.einsum("bhwi,hwio->bo", padded[window], weight)
                     wanted[1][:, y, x] = low[window].max((1, 2))
-            found = convolve(jax.numpy.array(image), jax.numpy.array(weight), stride, padding)
+            for convolve in CONVOLUTIONS.values():
+                found = convolve(jax.numpy.array(image), jax.numpy.array(weight), stride, padding)
+                answer.append(float(np.abs(np.asarray(found) - wanted[0]).max()))
             pooled = max_pool(jax.numpy.array(image), kernel, stride, padding)
-            answer.append(float(np.abs(np.asarray(found) - wanted[0]).max()))
             answer.append(float(np.abs(np.asarray(pooled) - wanted[1]).max()))
     """)
     assert max(errors) < 1e-4, errors
+
+
+def test_an_unknown_way_of_writing_convolutions_is_refused_with_the_known_ones(guest: Guest) -> None:
+    refusal = guest("""
+        try:
+            answer = make("small-residual", pointwise="spiral") and "accepted"
+        except ValueError as error:
+            answer = str(error)
+    """)
+    assert "'spiral'" in refusal
+    assert "convolution, product" in refusal
 
 
 def test_a_step_updates_the_parameters_in_their_own_buffers(guest: Guest) -> None:
