@@ -1,5 +1,6 @@
 """What is particular to CNTK, shown by the guest in CNTK's own interpreter."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,19 +117,29 @@ def test_no_count_asked_for_leaves_cntks_default(guest: Guest) -> None:
     assert before == after
 
 
-def test_one_thread_works_alone(guest: Guest) -> None:
-    busy, wall = guest(
+@pytest.mark.parametrize("asked", [1, 2])
+def test_as_many_threads_work_as_were_asked_for(guest: Guest, asked: int) -> None:
+    """CNTK fills matrices on two threads whatever it was told; the limit on OpenMP's threads reaches that as well."""
+    if asked > len(os.sched_getaffinity(0)):
+        pytest.skip("there are fewer CPUs")
+    spent = guest(
         WIDE
-        + """
-import time
-adapter = wide_step(threads=1)
-processor, start = time.process_time(), time.perf_counter()
-for _ in range(5):
+        + f"""
+def seconds_by_thread():
+    found = dict()
+    for thread in os.listdir("/proc/self/task"):
+        with open("/proc/self/task/%s/schedstat" % thread) as file:
+            found[thread] = int(file.read().split()[0]) * 1e-9
+    return found
+adapter = wide_step(threads={asked})
+before = seconds_by_thread()
+for _ in range(10):
     adapter.step()
-answer = time.process_time() - processor, time.perf_counter() - start
-"""
+answer = sorted(value - before.get(thread, 0.0) for thread, value in seconds_by_thread().items())
+""",
+        OMP_THREAD_LIMIT=str(asked),
     )
-    assert busy <= 1.1 * wall + 0.04
+    assert len([seconds for seconds in spent if seconds > 0.02 * spent[-1]]) == asked, spent
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_trainer(guest: Guest) -> None:
