@@ -170,7 +170,7 @@ class Client:
         return answer.stdout
 
     def _why(self, text: str) -> str:
-        if children.out_of_room(text):
+        if children.out_of_room(text, self._log):
             return (
                 "Debian packages cannot be downloaded: no space is left. Free some, or set DLBENCH_HOME to a folder on "
                 "a larger disk."

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ _GRACE_SECONDS = 5.0
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
+_A_LINE = 100_000  # bytes; with less a log ends in the middle of a word
 _NO_ROOM = (
     "No space left on device",
     "have enough free space",
@@ -80,9 +82,9 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         child.wait()
 
 
-def out_of_room(text: str) -> bool:
-    """Tell whether a program's words say that the disk or a quota is full."""
-    return any(sign in text for sign in _NO_ROOM)
+def out_of_room(text: str, log: Path) -> bool:
+    """Tell whether a program failed because a disk or quota is full: by its words, or as it could not write them."""
+    return any(sign in text for sign in _NO_ROOM) or shutil.disk_usage(log.parent).free < _A_LINE
 
 
 def said(log: Path) -> str:

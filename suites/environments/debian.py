@@ -150,7 +150,7 @@ class _Progress:
 
 def _why_not_unpacked(framework: Framework, package: Package, log: Path) -> str:
     text = children.said(log)
-    if children.out_of_room(text):
+    if children.out_of_room(text, log):
         return (
             f"{framework.title}: no space is left to unpack {package.name}. Free some, or set DLBENCH_HOME to a folder "
             "on a larger disk."

@@ -1,5 +1,7 @@
 """A virtual environment with a framework's locked Python packages."""
 
+import hashlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ from ..framework import Framework
 from . import children
 from .debian import Draw
 
+_FILES = "python"
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 # What pip prints when no package index can be reached, as against an index that lacks the package.
 _NO_NETWORK = (
     "NewConnectionError",
@@ -24,7 +28,7 @@ _NO_NETWORK = (
 def install(framework: Framework, python: Path, directory: Path, kept: Path, log: Path, draw: Draw) -> None:
     """Make a virtual environment with this interpreter and install the framework's locked requirements.
 
-    A lock with checksums is downloaded into ``kept``, from where a later attempt takes what has come already. Raises
+    The files of a lock with checksums are kept in ``kept``, where a later attempt finds what has come already. Raises
     FrameworkEnvironmentError with the reason where the environment or a package cannot be had.
     """
     pip = [str(directory / "bin" / "python"), "-m", "pip"]
@@ -33,18 +37,53 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
         shutil.rmtree(directory, ignore_errors=True)
         if children.run([str(python), "-m", "venv", "--without-pip", str(directory)], log) != 0:
             text = children.said(log)
-            if children.out_of_room(text):
+            if children.out_of_room(text, log):
                 raise FrameworkEnvironmentError(_no_room(framework))
             raise FrameworkEnvironmentError(
                 f"{python} cannot make virtual environments ({children.last_line(text)}). Install its venv package."
             )
         pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
-    command = [*pip, "install", "--no-input", "--disable-pip-version-check", "--retries", "2", "--progress-bar", "off"]
-    if "--hash=" in framework.lock_file.read_text(encoding="utf-8"):
-        command += ["--cache-dir", str(kept / "pip")]
+    options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+    online = [*options, "--retries", "2"]
+    lines = _lines(framework.lock_file)
+    locked = all(_HASH.search(line) for line in lines)
+    if locked:
+        _download(framework, lines, [*pip, "download", *online], kept, log, draw)
+    source = [*options, "--no-index", "--find-links", str(kept / _FILES)] if locked else online
     following = _Following(framework.title, log, draw)
-    if children.run([*command, "-r", str(framework.lock_file)], log, watch=following.show) != 0:
+    if children.run([*pip, "install", *source, "-r", str(framework.lock_file)], log, watch=following.show) != 0:
         raise FrameworkEnvironmentError(_why_pip_failed(framework, log))
+
+
+def _lines(lock: Path) -> list[str]:
+    """Return the requirements of a lock, one a line as they are written."""
+    lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _download(framework: Framework, lines: list[str], command: list[str], kept: Path, log: Path, draw: Draw) -> None:
+    """Download the file of each requirement, one after the other, those that are there and verified left out.
+
+    In one command pip would keep nothing before it has everything.
+    """
+    files = kept / _FILES
+    files.mkdir(parents=True, exist_ok=True)
+    one = kept / "requirement.txt"
+    for number, line in enumerate(lines, start=1):
+        right = set(_HASH.findall(line))
+        if any(_digest(path) in right for path in files.iterdir()):
+            continue
+        one.write_text(line + "\n", encoding="utf-8")
+        name = re.split(r"[ =@]", line, maxsplit=1)[0]
+        following = _Following(f"{framework.title}: {name}, {number} of {len(lines)} packages", log, draw)
+        download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
+        if children.run(download, log, watch=following.show) != 0:
+            raise FrameworkEnvironmentError(_why_pip_failed(framework, log))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Following:
@@ -78,7 +117,7 @@ def _why_pip_failed(framework: Framework, log: Path) -> str:
             f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
             f"`dlbench env build {framework.name}`; or bring an interpreter: --python {framework.name}=/path/to/python."
         )
-    if children.out_of_room(text):
+    if children.out_of_room(text, log):
         return _no_room(framework)
     if "DO NOT MATCH THE HASHES" in text:
         return (

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from debian_mirror import serving
 from made_up_pythons import make_python, make_wheel, script
 
 from dlbench.suites import environment, interpreters, sources
@@ -349,6 +351,61 @@ def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
     assert environment.build(framework).state is State.READY
     assert not environment.downloads(framework).exists()
+
+
+def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch):
+    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode:
+        pytest.skip("the interpreter of the tests has no pip")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    served = tmp_path / "served"
+    names = ("tinymodule", "othermodule")
+    lines = []
+    for name in names:
+        folder = served / "simple" / name
+        folder.mkdir(parents=True)
+        wheel = make_wheel(folder, name)
+        (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+        lines.append(f"{name}==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    framework = make_framework(tmp_path, "".join(lines), python=HOST, imports="othermodule")
+    program = (
+        "import sys; from dlbench.suites import environment; from dlbench.suites.framework import Framework\n"
+        "environment.build(Framework.model_validate_json(sys.argv[1]))"
+    )
+    with serving(served) as server:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{server.address}/simple")
+        monkeypatch.setenv("PIP_TIMEOUT", "60")
+        server.stalls = "othermodule-1.0-py3-none-any.whl"
+        builder = subprocess.Popen([sys.executable, "-c", program, framework.model_dump_json()])
+        assert server.stalled.wait(60)
+        builder.kill()
+        builder.wait()
+        assert environment.locate(framework).state is State.HALF_BUILT
+        server.stalls = ""
+        server.asked.clear()
+        built = environment.build(framework)
+        assert [path for path in server.asked if path.endswith(".whl")] == [
+            "/simple/othermodule/" + "othermodule-1.0-py3-none-any.whl"
+        ]
+    assert interpreters.inspect(built.interpreter, names).missing == ()
+    assert not environment.downloads(framework).exists()
+
+
+def test_a_disk_so_full_that_no_log_can_be_written_is_told_by_itself(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    assert not children.out_of_room("some other failure", tmp_path / "log")
+    assert children.out_of_room("cannot write: No space left on device", tmp_path / "log")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4096))
+    assert children.out_of_room("E: cut off in the mid", tmp_path / "log")
+
+
+def test_a_historic_framework_is_asked_of_no_machine(home, framework_python, monkeypatch):
+    monkeypatch.setenv("CI", "1")
+    for name in ("CAFFE", "MXNET"):
+        monkeypatch.delenv(f"DLBENCH_PYTHON_{name}", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="not built here"):
+        framework_python("caffe")
+    with pytest.raises(pytest.fail.Exception, match="not built here"):
+        framework_python("mxnet")
 
 
 def test_variables_name_the_environments_folder(tiny):
