@@ -26,7 +26,8 @@ class OnnxAdapter(Adapter):
 
     Settings:
 
-    ``fused_update``  SGD by the addition of the matrix product that is a gradient (default), or after it
+    ``rate_in_product``  the learning rate multiplies a factor of a gradient that is a matrix product (default true),
+        or the gradient
     ``spin``  whether waiting threads spin: "always", "never", or "within_cores" (default), which is as long as this
         process may use as many CPUs as it asks for threads
     ``optimization``  ONNX Runtime's graph optimisation level: "all" (default), "extended", "basic" or "none"
@@ -64,12 +65,15 @@ class OnnxAdapter(Adapter):
             return self.cell.threads <= len(os.sched_getaffinity(0))
         return bool(spin == "always")
 
+    def _rate_in_product(self):
+        # type: () -> bool
+        return bool(self.settings.get("rate_in_product", True))
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Generate the graph, load it, and bind both sets of parameters, the mini-batch and the learning rate."""
         self.network = network
-        fused = bool(self.settings.get("fused_update", True))
-        model = networks.training_graph(network, len(batch.inputs), fused).SerializeToString()
+        model = networks.training_graph(network, len(batch.inputs), self._rate_in_product()).SerializeToString()
         self.session = onnxruntime.InferenceSession(model, self.options, _PROVIDERS)
         # These lie on their NumPy arrays: nothing is copied, here or in the step, and writing an array is enough.
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
@@ -149,7 +153,7 @@ class OnnxAdapter(Adapter):
             "blas": "MLAS",
             "operator_set": networks.OPERATOR_SET,
             "execution": "one graph of forward, loss, backward and update; parameters in two sets of bound buffers",
-            "fused_update": bool(self.settings.get("fused_update", True)),
+            "rate_in_product": self._rate_in_product(),
             "intra_op_num_threads": options.intra_op_num_threads,
             "inter_op_num_threads": options.inter_op_num_threads,
             "execution_mode": options.execution_mode.name,

@@ -17,8 +17,8 @@ from .graph import Graph, Shape
 class Product(NamedTuple):
     """A matrix gradient not yet multiplied: ``left.T @ right``, both of them (rows, ...) matrices.
 
-    Left open because several such products into one weight are one product of longer matrices, and because the
-    product's own addition can do the SGD update.
+    Left open because several such products into one weight are one product of longer matrices, and because a scale is
+    cheaper on a factor than on the product.
     """
 
     left: str

@@ -155,26 +155,26 @@ def updated_name(name):
     return name + ":updated"
 
 
-def _update(graph, name, shape, gradient, fused):
+def _update(graph, name, shape, gradient, rate_in_product):
     # type: (Graph, str, Sequence[int], Gradient, bool) -> None
     """Add ``parameter - learning_rate * gradient``.
 
-    Fused, a gradient that is a matrix product is never formed: the product is subtracted from the parameter as it is
-    summed, by Gemm's own addition, and the learning rate goes into the smaller of its factors.
+    Where the gradient is a matrix product, the learning rate may go into the smaller of its factors, so that one pass
+    less goes over the weight.
     """
-    if fused and isinstance(gradient, Product):
+    if rate_in_product and isinstance(gradient, Product):
         left, right = gradient
         if shape[0] <= shape[1]:
             left = graph.node("Mul", [left, LEARNING_RATE])
         else:
             right = graph.node("Mul", [right, LEARNING_RATE])
-        graph.node("Gemm", [left, right, name], updated_name(name), transA=1, alpha=-1.0)
-        return
-    change = graph.node("Mul", [multiplied(graph, gradient), LEARNING_RATE])
+        change = multiplied(graph, Product(left, right))
+    else:
+        change = graph.node("Mul", [multiplied(graph, gradient), LEARNING_RATE])
     graph.node("Sub", [name, change], updated_name(name))
 
 
-def training_graph(network, batch_size, fused_update=True, element=np.float32):
+def training_graph(network, batch_size, rate_in_product=True, element=np.float32):
     # type: (Network, int, bool, Any) -> ModelProto
     """Return the model of one training step on mini-batches of this size, computing in this element type."""
     graph = Graph(element)
@@ -187,7 +187,7 @@ def training_graph(network, batch_size, fused_update=True, element=np.float32):
     loss, seed = softmax_cross_entropy(graph, logits, "labels", (rows, output_classes(network)))
     gradients = backward(graph, {logits: seed}, names)
     for parameter in trained:
-        _update(graph, parameter.name, parameter.shape, gradients[parameter.name], fused_update)
+        _update(graph, parameter.name, parameter.shape, gradients[parameter.name], rate_in_product)
         graph.output(updated_name(parameter.name), parameter.shape)
     graph.output(loss, ())
     return graph.model()

@@ -278,7 +278,7 @@ def test_what_has_no_rule_is_refused_by_name(guest: Guest) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"fused_update": False}, {"optimization": "none"}, {"memory_pattern": False}, {"memory_arena": False}],
+    [{"rate_in_product": False}, {"optimization": "none"}, {"memory_pattern": False}, {"memory_arena": False}],
     ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()),
 )
 def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
@@ -295,16 +295,21 @@ def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
-def test_a_fused_update_forms_no_gradient_of_a_dense_weight(guest: Guest) -> None:
-    fused, separate = guest("""
-        def updates(fused):
-            graph = onnx_networks.training_graph(SMALL["small-dense"], 4, fused).graph
-            by_output = {output: node.op_type for node in graph.node for output in node.output}
-            return by_output["fc1.weight:updated"], by_output["fc1.bias:updated"]
-        answer = updates(True), updates(False)
+def test_the_learning_rate_multiplies_the_smaller_factor_of_a_product(guest: Guest) -> None:
+    early, factor, late = guest("""
+        def made_by(early):
+            graph = onnx_networks.training_graph(SMALL["small-dense"], 4, early).graph
+            return {output: node for node in graph.node for output in node.output}
+        def change(nodes):
+            return nodes[nodes["fc1.weight:updated"].input[1]]
+        early, late = made_by(True), made_by(False)
+        factor = early[change(early).input[1]]
+        answer = change(early).op_type, list(factor.input), change(late).op_type
     """)
-    assert fused == ["Gemm", "Sub"]
-    assert separate == ["Sub", "Sub"]
+    assert early == "Gemm"
+    # fc1 has 7 inputs and 11 outputs: what it was given is smaller than the gradient by what it gave.
+    assert factor == ["inputs", "learning_rate"]
+    assert late == "Mul"
 
 
 def test_only_ordinary_operators_are_asked_for(guest: Guest) -> None:
