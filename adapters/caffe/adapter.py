@@ -1,0 +1,123 @@
+"""Caffe 1.0: nets of layers written by hand in C++, over a BLAS, driven by Caffe's own SGD solver."""
+
+import os
+import tempfile
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import caffe
+import numpy as np
+from caffe.proto import caffe_pb2
+from google.protobuf import text_format
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from . import libraries
+from .networks import LOSS, build, reorder_gates
+
+
+class CaffeAdapter(Adapter):
+    """Drives Caffe's SGD solver, whose ``step(1)`` is forward, loss, backward and update of one mini-batch.
+
+    The mode chooses the build of OpenBLAS before this process starts; there are no settings. A check that fails in
+    Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with Caffe's words.
+    """
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(CaffeAdapter, self).__init__(cell, settings, cache_directory)
+        caffe.set_mode_cpu()
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the solver and its net; weights and mini-batch are copied into the net's blobs."""
+        built = build(network.family, batch)
+        self.solver = _solver(built.net)
+        self.net, self.places = self.solver.net, built.places
+        for name, place in self.places.items():
+            value = reorder_gates(weights[name]) if place.gates else weights[name]
+            self.net.params[place.layer][place.blob].data[...] = value
+        for name, value in built.feeds.items():
+            self.net.blobs[name].data[...] = value
+        self.loss = self.net.blobs[LOSS]
+
+    def step(self):
+        # type: () -> None
+        """Run one iteration of the solver."""
+        self.solver.step(1)
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Set the rate that the solver's "fixed" policy reads in every iteration."""
+        self.solver.param.base_lr = rate
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the mean loss of the last step."""
+        return float(self.loss.data)
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield every trainable parameter."""
+        for name, place in self.places.items():
+            value = self.net.params[place.layer][place.blob].data
+            yield name, reorder_gates(value) if place.gates else value
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the threads of OpenBLAS: nothing else in Caffe's CPU code is parallel."""
+        return libraries.blas_threads()
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions, libraries and execution settings."""
+        return {
+            "framework": "caffe",
+            "version": caffe.__version__,
+            "blas": libraries.blas(),
+            "execution": "one layer after another; convolutions as im2col and a matrix product for each image",
+            "optimizer": "SGDSolver, momentum 0, weight decay 0",
+        }
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Return what this build can do; each of its layers brings its own gradient, which a Net puts together."""
+        return {
+            "gpu": (libraries.has_cublas(), "whether it is linked to cuBLAS"),
+            "automatic_gradients": (callable(getattr(caffe.Net, "backward", None)), "whether a Net has backward()"),
+            "several_processes": (bool(caffe.has_nccl()), "caffe.has_nccl()"),
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return a product by the BLAS that Caffe is linked to."""
+        return libraries.product(size)
+
+
+def _solver(net):
+    # type: (Any) -> Any
+    """Return a plain SGD solver of this net: no momentum, no decay, no display, no snapshot, no test net."""
+    parameter = caffe_pb2.SolverParameter(
+        train_net_param=net,
+        base_lr=LEARNING_RATE,
+        lr_policy="fixed",
+        momentum=0.0,
+        weight_decay=0.0,
+        display=0,
+        snapshot=0,
+        snapshot_after_train=False,
+        solver_mode=caffe_pb2.SolverParameter.CPU,
+        type="SGD",
+    )
+    # Caffe reads a solver from a file only.
+    descriptor, path = tempfile.mkstemp(suffix=".prototxt", dir=os.getcwd())
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text_format.MessageToString(parameter))
+        return caffe.SGDSolver(path)
+    finally:
+        os.remove(path)
+
+
+ADAPTER = CaffeAdapter

@@ -1,0 +1,183 @@
+"""Builds the networks' specifications as Caffe nets that end in the mean loss.
+
+Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIHW) but for the LSTM, whose gates come
+in the order input, forget, output, cell and whose data are time-major.
+"""
+
+from typing import Any, Dict, List, NamedTuple, Tuple, Union
+
+import numpy as np
+from caffe import NetSpec
+from caffe import layers as L  # noqa: N812 - as every Caffe script has it
+from caffe import params as P  # noqa: N812
+
+from ..batches import Batch
+from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
+
+LOSS = "loss"
+
+
+class Place(NamedTuple):
+    """Where a parameter lies: a blob of a layer, and whether its rows are LSTM gates in Caffe's order."""
+
+    layer: str
+    blob: int
+    gates: bool = False
+
+
+class Built(NamedTuple):
+    """A net as Caffe's protocol buffer, its parameters by canonical name, and what its Input layers are fed."""
+
+    net: Any  # caffe_pb2.NetParameter
+    places: Dict[str, Place]
+    feeds: Dict[str, np.ndarray]
+
+
+def reorder_gates(value):
+    # type: (np.ndarray) -> np.ndarray
+    """Swap the last two quarters of the rows: from the canonical order of gates to Caffe's, and back."""
+    first, second, third, fourth = np.split(value, 4)
+    return np.concatenate((first, second, fourth, third))
+
+
+def _weight_and_bias(name, places):
+    # type: (str, Dict[str, Place]) -> None
+    places[name + ".weight"] = Place(name, 0)
+    places[name + ".bias"] = Place(name, 1)
+
+
+def _max_pool(bottom, kernel, stride, padding):
+    # type: (Any, int, int, int) -> Any
+    # FLOOR: Caffe's own rule rounds the output's size up.
+    return L.Pooling(
+        bottom, pool=P.Pooling.MAX, kernel_size=kernel, stride=stride, pad=padding, round_mode=P.Pooling.FLOOR
+    )
+
+
+def _feedforward(spec, family, values, places):
+    # type: (NetSpec, Feedforward, Any, Dict[str, Place]) -> Any
+    for index, layer in enumerate(family.layers):
+        if isinstance(layer, Dense):
+            spec[layer.name] = values = L.InnerProduct(values, num_output=layer.outputs)
+        elif isinstance(layer, Convolution):
+            spec[layer.name] = values = L.Convolution(
+                values,
+                num_output=layer.out_channels,
+                kernel_size=layer.kernel,
+                stride=layer.stride,
+                pad=layer.padding,
+            )
+        elif isinstance(layer, MaxPool):
+            spec["pool%d" % index] = values = _max_pool(values, layer.kernel, layer.stride, layer.padding)
+            continue
+        else:
+            assert isinstance(layer, Flatten)
+            continue  # InnerProduct takes everything behind the first axis as one
+        _weight_and_bias(layer.name, places)
+        if layer.activation != "none":
+            activation = {"relu": L.ReLU, "sigmoid": L.Sigmoid}[layer.activation]
+            spec[layer.name + "." + layer.activation] = values = activation(values, in_place=True)
+    return values
+
+
+def _normalised(spec, family, values, names, shape, places, relu):
+    # type: (NetSpec, Residual, Any, Tuple[str, str], Tuple[int, int, int, int], Dict[str, Place], bool) -> Any
+    """Append a convolution without bias (outputs, kernel, stride, padding), its normalisation and its ReLU."""
+    name, norm = names
+    outputs, kernel, stride, padding = shape
+    spec[name] = values = L.Convolution(
+        values, num_output=outputs, kernel_size=kernel, stride=stride, pad=padding, bias_term=False
+    )
+    spec[norm + ".statistics"] = values = L.BatchNorm(
+        values, in_place=True, use_global_stats=False, eps=family.epsilon, param=[{"lr_mult": 0.0}] * 3
+    )
+    spec[norm] = values = L.Scale(values, in_place=True, bias_term=True)
+    places[name + ".weight"] = Place(name, 0)
+    places[norm + ".gamma"] = Place(norm, 0)
+    places[norm + ".beta"] = Place(norm, 1)
+    if relu:
+        spec[norm + ".relu"] = values = L.ReLU(values, in_place=True)
+    return values
+
+
+def _bottleneck(spec, family, block, values, places):
+    # type: (NetSpec, Residual, Bottleneck, Any, Dict[str, Place]) -> Any
+    shapes = (
+        (block.width, 1, block.stride, 0),
+        (block.width, 3, 1, 1),
+        (block.out_channels, 1, 1, 0),
+    )
+    inner = values
+    for index, shape in enumerate(shapes, start=1):
+        names = ("%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index))
+        inner = _normalised(spec, family, inner, names, shape, places, relu=index < 3)
+    if block.projection:
+        names = (block.name + ".project", block.name + ".project_norm")
+        shape = (block.out_channels, 1, block.stride, 0)
+        values = _normalised(spec, family, values, names, shape, places, relu=False)
+    spec[block.name] = total = L.Eltwise(inner, values)
+    spec[block.name + ".relu"] = total = L.ReLU(total, in_place=True)
+    return total
+
+
+def _residual(spec, family, values, places):
+    # type: (NetSpec, Residual, Any, Dict[str, Place]) -> Any
+    stem = (family.stem_channels, 7, 2, 3)
+    values = _normalised(spec, family, values, ("stem", "stem_norm"), stem, places, relu=True)
+    spec["stem_pool"] = values = _max_pool(values, 3, 2, 1)
+    for block in family.blocks:
+        values = _bottleneck(spec, family, block, values, places)
+    spec["average"] = values = L.Pooling(values, pool=P.Pooling.AVE, global_pooling=True)
+    spec["fc"] = values = L.InnerProduct(values, num_output=family.classes)
+    _weight_and_bias("fc", places)
+    return values
+
+
+def _recurrent(spec, family, tokens, continues, places):
+    # type: (NetSpec, Recurrent, Any, Any, Dict[str, Place]) -> Any
+    """Append embedding, LSTM layers and dense layer; (steps, batch) to logits (steps, batch, classes)."""
+    spec["embedding"] = values = L.Embed(
+        tokens, input_dim=family.vocabulary, num_output=family.embedding, bias_term=False
+    )
+    places["embedding.weight"] = Place("embedding", 0)
+    for index in range(1, family.layers + 1):
+        name = "lstm%d" % index
+        spec[name] = values = L.LSTM(values, continues, recurrent_param={"num_output": family.hidden})
+        for blob, part in enumerate(("input_weight", "bias", "hidden_weight")):
+            places[name + "." + part] = Place(name, blob, gates=True)
+    spec["fc"] = values = L.InnerProduct(values, num_output=family.vocabulary, axis=2)
+    _weight_and_bias("fc", places)
+    return values
+
+
+def _input(spec, name, value, feeds):
+    # type: (NetSpec, str, np.ndarray, Dict[str, np.ndarray]) -> Any
+    spec[name] = top = L.Input(shape={"dim": list(value.shape)})
+    feeds[name] = value
+    return top
+
+
+def build(family, batch):
+    # type: (Union[Feedforward, Residual, Recurrent], Batch) -> Built
+    """Return the network as a net of Caffe for this mini-batch."""
+    spec, places, feeds = NetSpec(), {}, {}  # type: Any, Dict[str, Place], Dict[str, np.ndarray]
+    if isinstance(family, Recurrent):
+        tokens, labels = batch.inputs.T, batch.labels.T
+        # Zero where a sequence begins: there the LSTM takes its state for zero.
+        continues = np.ones(tokens.shape, dtype=np.float32)
+        continues[0] = 0.0
+        scores = _recurrent(
+            spec,
+            family,
+            _input(spec, "tokens", tokens, feeds),
+            _input(spec, "continues", continues, feeds),
+            places,
+        )
+        scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", labels, feeds), softmax_param={"axis": 2})
+    else:
+        images = _input(spec, "inputs", batch.inputs, feeds)
+        append = _feedforward if isinstance(family, Feedforward) else _residual  # type: Any
+        scores = append(spec, family, images, places)
+        scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", batch.labels, feeds))
+    spec[LOSS] = scored
+    return Built(spec.to_proto(), places, feeds)
