@@ -55,13 +55,12 @@ def normalise_backward(graph, node, shape, gradient):
     return [by_values, graph.reshape(by_gamma, (channels,)), by_beta]
 
 
-def softmax_cross_entropy(graph, logits, labels, shape):
-    # type: (Graph, str, str, Tuple[int, int]) -> Tuple[str, str]
+def softmax_cross_entropy(graph, logits, labels, rows):
+    # type: (Graph, str, str, int) -> Tuple[str, str]
     """Add the mean softmax cross-entropy of (rows, classes) logits; return it and its gradient by the logits.
 
-    (softmax - one-hot labels) / rows, without ever forming the one-hot matrix. Raises nothing.
+    (softmax - one-hot labels) / rows, without ever forming the one-hot matrix.
     """
-    rows, _ = shape
     logarithms = graph.node("LogSoftmax", [logits], axis=1)
     column = graph.reshape(labels, (rows, 1))
     picked = graph.node("GatherElements", [logarithms, column], axis=1)

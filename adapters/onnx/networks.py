@@ -13,7 +13,7 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from ..batches import Batch, output_classes
+from ..batches import Batch
 from ..networks import (
     Bottleneck,
     Convolution,
@@ -184,7 +184,7 @@ def training_graph(network, batch_size, rate_in_product=True, element=np.float32
     graph.input(LEARNING_RATE, ())
     logits, rows = _logits(graph, network, batch_size)
     names = [parameter.name for parameter in trained]
-    loss, seed = softmax_cross_entropy(graph, logits, "labels", (rows, output_classes(network)))
+    loss, seed = softmax_cross_entropy(graph, logits, "labels", rows)
     gradients = backward(graph, {logits: seed}, names)
     for parameter in trained:
         _update(graph, parameter.name, parameter.shape, gradients[parameter.name], rate_in_product)

@@ -207,7 +207,7 @@ def test_the_loss_and_its_gradient_agree_with_the_definition(guest: Guest) -> No
             logits, labels = (scale * random.standard_normal((6, 5))).astype("f"), random.randint(0, 5, 6)
             graph = Graph()
             graph.input("logits", logits.shape); graph.input("labels", (6,), np.int64)
-            loss, gradient = composites.softmax_cross_entropy(graph, "logits", "labels", (6, 5))
+            loss, gradient = composites.softmax_cross_entropy(graph, "logits", "labels", 6)
             graph.output(loss, ()); graph.output(gradient, (6, 5))
             loss, gradient = session(graph.model()).run([loss, gradient], {"logits": logits, "labels": labels})
             shifted = logits.astype(float) - logits.max(axis=1, keepdims=True)
