@@ -93,13 +93,14 @@ class _Following:
         self._title = title
         self._log = log
         self._draw = draw
+        self._before = len(children.said(log))
 
     def show(self) -> None:
         doing = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
-        lines = [line.strip() for line in children.said(self._log).splitlines()]
+        lines = [line.strip() for line in children.said(self._log)[self._before :].splitlines()]
         now = next((line for line in reversed(lines) if line.startswith(doing)), "")
         words = [word for word in now.split() if "://" not in word]  # where pip names a link, its file says enough
-        self._draw(f"{self._title}: pip: {' '.join(words)}" if words else f"{self._title}: pip begins")
+        self._draw(f"{self._title}: {' '.join(words) or 'pip begins'}")
 
 
 def _no_room(framework: Framework) -> str:
