@@ -1,0 +1,122 @@
+"""Chainer 7.8: define-by-run on NumPy, or with Intel's iDeep (oneDNN) for the operations it has."""
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import chainer
+import chainer.functions as F  # noqa: N812 - Chainer's own convention
+import numpy as np
+from chainer.backends import cuda, intel64
+
+from ..base import Adapter
+from ..batches import Batch
+from ..networks import LEARNING_RATE, Network
+from ..protocol import Cell
+from . import libraries
+from .networks import build, from_chainer, has_gates
+
+
+class ChainerAdapter(Adapter):
+    """Drives Chainer. Setting ``ideep``: weights become iDeep's arrays and ``use_ideep`` is "auto" (default false)."""
+
+    def __init__(self, cell, settings, cache_directory):
+        # type: (Cell, Dict[str, Any], str) -> None
+        super(ChainerAdapter, self).__init__(cell, settings, cache_directory)
+        self.ideep = bool(settings.get("ideep", False))
+        chainer.config.use_ideep = "auto" if self.ideep else "never"
+
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline, beside what every adapter declines, iDeep where it cannot be loaded."""
+        supported, reason = super(ChainerAdapter, self).supports(network)
+        if supported and self.cell.placement != "resident":
+            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
+        if supported and self.ideep and not intel64.is_ideep_available():
+            return False, "iDeep (ideep4py) cannot be loaded here"
+        return supported, reason
+
+    def prepare(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+        """Build the model and its optimiser."""
+        self.model, self.forward, self.inputs, self.labels = build(network.family, weights, batch)
+        if self.ideep:
+            self.model.to_intel64()
+        self.optimizer = chainer.optimizers.SGD(LEARNING_RATE).setup(self.model)
+
+    def step(self):
+        # type: () -> None
+        """Forward, loss, backward and update of one mini-batch; synchronous."""
+        self.loss = F.softmax_cross_entropy(self.forward(self.inputs), self.labels)
+        self.model.cleargrads()
+        self.loss.backward()
+        self.optimizer.update()
+
+    def set_learning_rate(self, rate):
+        # type: (float) -> None
+        """Hand the rate to the optimiser."""
+        self.optimizer.lr = rate
+
+    def last_loss(self):
+        # type: () -> float
+        """Return the mean loss of the last step."""
+        return float(self.loss.array)
+
+    def parameters(self):
+        # type: () -> Iterator[Tuple[str, np.ndarray]]
+        """Yield copies of the parameters, the LSTM's gates in canonical order again."""
+        for name, parameter in self.model.by_name.items():
+            value = np.array(parameter.array)
+            yield name, from_chainer(value) if has_gates(name) else value
+
+    def effective_threads(self):
+        # type: () -> Optional[int]
+        """Return the threads of iDeep's OpenMP, or of NumPy's OpenBLAS where iDeep is not used."""
+        return libraries.ideep_threads() if self.ideep else libraries.blas_threads()
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Return versions, libraries and execution settings."""
+        available = bool(intel64.is_ideep_available())
+        return {
+            "framework": "chainer",
+            "version": chainer.__version__,
+            "ideep_available": available,
+            "ideep": intel64.ideep.__version__ if available else None,
+            "use_ideep": chainer.config.use_ideep,
+            "blas": libraries.blas(),
+            "execution": "define-by-run",
+            "optimizer": "chainer.optimizers.SGD",
+        }
+
+    def capabilities(self):
+        # type: () -> Dict[str, Tuple[bool, str]]
+        """Ask Chainer for its GPU back end, for a gradient and for a communicator."""
+        value = chainer.Variable(np.array(3, np.float32))
+        square = value * value
+        square.backward()
+        slope = float(value.grad)
+        try:
+            import chainermn
+
+            chainermn.create_communicator("naive")
+            together = (True, "chainermn made a communicator")
+        except Exception as error:  # whatever stands in the way is the answer
+            together = (False, "chainermn.create_communicator: %s" % error)
+        return {
+            "gpu": (bool(cuda.available), "chainer.backends.cuda.available is %s" % cuda.available),
+            "automatic_gradients": (slope == 6.0, "the gradient of x^2 at 3 is %g" % slope),
+            "several_processes": together,
+        }
+
+    def multiply(self, size):
+        # type: (int) -> Optional[Callable[[], object]]
+        """Return the product that dense layers use: iDeep's, or NumPy's into memory made beforehand."""
+        random = np.random.RandomState(0)
+        left, right = [random.rand(size, size).astype(np.float32) for _ in range(2)]
+        if self.ideep:
+            operands = intel64.ideep.array(left), intel64.ideep.array(right)
+            return lambda: intel64.ideep.linear.Forward(*operands)
+        out = np.empty_like(left)
+        return lambda: np.dot(left, right, out=out)
+
+
+ADAPTER = ChainerAdapter

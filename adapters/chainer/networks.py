@@ -1,0 +1,156 @@
+"""Builds the networks' specifications on Chainer's functions.
+
+Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chainer.functions.lstm`` takes the gates of
+one cell side by side, in the order candidate, input, forget, output.
+"""
+
+from typing import Any, Callable, Dict, NamedTuple, Union
+
+import chainer
+import chainer.functions as F  # noqa: N812 - Chainer's own convention
+import numpy as np
+
+from ..batches import Batch
+from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
+
+# Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
+_TO_CHAINER = [2, 0, 1, 3]
+_FROM_CHAINER = [1, 2, 0, 3]
+
+Weights = Dict[str, chainer.Parameter]
+
+
+def has_gates(name):
+    # type: (str) -> bool
+    """Tell whether the parameter of this name has a row for each gate of an LSTM."""
+    return name.startswith("lstm")
+
+
+def to_chainer(value):
+    # type: (np.ndarray) -> np.ndarray
+    """Turn a gates' weight or bias from (4, hidden, ...) gate after gate to the gates of each cell side by side."""
+    gates = value.reshape((4, -1) + value.shape[1:])[_TO_CHAINER]
+    return np.ascontiguousarray(gates.swapaxes(0, 1)).reshape(value.shape)
+
+
+def from_chainer(value):
+    # type: (np.ndarray) -> np.ndarray
+    """Undo ``to_chainer``."""
+    gates = value.reshape((-1, 4) + value.shape[1:]).swapaxes(0, 1)[_FROM_CHAINER]
+    return np.ascontiguousarray(gates).reshape(value.shape)
+
+
+class Model(chainer.Chain):
+    """All parameters of a network, for Chainer's optimiser."""
+
+    def __init__(self, weights):
+        # type: (Dict[str, np.ndarray]) -> None
+        super(Model, self).__init__()
+        self.by_name = {}  # type: Weights
+        with self.init_scope():
+            for name, value in weights.items():
+                parameter = chainer.Parameter(to_chainer(value) if has_gates(name) else value.copy())
+                setattr(self, name.replace(".", "_"), parameter)
+                self.by_name[name] = parameter
+
+
+class Built(NamedTuple):
+    """A network in Chainer."""
+
+    model: Model
+    forward: Callable[[Any], Any]  # inputs to logits
+    inputs: np.ndarray
+    labels: np.ndarray  # int32, as Chainer wants them
+
+
+def _dense(values, w, name):
+    # type: (Any, Weights, str) -> Any
+    return F.linear(values, w[name + ".weight"], w[name + ".bias"])
+
+
+def _activated(values, activation):
+    # type: (Any, str) -> Any
+    return {"relu": F.relu, "sigmoid": F.sigmoid, "none": lambda same: same}[activation](values)
+
+
+def _feedforward(spec, w, values):
+    # type: (Feedforward, Weights, Any) -> Any
+    for layer in spec.layers:
+        if isinstance(layer, Dense):
+            values = _activated(_dense(values, w, layer.name), layer.activation)
+        elif isinstance(layer, Convolution):
+            weight, bias = w[layer.name + ".weight"], w[layer.name + ".bias"]
+            values = F.convolution_2d(values, weight, bias, layer.stride, layer.padding)
+            values = _activated(values, layer.activation)
+        elif isinstance(layer, MaxPool):
+            values = F.max_pooling_2d(values, layer.kernel, layer.stride, layer.padding, cover_all=False)
+        else:
+            assert isinstance(layer, Flatten)
+            values = F.reshape(values, (len(values), -1))
+    return values
+
+
+def _unit(values, w, name, norm, stride, padding, epsilon):
+    # type: (Any, Weights, str, str, int, int, float) -> Any
+    """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
+    values = F.convolution_2d(values, w[name + ".weight"], None, stride, padding)
+    return F.batch_normalization(values, w[norm + ".gamma"], w[norm + ".beta"], eps=epsilon)
+
+
+def _bottleneck(block, epsilon, w, values):
+    # type: (Bottleneck, float, Weights, Any) -> Any
+    conv, norm = block.name + ".conv%d", block.name + ".norm%d"
+    inner = F.relu(_unit(values, w, conv % 1, norm % 1, block.stride, 0, epsilon))
+    inner = F.relu(_unit(inner, w, conv % 2, norm % 2, 1, 1, epsilon))
+    inner = _unit(inner, w, conv % 3, norm % 3, 1, 0, epsilon)
+    if block.projection:
+        values = _unit(values, w, block.name + ".project", block.name + ".project_norm", block.stride, 0, epsilon)
+    return F.relu(inner + values)
+
+
+def _residual(spec, w, values):
+    # type: (Residual, Weights, Any) -> Any
+    values = F.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
+    values = F.max_pooling_2d(values, 3, 2, 1, cover_all=False)
+    for block in spec.blocks:
+        values = _bottleneck(block, spec.epsilon, w, values)
+    values = F.average_pooling_2d(values, values.shape[2:])
+    return _dense(F.reshape(values, values.shape[:2]), w, "fc")
+
+
+def _recurrent(spec, w, tokens):
+    # type: (Recurrent, Weights, Any) -> Any
+    """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,).
+
+    Chainer's ``n_step_lstm`` has two trainable biases a gate; this is its link ``LSTM``, one bias, with the inputs'
+    products of all steps made at once.
+    """
+    values = F.embed_id(tokens, w["embedding.weight"])
+    batch = len(tokens) // spec.steps
+    for layer in range(1, spec.layers + 1):
+        name = "lstm%d." % layer
+        sums = F.linear(values, w[name + "input_weight"], w[name + "bias"])
+        cells = np.zeros((batch, spec.hidden), np.float32)
+        outputs = []
+        for gates in F.split_axis(sums, spec.steps, 0):
+            # From a zero state nothing comes back at the first step.
+            if outputs:
+                gates = gates + F.linear(outputs[-1], w[name + "hidden_weight"])
+            cells, output = F.lstm(cells, gates)
+            outputs.append(output)
+        values = F.concat(outputs, 0)
+    return _dense(values, w, "fc")
+
+
+def build(spec, weights, batch):
+    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch) -> Built
+    """Return the network with copies of these weights, and the mini-batch."""
+    model = Model(weights)
+    inputs, labels = batch.inputs.copy(), batch.labels.astype(np.int32)
+    if isinstance(spec, Recurrent):
+        inputs = inputs.T.reshape(-1).astype(np.int32)
+        labels = np.ascontiguousarray(labels.T).reshape(-1)
+        return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens), inputs, labels)
+    if isinstance(spec, Residual):
+        return Built(model, lambda images: _residual(spec, model.by_name, images), inputs, labels)
+    return Built(model, lambda values: _feedforward(spec, model.by_name, values), inputs, labels)
