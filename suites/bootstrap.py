@@ -2,7 +2,7 @@
 
     python3 suites/bootstrap.py run quick        any arguments of the dlbench command
     python3 suites/bootstrap.py test             the tests (further arguments go to pytest)
-    python3 suites/bootstrap.py historic         the tests of the historic frameworks, which `test` does not build
+    python3 suites/bootstrap.py rest             the tests of the large and historic frameworks, which `test` leaves out
     python3 suites/bootstrap.py check            formatting, lint, types, and the guest's syntax
 
 Needs Python 3.11 or newer with its venv module, and nothing else: no root, no installed package. The requirements are
@@ -77,28 +77,37 @@ def set_up(lock: Path) -> str:
 
 
 def run_tests(arguments: list[str]) -> int:
-    """Build the frameworks' environments, then run the tests.
+    """Build the frameworks' environments, then run the tests; the large and historic frameworks are left to ``rest``.
 
-    Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead. The
-    historic frameworks are not built here; where they are built, their tests run too.
+    Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead.
     """
     built = subprocess.run([*DLBENCH, "env", "build"]).returncode
     if built != 0 and os.environ.get("CI"):
         return built
-    return subprocess.run([*PYTEST, *arguments], cwd=ROOT).returncode
+    return subprocess.run([*PYTEST, *arguments], cwd=ROOT, env=variables_of_tests(on_request=False)).returncode
 
 
-def run_historic_tests(arguments: list[str]) -> int:
-    """Build the historic frameworks' environments, then run the tests that name one of them.
+def frameworks(on_request: bool) -> list[str]:
+    """Return the names of the frameworks that are built and tested on request, or of the others."""
+    listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    return [each["name"] for each in json.loads(listed.stdout) if (each["historic"] or each["large"]) == on_request]
+
+
+def variables_of_tests(on_request: bool) -> dict[str, str]:
+    """Return the environment of tests that are about these frameworks: the tests of the others are skipped."""
+    return {"DLBENCH_TEST_FRAMEWORKS": ",".join(frameworks(on_request)), **os.environ}
+
+
+def run_rest_of_tests(arguments: list[str]) -> int:
+    """Build the large and historic frameworks' environments, then run the tests that name one of them.
 
     Where one cannot be built here, its tests are skipped with the reason; under CI that is a failure instead.
     """
-    built = subprocess.run([*DLBENCH, "env", "build", "--historic"]).returncode
+    built = subprocess.run([*DLBENCH, "env", "build", "--rest"]).returncode
     if built != 0 and os.environ.get("CI"):
         return built
-    listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
-    names = [each["name"] for each in json.loads(listed.stdout) if each["historic"]]
-    return subprocess.run([*PYTEST, "-k", " or ".join(names), *arguments], cwd=ROOT).returncode
+    words = ["-k", " or ".join(frameworks(on_request=True)), *arguments]
+    return subprocess.run([*PYTEST, *words], cwd=ROOT, env=variables_of_tests(on_request=True)).returncode
 
 
 def check() -> int:
@@ -128,7 +137,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0 if arguments else 2
-    testing = arguments[0] in ("test", "historic", "check")
+    testing = arguments[0] in ("test", "rest", "check")
     try:
         problem = set_up(TEST_LOCK if testing else RUN_LOCK)
     except OSError as error:
@@ -137,8 +146,8 @@ def main(arguments: list[str]) -> int:
         return fail(problem)
     if arguments[0] == "test":
         return run_tests(arguments[1:])
-    if arguments[0] == "historic":
-        return run_historic_tests(arguments[1:])
+    if arguments[0] == "rest":
+        return run_rest_of_tests(arguments[1:])
     if arguments[0] == "check":
         return check()
     command = str(VENV / "bin" / "dlbench")

@@ -69,7 +69,8 @@ class Framework(_Data):
     successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
     hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
-    historic: bool = False  # a retired framework, large to build: built only where asked for
+    historic: bool = False  # a retired framework, from packages of its time
+    large: bool = False  # more than a first look at dlbench should download
     computes: bool = True  # False for null: there is nothing to compare or to hold against a ceiling
     python: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()  # to be found on PATH, else it is unavailable: "g++"
@@ -88,6 +89,11 @@ class Framework(_Data):
         if not self.modes and not self.unavailable:
             raise ValueError("a framework needs at least one [modes.NAME]")
         return self
+
+    @property
+    def on_request(self) -> bool:
+        """Whether it is built and tested only where that is asked for."""
+        return self.historic or self.large
 
     @property
     def default_mode(self) -> str:

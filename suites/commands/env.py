@@ -28,18 +28,17 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
         return
     for each in frameworks:
         where = each["interpreter"] or each["reason"]
-        historic = " (historic)" if each["historic"] else ""
-        out.print(f"{each['name']}{historic}: {each['state']}. {where}", soft_wrap=True, markup=False)
+        kinds = [kind for kind in ("historic", "large") if each[kind]]
+        kind = f" ({', '.join(kinds)})" if kinds else ""
+        out.print(f"{each['name']}{kind}: {each['state']}. {where}", soft_wrap=True, markup=False)
 
 
 @env_app.command("build")
 def env_build(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Frameworks; all that are not historic when none is named.")
+        list[str] | None, typer.Argument(help="Frameworks; all that are neither large nor historic when none is named.")
     ] = None,
-    historic: Annotated[
-        bool, typer.Option("--historic", help="Build the historic ones: retired frameworks, large and slow to build.")
-    ] = False,
+    on_request: Annotated[bool, typer.Option("--rest", help="Build the large and the historic ones.")] = False,
     adapter: options.Adapter = None,
 ) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
@@ -49,14 +48,14 @@ def env_build(
     Examples:
 
     - `dlbench env build torch mxnet`
-    - `dlbench env build --historic`
+    - `dlbench env build --rest`
     """
     frameworks = [find(name) for name in names or []]
-    if historic or not names:
+    if on_request or not names:
         frameworks += [
             each
             for each in offered().values()
-            if each.historic == historic and not each.unavailable and each not in frameworks
+            if each.on_request == on_request and not each.unavailable and each not in frameworks
         ]
     failed = None
     for framework in frameworks:

@@ -50,6 +50,7 @@ def frameworks() -> list[dict[str, Any]]:
                 "modes": list(framework.modes),
                 "default_mode": framework.default_mode,
                 "historic": framework.historic,
+                "large": framework.large,
                 "successor": framework.successor,
                 "state": located.state.value,
                 "interpreter": None if located.interpreter is None else str(located.interpreter),
