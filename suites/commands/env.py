@@ -30,7 +30,7 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
         where = each["interpreter"] or each["reason"]
         kinds = [kind for kind in ("historic", "large") if each[kind]]
         kind = f" ({', '.join(kinds)})" if kinds else ""
-        out.print(f"{each['name']}{kind}: {each['state']}. {where}", soft_wrap=True, markup=False)
+        out.print(f"{each['name']}: {each['state']}{kind}. {where}", soft_wrap=True, markup=False)
 
 
 @env_app.command("build")

@@ -17,6 +17,7 @@ from made_up_pythons import make_python, make_wheel, script
 
 from dlbench.suites import environment, interpreters, sources
 from dlbench.suites.axes import Build
+from dlbench.suites.commands.env import env_build
 from dlbench.suites.environment import State
 from dlbench.suites.environments import children, needs
 from dlbench.suites.errors import FrameworkEnvironmentError
@@ -396,6 +397,19 @@ def test_a_disk_so_full_that_no_log_can_be_written_is_told_by_itself(tmp_path, m
     assert children.out_of_room("cannot write: No space left on device", tmp_path / "log")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4096))
     assert children.out_of_room("E: cut off in the mid", tmp_path / "log")
+
+
+@pytest.mark.parametrize("on_request", [False, True])
+def test_without_names_a_build_leaves_out_what_is_built_on_request(home, monkeypatch, on_request):
+    built = []
+    monkeypatch.setattr(environment, "build", lambda framework, *ways: built.append(framework.name))
+    env_build(None, on_request)
+    assert {"caffe", "cntk", "theano"}.isdisjoint(built) != on_request
+    assert ("mxnet" in built) != on_request
+    assert not any(find(name).unavailable for name in built)
+    built.clear()
+    env_build(["caffe"], on_request)
+    assert ("caffe" in built, built.count("caffe")) == (True, 1)
 
 
 def test_a_historic_framework_is_asked_of_no_machine(home, framework_python, monkeypatch):
