@@ -1,0 +1,149 @@
+"""Plain Theano training scripts of the benchmark's networks: the yardstick for the adapter's overhead.
+
+python theano.py NETWORK BATCH THREADS MODE STEPS OUT.json; threads are set by the environment variables. Compiled code
+is kept in the folder for temporary files.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# This file's own folder would hide the framework of the same name.
+sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+
+import numpy as np  # noqa: E402
+
+(library,) = Path(np.__file__).parent.with_name("numpy.libs").glob("libopenblas*")
+folder, file = library.parent, library.name
+os.environ["THEANO_FLAGS"] = (
+    f"floatX=float32,device=cpu,base_compiledir={tempfile.gettempdir()}/plain-theano,"
+    f"'blas.ldflags=-L{folder} -l:{file} -Wl,-rpath,{folder}'"
+)
+os.environ["THEANORC"] = os.devnull
+
+import theano  # noqa: E402
+import theano.tensor as T  # noqa: E402, N812
+from theano.tensor.signal.pool import pool_2d  # noqa: E402
+
+random = np.random.RandomState(1)
+trained = []
+
+
+def parameter(*shape, bound=0.05):
+    trained.append(theano.shared(random.uniform(-bound, bound, shape).astype("float32")))
+    return trained[-1]
+
+
+def filled(size, value):
+    trained.append(theano.shared(np.full(size, value, "float32")))
+    return trained[-1]
+
+
+def dense(x, inputs, outputs, activation=lambda value: value):
+    return activation(T.dot(x, parameter(inputs, outputs, bound=np.sqrt(6 / (inputs + outputs)))) + filled(outputs, 0))
+
+
+def conv(x, inputs, outputs, kernel, stride=1, padding=0):
+    w = parameter(outputs, inputs, kernel, kernel, bound=np.sqrt(6 / (inputs * kernel**2)))
+    shape = (outputs, inputs, kernel, kernel)
+    return T.nnet.conv2d(x, w, None, shape, padding, (stride, stride), filter_flip=False)
+
+
+def pool(x, padding=0):
+    return pool_2d(x, (3, 3), True, (2, 2), (padding, padding))
+
+
+def norm(x, channels, gamma=1.0):
+    gamma, beta = [filled(channels, value).dimshuffle("x", 0, "x", "x") for value in (gamma, 0.0)]
+    return T.nnet.bn.batch_normalization_train(x, gamma, beta, "spatial", 1.001e-5)[0]
+
+
+def fully_connected(x, hidden_layers):
+    x = dense(x, 26752, 2048, T.nnet.sigmoid)
+    for _ in range(hidden_layers - 1):
+        x = dense(x, 2048, 2048, T.nnet.sigmoid)
+    return dense(x, 2048, 26752)
+
+
+def alexnet(x):
+    def layer(x, *numbers):
+        return T.nnet.relu(conv(x, *numbers) + filled(numbers[1], 0.0).dimshuffle("x", 0, "x", "x"))
+
+    x = pool(layer(x, 3, 96, 11, 4, 2))
+    x = pool(layer(x, 96, 256, 5, 1, 2))
+    x = layer(x, 256, 384, 3, 1, 1)
+    x = layer(x, 384, 384, 3, 1, 1)
+    x = pool(layer(x, 384, 256, 3, 1, 1)).flatten(2)
+    return dense(dense(dense(x, 9216, 4096, T.nnet.relu), 4096, 4096, T.nnet.relu), 4096, 1000)
+
+
+def resnet50(x):
+    x = pool(T.nnet.relu(norm(conv(x, 3, 64, 7, 2, 3), 64)), 1)
+    channels = 64
+    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
+        for index in range(count):
+            stride = 2 if index == 0 and stage > 0 else 1
+            y = T.nnet.relu(norm(conv(x, channels, width, 1, stride), width))
+            y = T.nnet.relu(norm(conv(y, width, width, 3, 1, 1), width))
+            y = norm(conv(y, width, 4 * width, 1), 4 * width, 0.2)
+            if index == 0:
+                x = norm(conv(x, channels, 4 * width, 1, stride), 4 * width)
+            x = T.nnet.relu(y + x)
+            channels = 4 * width
+    return dense(x.mean((2, 3)), 2048, 1000)
+
+
+def lstm(x, length, batch):
+    def layer(x):
+        w, u, b = parameter(256, 1024), parameter(256, 1024), filled(1024, 0.0)
+
+        def advance(x, h, c, u):
+            z = x + T.dot(h, u)
+            i, f, g, o = (z[:, k * 256 : (k + 1) * 256] for k in range(4))
+            c = T.nnet.sigmoid(f) * c + T.nnet.sigmoid(i) * T.tanh(g)
+            return T.nnet.sigmoid(o) * T.tanh(c), c
+
+        zero = T.zeros((batch, 256), dtype="float32")
+        x = (T.dot(x, w) + b).reshape((length, batch, 1024))
+        (h, _), _ = theano.scan(advance, [x], [zero, zero], [u], length, strict=True)
+        return h.reshape((length * batch, 256))
+
+    return dense(layer(layer(parameter(10000, 256)[x])), 256, 10000)
+
+
+def main():
+    name, batch, _threads, mode, steps, out = sys.argv[1:]
+    batch = int(batch)
+    assert mode == "compiled"
+    if name.startswith("lstm"):
+        length = int(name[4:])
+        x = theano.shared(random.randint(0, 10000, length * batch).astype("int32"))
+        y = theano.shared(random.randint(0, 10000, length * batch).astype("int32"))
+        logits = lstm(x, length, batch)
+    elif name.startswith("fcn"):
+        x = theano.shared(random.uniform(-1, 1, (batch, 26752)).astype("float32"))
+        y = theano.shared(random.randint(0, 26752, batch).astype("int32"))
+        logits = fully_connected(x, int(name[3:]) - 2)
+    else:
+        scale = 0.1 if name == "alexnet" else 1.0
+        x = theano.shared((scale * random.uniform(-1, 1, (batch, 3, 224, 224))).astype("float32"))
+        y = theano.shared(random.randint(0, 1000, batch).astype("int32"))
+        logits = {"alexnet": alexnet, "resnet50": resnet50}[name](x)
+    loss = T.nnet.categorical_crossentropy(T.nnet.softmax(logits), y).mean()
+    updates = [(p, p - np.float32(0.01) * g) for p, g in zip(trained, T.grad(loss, trained))]  # noqa: B905
+    step = theano.function([], loss, updates=updates)
+    for _ in range(3):
+        step()
+    samples = []
+    for _ in range(int(steps)):
+        start = time.perf_counter_ns()
+        step()
+        samples.append(time.perf_counter_ns() - start)
+    Path(out).write_text(json.dumps({"samples_ns": samples}))
+
+
+if __name__ == "__main__":
+    main()
