@@ -21,6 +21,8 @@ class ChainerAdapter(Adapter):
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(ChainerAdapter, self).__init__(cell, settings, cache_directory)
+        if cell.threads:
+            libraries.set_blas_threads(cell.threads)
         self.ideep = bool(settings.get("ideep", False))
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 

@@ -30,6 +30,15 @@ def blas_threads():
     return None if function is None else int(function())
 
 
+def set_blas_threads(threads):
+    # type: (int) -> None
+    """Give the pool this many threads where it has not: OpenBLAS takes from the environment no more than CPUs."""
+    library = _openblas()
+    function = None if library is None else _symbol(library, "openblas_set_num_threads")
+    if function is not None and blas_threads() != threads:
+        function(threads)
+
+
 def blas():
     # type: () -> Dict[str, Any]
     """Return what NumPy's OpenBLAS says of itself: build, the kernels it chose for this CPU, threads."""

@@ -23,6 +23,8 @@ class TheanoAdapter(Adapter):
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(TheanoAdapter, self).__init__(cell, settings, cache_directory)
+        if cell.threads:
+            configuration.set_blas_threads(cell.threads)
         self.ready, self.reason = configuration.can_compile()
         if self.ready:
             configuration.apply(os.path.join(cache_directory, "compiled"), bool(settings.get("allow_gc", True)))

@@ -86,6 +86,14 @@ def blas_threads():
     return None if library is None else int(library.openblas_get_num_threads())
 
 
+def set_blas_threads(threads):
+    # type: (int) -> None
+    """Give the pool this many threads where it has not: OpenBLAS takes from the environment no more than CPUs."""
+    library = _openblas()
+    if library is not None and int(library.openblas_get_num_threads()) != threads:
+        library.openblas_set_num_threads(threads)
+
+
 def blas():
     # type: () -> Dict[str, Any]
     """Return what the BLAS says of itself: build, the kernels it chose for this CPU, threads."""

@@ -83,11 +83,12 @@ def test_weights_are_ideeps_arrays_only_where_ideep_is_used(guest: Guest, ideep:
     assert kinds == (["mdarray"] if ideep else ["ndarray"])
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_library_that_computes_tells_its_threads(guest: Guest, ideep: bool, threads: int) -> None:
     own, other = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if ideep else ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
     says = guest(
-        f"answer = prepared('small-dense', ideep={ideep}).effective_threads()", **{own: str(threads), other: "3"}
+        f"answer = prepared('small-dense', threads={threads}, ideep={ideep}).effective_threads()",
+        **{own: str(threads), other: "3"},
     )
     assert says == threads
 
