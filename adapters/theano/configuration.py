@@ -1,8 +1,7 @@
 """Theano's configuration, which it reads from the environment once, when it is imported.
 
 Without a BLAS at link time Theano falls back to NumPy's product from Python, and to a slow convolution. NumPy's wheel
-brings an OpenBLAS that is in the process anyway: the compiled code is linked to that one, so that there is one
-thread pool and one build to tell of.
+brings an OpenBLAS that is in the process anyway: the compiled code is linked to that one.
 """
 
 import ctypes
