@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 import dlbench.adapters
 
 from .errors import SuiteError, UsageError, unknown_name
+from .kernels import openblas_kernels
 
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
 
@@ -121,16 +122,23 @@ class Framework(_Data):
         return tuple(files)
 
     def launch_variables(self, mode: str, threads: int, environment: Path | None = None) -> dict[str, str]:
-        """Return the environment variables of one launch, with the thread count and the environment's folder filled in.
+        """Return the environment variables of one launch: thread count, environment's folder, BLAS kernels filled in.
 
         Zero threads mean the framework's own default: then no variable speaks of threads.
         """
         merged = {**self.variables, **self.modes[mode].variables}
-        return {
-            name: value.replace("{threads}", str(threads)).replace("{environment}", str(environment or ""))
-            for name, value in merged.items()
-            if threads or "{threads}" not in value
-        }
+        known = {"{threads}": str(threads), "{environment}": str(environment or "")}
+        if "{openblas_kernels}" in merged.values():
+            known["{openblas_kernels}"] = openblas_kernels()
+        filled = {}
+        for name, value in merged.items():
+            if not threads and "{threads}" in value:
+                continue
+            for placeholder, meant in known.items():
+                value = value.replace(placeholder, meant)
+            if value or not merged[name]:  # a placeholder without a meaning here sets nothing
+                filled[name] = value
+        return filled
 
 
 def explain(error: ValidationError) -> str:
