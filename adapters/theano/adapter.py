@@ -17,7 +17,8 @@ class TheanoAdapter(Adapter):
     """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in the function.
 
     ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch optimises the graph
-    again and compiles little: the modules that Theano gives no version. Setting: ``allow_gc`` (Theano's flag) gives intermediate results back within the function.
+    again and compiles little: the modules that Theano gives no version. Setting: ``allow_gc`` (Theano's flag) gives
+    intermediate results back within the function.
     """
 
     def __init__(self, cell, settings, cache_directory):
