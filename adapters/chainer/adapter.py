@@ -115,7 +115,7 @@ class ChainerAdapter(Adapter):
         random = np.random.RandomState(0)
         left, right = [random.rand(size, size).astype(np.float32) for _ in range(2)]
         if self.ideep:
-            operands = intel64.ideep.array(left), intel64.ideep.array(right)
+            operands = intel64.ideep.array(left), intel64.ideep.array(right), None  # no bias
             return lambda: intel64.ideep.linear.Forward(*operands)
         out = np.empty_like(left)
         return lambda: np.dot(left, right, out=out)

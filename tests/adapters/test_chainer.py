@@ -125,3 +125,10 @@ def test_the_description_names_what_decides_speed(guest: Guest, ideep: bool) -> 
     assert described["ideep"].startswith("2.0.0")
     assert described["use_ideep"] == ("auto" if ideep else "never")
     assert described["blas"]["threads"] == 1
+
+
+def test_the_product_it_offers_runs(guest: Guest, ideep: bool) -> None:
+    assert guest(f"""
+        product = make("small-dense", ideep={ideep}).multiply(32)
+        answer = list(np.array(product()).shape)
+    """) == [32, 32]
