@@ -109,9 +109,11 @@ def test_a_step_is_dispatched_and_synchronise_waits_for_it(guest: Guest) -> None
         adapter = make("small-dense")
         adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 256))
         adapter.step(); adapter.synchronize()
-        answer = []
-        start = time.perf_counter(); adapter.step(); answer.append(time.perf_counter() - start)
-        adapter.synchronize(); answer.append(time.perf_counter() - start)
+        queued, waited = [], []
+        for _ in range(7):
+            start = time.perf_counter(); adapter.step(); queued.append(time.perf_counter() - start)
+            adapter.synchronize(); waited.append(time.perf_counter() - start)
+        answer = sorted(queued)[3], sorted(waited)[3]
     """)
     assert waited > 2 * queued
 

@@ -175,7 +175,7 @@ def test_a_breach_of_the_contract_is_said(tmp_path, more, words):
 
 def test_one_that_never_returns_times_out(tmp_path):
     folder = write_adapter(tmp_path / "a", "def step(self): time.sleep(1000)")
-    outcome = launch(folder, timeout=4.0)
+    outcome = launch(folder, timeout=15.0)
     assert outcome.status is Status.TIMED_OUT
     assert "first step" in outcome.reason
 
