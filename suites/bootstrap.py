@@ -11,6 +11,7 @@ locked; what is set up already is not set up again. The virtual environment is .
 
 from __future__ import annotations  # an older Python must get as far as the message that it is too old
 
+import argparse
 import hashlib
 import json
 import os
@@ -27,6 +28,10 @@ PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
+
+
+class SetUpError(Exception):
+    """What keeps the tests from being run, as one clear line."""
 
 
 def fail(message: str) -> int:
@@ -88,14 +93,31 @@ def run_tests(arguments: list[str]) -> int:
 
 
 def frameworks(on_request: bool) -> list[str]:
-    """Return the names of the frameworks that are built and tested on request, or of the others."""
-    listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    """Return the names of the frameworks that are built and tested on request, or of the others.
+
+    Raises SetUpError where they cannot be listed.
+    """
+    listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True)
+    if listed.returncode != 0:
+        raise SetUpError("The frameworks could not be listed (`dlbench env list`); its words stand above.")
     return [each["name"] for each in json.loads(listed.stdout) if (each["historic"] or each["large"]) == on_request]
 
 
 def variables_of_tests(on_request: bool) -> dict[str, str]:
     """Return the environment of tests that are about these frameworks: the tests of the others are skipped."""
     return {"DLBENCH_TEST_FRAMEWORKS": ",".join(frameworks(on_request)), **os.environ}
+
+
+def narrowed(names: list[str], arguments: list[str]) -> list[str]:
+    """Return pytest's arguments for the tests that name one of these, and fit the user's -k where there is one.
+
+    Of two -k pytest would take the last alone.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-k", default="")
+    given, others = parser.parse_known_args(arguments)
+    named = " or ".join(names)
+    return ["-k", f"({named}) and ({given.k})" if given.k else named, *others]
 
 
 def run_rest_of_tests(arguments: list[str]) -> int:
@@ -106,7 +128,7 @@ def run_rest_of_tests(arguments: list[str]) -> int:
     built = subprocess.run([*DLBENCH, "env", "build", "--rest"]).returncode
     if built != 0 and os.environ.get("CI"):
         return built
-    words = ["-k", " or ".join(frameworks(on_request=True)), *arguments]
+    words = narrowed(frameworks(on_request=True), arguments)
     return subprocess.run([*PYTEST, *words], cwd=ROOT, env=variables_of_tests(on_request=True)).returncode
 
 
@@ -144,10 +166,13 @@ def main(arguments: list[str]) -> int:
         problem = f"{VENV} cannot be written: {error.strerror}. Set DLBENCH_VENV to a folder you may write to."
     if problem:
         return fail(problem)
-    if arguments[0] == "test":
-        return run_tests(arguments[1:])
-    if arguments[0] == "rest":
-        return run_rest_of_tests(arguments[1:])
+    try:
+        if arguments[0] == "test":
+            return run_tests(arguments[1:])
+        if arguments[0] == "rest":
+            return run_rest_of_tests(arguments[1:])
+    except SetUpError as error:
+        return fail(str(error))
     if arguments[0] == "check":
         return check()
     command = str(VENV / "bin" / "dlbench")

@@ -2,14 +2,17 @@
 
 An environment lies in the user's cache under a name made of its framework and a digest of its locks, so a changed
 lock is another environment. It counts as built once its manifest, written last, is there: whatever was interrupted
-before is half-built and is made anew. What was downloaded and verified by then is kept, and fetched no second time.
+before is half-built and is made anew. What a lock names by checksum is verified as it comes, kept by an interrupted
+build and fetched no second time; what is locked by version alone is left to pip.
 """
 
 import hashlib
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 Report = Callable[[str], None]
+_PATIENCE = 2.0  # seconds that removing waits for a build to end
 
 
 class State(StrEnum):
@@ -146,7 +150,7 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
             except BaseException:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
-            shutil.rmtree(downloads(framework), ignore_errors=True)
+            shutil.rmtree(downloads(directory), ignore_errors=True)
     except OSError as error:
         raise FrameworkEnvironmentError(
             f"The environment of {framework.title} cannot be written to {directory}: {error.strerror or error}. "
@@ -158,7 +162,7 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
 def _install(framework: Framework, directory: Path, report: Report, draw: Draw) -> None:
     log = directory.with_name(directory.name + ".log")
     log.unlink(missing_ok=True)  # an earlier attempt's words would be taken for this one's
-    kept = make_folder(downloads(framework))
+    kept = make_folder(downloads(directory))
     packages: dict[str, str] = {}
     if not framework.interpreter:
         python = needs.base_python(framework)
@@ -192,16 +196,43 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
     report(f"{framework.title}: ready")
 
 
+def _names(framework: Framework) -> list[str]:
+    """Return the names of all environments of this framework, whatever its locks were when they were made."""
+    pattern = re.compile(re.escape(framework.name) + r"-[0-9a-f]{8}")
+    folders = (home() / "environments", home() / "downloads")
+    found = {entry.name.removesuffix(".lock") for folder in folders if folder.is_dir() for entry in folder.iterdir()}
+    return sorted(name for name in found if pattern.fullmatch(name))
+
+
 def remove(framework: Framework) -> bool:
-    """Remove the framework's environment, its downloads and its adapter's cache; False where there was none."""
+    """Remove the framework's environments, their downloads and its adapter's cache; False where there was none.
+
+    Raises FrameworkEnvironmentError where one is being built now, before anything is removed, or cannot be removed.
+    """
     if framework.unavailable:
         return False
     if framework.environment == "host":
         raise FrameworkEnvironmentError(f"{framework.name} lives in dlbench's own environment; nothing to remove.")
-    places = (_directory(framework), cache_directory(framework), downloads(framework))
-    folders = [folder for folder in places if folder.exists()]
-    for folder in folders:
-        shutil.rmtree(folder)
-    for left in (Path(f"{_directory(framework)}.lock"), _directory(framework).with_suffix(".log")):
-        left.unlink(missing_ok=True)
-    return bool(folders)
+    try:
+        with ExitStack() as locks:
+            environments = [home() / "environments" / name for name in _names(framework)]
+            for directory in environments:
+                directory.parent.mkdir(parents=True, exist_ok=True)
+                # The lock's file stays: who waits for it and who comes later must mean the same file.
+                locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
+            folders = [cache_directory(framework), *environments, *map(downloads, environments)]
+            there = [folder for folder in folders if folder.exists()]
+            for folder in there:
+                shutil.rmtree(folder)
+            for directory in environments:
+                directory.with_name(f"{directory.name}.log").unlink(missing_ok=True)
+    except filelock.Timeout as error:
+        raise FrameworkEnvironmentError(
+            f"{framework.title} is being built now ({error.lock_file} is taken). Wait for the end of that build, then "
+            f"`dlbench env remove {framework.name}`."
+        ) from error
+    except OSError as error:
+        raise FrameworkEnvironmentError(
+            f"{framework.title} cannot be removed: {error.filename or home()}: {error.strerror or error}."
+        ) from error
+    return bool(there)

@@ -43,7 +43,8 @@ def env_build(
 ) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
-    What was downloaded and verified is kept when a build is interrupted: the same command goes on.
+    Files that a lock names by checksum are verified; when a build is interrupted they are kept, and the same command
+    goes on with them. Packages locked by version alone are left to pip, which may fetch them again.
 
     Examples:
 
@@ -79,7 +80,7 @@ def env_build(
 def env_remove(
     names: Annotated[list[str], typer.Argument(help="Frameworks.")], adapter: options.Adapter = None
 ) -> None:
-    """Remove the environments of these frameworks and what their adapters cached.
+    """Remove all environments of these frameworks, of earlier locks too, and what their adapters cached.
 
     Examples:
 

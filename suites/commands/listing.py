@@ -17,6 +17,7 @@ from dlbench.adapters.protocol import to_dict
 
 from .. import environment, suite
 from ..capabilities import Capabilities
+from ..errors import FrameworkEnvironmentError
 from ..framework import find, offered
 from ..interpreters import inspect
 from ..plan import Plan
@@ -41,7 +42,17 @@ def frameworks() -> list[dict[str, Any]]:
     found = []
     for framework in offered().values():
         located = environment.locate(framework)
-        version = inspect(located.interpreter).name if located.interpreter else None
+        state, interpreter, reason = located.state, located.interpreter, located.reason
+        version: str | None = None
+        if interpreter:
+            try:
+                version = inspect(interpreter).name
+            except FrameworkEnvironmentError:
+                state, interpreter = environment.State.UNAVAILABLE, None
+                reason = (
+                    f"The interpreter of its environment, {located.interpreter}, does not start. `dlbench env remove "
+                    f"{framework.name}`, then `dlbench env build {framework.name}`, makes it anew."
+                )
         found.append(
             {
                 "name": framework.name,
@@ -52,12 +63,12 @@ def frameworks() -> list[dict[str, Any]]:
                 "historic": framework.historic,
                 "large": framework.large,
                 "successor": framework.successor,
-                "state": located.state.value,
-                "interpreter": None if located.interpreter is None else str(located.interpreter),
+                "state": state.value,
+                "interpreter": None if interpreter is None else str(interpreter),
                 "python": version,
                 "needs_python": list(framework.python),
                 "download_megabytes": framework.download_megabytes,
-                "reason": located.reason,
+                "reason": reason,
             }
         )
     return found

@@ -4,6 +4,7 @@ Needs no root and leaves the machine's package lists alone. Of the machine's apt
 and how to reach it (proxy, certificates).
 """
 
+import functools
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from ..errors import FrameworkEnvironmentError
 from . import children
+from .folders import given_path
 
 MIRROR = "DLBENCH_DEBIAN_MIRROR"
 KEYRING = "DLBENCH_DEBIAN_KEYRING"
@@ -20,6 +22,9 @@ _KEYRINGS = (
     "/usr/share/keyrings/debian-archive-keyring.pgp",
 )
 _SECONDS = 30
+_MIRROR = re.compile(r"/debian(/\d{8}T\d{6}Z)?$")  # as it is now, or a dated archive's
+_AT_THE_TOP = re.compile(r"(://[^/]+|/archive)/debian(/[^/]+)?$")
+_COMPANIONS = ("-updates", "-backports")  # of a release's suites
 _UNREACHABLE = re.compile(
     r"Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|Unable to connect|"
     r"Connection (failed|refused|timed out|reset)|Network is unreachable|Could not handshake|timed out|"
@@ -55,14 +60,24 @@ def missing() -> str:
 def keyring() -> Path:
     """Return the file of the keys that may sign the mirror's lists."""
     given = os.environ.get(KEYRING)
-    return Path(given or next((each for each in _KEYRINGS if Path(each).is_file()), _KEYRINGS[0]))
+    if given:
+        return given_path(given)
+    return Path(next((each for each in _KEYRINGS if Path(each).is_file()), _KEYRINGS[0]))
 
 
 def mirror() -> str:
-    """Return the address of a Debian mirror: DLBENCH_DEBIAN_MIRROR, else the first in this machine's apt sources."""
+    """Return the address of a Debian mirror: DLBENCH_DEBIAN_MIRROR, else the one in this machine's apt sources."""
     given = os.environ.get(MIRROR)
-    if given:
-        return given.rstrip("/")
+    return given.rstrip("/") if given else machines_mirror()
+
+
+@functools.cache
+def machines_mirror() -> str:
+    """Return the address of the Debian mirror in this machine's apt sources, "" where there is none.
+
+    A vendor's repository may lie in a folder ``debian`` too: taken is the first address with suites that only Debian's
+    releases come with, else the first with nothing but a host above that folder, else the first.
+    """
     try:
         # Lists what an update would fetch: however the sources are written, and with no list downloaded yet.
         answer = subprocess.run(
@@ -74,10 +89,10 @@ def mirror() -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    for address in re.findall(r"^'(\S+?)/+dists/[^']*/(?:In)?Release'", answer.stdout, re.MULTILINE):
-        if "debian" in address.split("/"):
-            return str(address)
-    return ""
+    listed = re.findall(r"^'(\S+?)/+dists/([^']*)/(?:In)?Release'", answer.stdout, re.MULTILINE)
+    found: list[str] = [address for address, _ in listed if _MIRROR.search(address)]
+    debians = {address for address, suite in listed if suite.endswith(_COMPANIONS)}
+    return min(found, key=lambda address: (address not in debians, not _AT_THE_TOP.search(address)), default="")
 
 
 def _machines_way_to_mirrors() -> str:

@@ -6,11 +6,14 @@ the files. ``apt`` fetches them, ``dpkg-deb`` unpacks them, and nothing of the m
 
 import hashlib
 import os
+import re
 import stat
+import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ..errors import FrameworkEnvironmentError, SuiteError
 from ..framework import Framework
@@ -18,7 +21,10 @@ from . import apt, children
 from .folders import MEGABYTE
 
 TREE = "debian"
-_FIELDS = 5
+_LINE = re.compile(
+    r"(?P<name>[a-z0-9][a-z0-9+.-]+) (?P<version>([0-9]+:)?[0-9][A-Za-z0-9.+~-]*) (?P<architecture>[a-z0-9-]+) "
+    r"(?P<size>[0-9]{1,15}) (?P<sha256>[0-9a-f]{64})"
+)
 
 Draw = Callable[[str], object]
 
@@ -48,12 +54,15 @@ def read_lock(path: Path) -> tuple[Package, ...]:
     """Return the packages of a lock; raises SuiteError naming the line that cannot be read."""
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        words = line.partition("#")[0].split()
+        words = " ".join(line.partition("#")[0].split())
         if not words:
             continue
-        if len(words) != _FIELDS or not words[3].isdigit() or len(words[4]) != hashlib.sha256().digest_size * 2:
+        fields = _LINE.fullmatch(words)
+        if fields is None:
             raise SuiteError(f"{path}, line {number} is not 'package version architecture bytes SHA-256'.")
-        found.append(Package(words[0], words[1], words[2], int(words[3]), words[4]))
+        found.append(
+            Package(fields["name"], fields["version"], fields["architecture"], int(fields["size"]), fields["sha256"])
+        )
     return tuple(found)
 
 
@@ -76,6 +85,7 @@ def install(framework: Framework, environment: Path, kept: Path, log: Path, draw
     tree.mkdir(parents=True)
     for number, package in enumerate(packages):
         draw(f"{framework.title}: unpacking {number + 1} of {len(packages)} packages")
+        _refuse_to_leave(framework, package, kept / package.file_name, tree, log)
         if children.run(["dpkg-deb", "-x", str(kept / package.file_name), str(tree)], log) != 0:
             raise FrameworkEnvironmentError(_why_not_unpacked(framework, package, log))
     _take_privileges_away(tree)
@@ -158,6 +168,29 @@ def _why_not_unpacked(framework: Framework, package: Package, log: Path) -> str:
     return f"{framework.title}: {package.name} cannot be unpacked: {children.last_line(text)} (the whole log: {log})."
 
 
+def _refuse_to_leave(framework: Framework, package: Package, file: Path, tree: Path, log: Path) -> None:
+    """Refuse a package that has something below an earlier package's link to a folder outside the tree.
+
+    Unpacking may follow such a link, and it would come to lie among the machine's own files.
+    """
+    command = ["dpkg-deb", "--fsys-tarfile", str(file)]
+    with log.open("a", encoding="utf-8") as output:
+        try:
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output) as unpacker:
+                assert unpacker.stdout is not None
+                with tarfile.open(fileobj=unpacker.stdout, mode="r|") as members:
+                    paths = {(PurePosixPath(member.name), member.isdir()) for member in members}
+        except tarfile.TarError as error:
+            raise FrameworkEnvironmentError(_why_not_unpacked(framework, package, log)) from error
+    root = tree.resolve()
+    for folder in sorted({path if is_folder else path.parent for path, is_folder in paths}):
+        if not (root / folder).resolve().is_relative_to(root):
+            raise FrameworkEnvironmentError(
+                f"{framework.title}: {package.name} cannot be unpacked: {folder} in it is another package's link to a "
+                "folder outside the environment."
+            )
+
+
 def _take_privileges_away(tree: Path) -> None:
     """Clear the bits that let a program run as its owner: nothing here is a system's installed program."""
     for folder, _, files in os.walk(tree):
@@ -169,11 +202,17 @@ def _take_privileges_away(tree: Path) -> None:
 
 
 def _link(framework: Framework, environment: Path, link: str, target: str) -> None:
-    if not (environment / target).exists():
+    root = environment.resolve()
+    place, meant = environment / link, environment / target
+    if not place.parent.resolve().is_relative_to(root) or not meant.resolve().is_relative_to(root):
+        raise FrameworkEnvironmentError(
+            f"{framework.title}: the link {link} to {target} leaves the environment. Correct framework.toml in "
+            f"{framework.directory}."
+        )
+    if not meant.exists():
         raise FrameworkEnvironmentError(
             f"The Debian packages of {framework.title} lack {target}, which {link} should point to. The lock and "
             f"framework.toml in {framework.directory} do not fit each other."
         )
-    place = environment / link
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(os.path.relpath(environment / target, place.parent))
+    place.symlink_to(os.path.relpath(meant, place.parent))

@@ -1,5 +1,6 @@
 """Where dlbench keeps what it builds and downloads for this user."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -12,9 +13,15 @@ from ..framework import Framework
 MEGABYTE = 1_000_000
 
 
+def given_path(text: str) -> Path:
+    """Return a path that a variable gives, absolute: programs that take it run in other folders."""
+    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - Path's own raises where there is no such user
+
+
 def home() -> Path:
     """Return the folder of everything dlbench keeps for this user (DLBENCH_HOME overrides it)."""
-    return Path(os.environ.get("DLBENCH_HOME") or platformdirs.user_cache_path("dlbench"))
+    given = os.environ.get("DLBENCH_HOME")
+    return given_path(given) if given else platformdirs.user_cache_path("dlbench").absolute()
 
 
 def cache_directory(framework: Framework) -> Path:
@@ -22,9 +29,9 @@ def cache_directory(framework: Framework) -> Path:
     return home() / "cache" / framework.name
 
 
-def downloads(framework: Framework) -> Path:
-    """Return the folder of what was downloaded for an environment that is not ready yet."""
-    return home() / "downloads" / framework.name
+def downloads(environment: Path) -> Path:
+    """Return the folder of what was downloaded for an environment, named by its folder, that is not ready yet."""
+    return home() / "downloads" / environment.name
 
 
 def make_folder(folder: Path) -> Path:
@@ -52,5 +59,10 @@ def free_megabytes(folder: Path) -> float | None:
 
 
 def used_megabytes(folder: Path) -> float:
-    """Return what the files of this folder take."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / MEGABYTE
+    """Return what the files of this folder take; 0 where there is none."""
+    used = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # another process may be removing it
+                used += Path(place, name).lstat().st_size
+    return used / MEGABYTE

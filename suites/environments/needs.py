@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import SuiteError
 from ..framework import Framework
 from ..interpreters import find_python
-from . import apt
+from . import apt, python_packages
 from .debian import architecture, read_lock
 from .folders import downloads, free_megabytes, used_megabytes
 
@@ -70,12 +70,12 @@ def unavailable(framework: Framework) -> str:
 def _room(framework: Framework, directory: Path) -> str:
     free = free_megabytes(directory)
     needed = framework.disk_megabytes
-    if framework.download_megabytes and framework.debian is not None:
+    hashed = not framework.interpreter and python_packages.is_hashed(framework.lock_file)
+    if hashed or framework.debian is not None:  # what was downloaded then lies beside the environment until it is ready
         needed += framework.download_megabytes
     if free is None or free >= needed:
         return ""
-    kept = downloads(framework)
-    if kept.is_dir() and free + used_megabytes(kept) >= needed:
+    if free + used_megabytes(downloads(directory)) + used_megabytes(directory) >= needed:  # of an interrupted build
         return ""
     return (
         f"{framework.title} cannot be had here: it needs about {needed} MB and {directory.parent} has {free:.0f} MB "

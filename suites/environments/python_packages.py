@@ -13,6 +13,7 @@ from .debian import Draw
 
 _FILES = "python"
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_COMMENT = re.compile(r"(^|\s)#.*")
 # What pip prints when no package index can be reached, as against an index that lacks the package.
 _NO_NETWORK = (
     "NewConnectionError",
@@ -45,20 +46,30 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
         pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
     options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
     online = [*options, "--retries", "2"]
-    lines = _lines(framework.lock_file)
-    locked = all(_HASH.search(line) for line in lines)
-    if locked:
-        _download(framework, lines, [*pip, "download", *online], kept, log, draw)
-    source = [*options, "--no-index", "--find-links", str(kept / _FILES)] if locked else online
-    following = _Following(framework.title, log, draw)
-    if children.run([*pip, "install", *source, "-r", str(framework.lock_file)], log, watch=following.show) != 0:
-        raise FrameworkEnvironmentError(_why_pip_failed(framework, log))
+    hashed = is_hashed(framework.lock_file)
+    if hashed:
+        _download(framework, _lines(framework.lock_file), [*pip, "download", *online], kept, log, draw)
+    source = [*options, "--no-index", "--find-links", str(kept / _FILES)] if hashed else online
+    _run(framework, [*pip, "install", *source, "-r", str(framework.lock_file)], log, framework.title, draw)
+
+
+def is_hashed(lock: Path) -> bool:
+    """Tell whether a lock names every file by its checksum: only then are files verified and kept."""
+    return all(_HASH.search(line) for line in _lines(lock))
 
 
 def _lines(lock: Path) -> list[str]:
-    """Return the requirements of a lock, one a line as they are written."""
-    lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+    """Return the requirements of a lock, one a line: continued lines joined and comments left out, as pip does."""
+    lines = lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    return [line for each in lines if (line := _COMMENT.sub("", each).strip())]
+
+
+def _run(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
+    """Run pip and tell what it does; raises FrameworkEnvironmentError with the reason where it fails."""
+    before = len(children.said(log))
+    following = _Following(doing, log, draw)
+    if children.run(command, log, watch=following.show) != 0:
+        raise FrameworkEnvironmentError(_why_pip_failed(framework, children.said(log)[before:], log))
 
 
 def _download(framework: Framework, lines: list[str], command: list[str], kept: Path, log: Path, draw: Draw) -> None:
@@ -69,16 +80,14 @@ def _download(framework: Framework, lines: list[str], command: list[str], kept: 
     files = kept / _FILES
     files.mkdir(parents=True, exist_ok=True)
     one = kept / "requirement.txt"
+    there = {_digest(path) for path in files.iterdir()}
     for number, line in enumerate(lines, start=1):
-        right = set(_HASH.findall(line))
-        if any(_digest(path) in right for path in files.iterdir()):
+        if not there.isdisjoint(_HASH.findall(line)):
             continue
         one.write_text(line + "\n", encoding="utf-8")
         name = re.split(r"[ =@]", line, maxsplit=1)[0]
-        following = _Following(f"{framework.title}: {name}, {number} of {len(lines)} packages", log, draw)
         download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
-        if children.run(download, log, watch=following.show) != 0:
-            raise FrameworkEnvironmentError(_why_pip_failed(framework, log))
+        _run(framework, download, log, f"{framework.title}: {name}, {number} of {len(lines)} packages", draw)
 
 
 def _digest(path: Path) -> str:
@@ -110,19 +119,18 @@ def _no_room(framework: Framework) -> str:
     )
 
 
-def _why_pip_failed(framework: Framework, log: Path) -> str:
-    text = children.said(log)
+def _why_pip_failed(framework: Framework, text: str, log: Path) -> str:
     tried = f"The environment of {framework.title} could not be installed"
-    if any(sign in text for sign in _NO_NETWORK):
-        return (
-            f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
-            f"`dlbench env build {framework.name}`; or bring an interpreter: --python {framework.name}=/path/to/python."
-        )
     if children.out_of_room(text, log):
         return _no_room(framework)
     if "DO NOT MATCH THE HASHES" in text:
         return (
             f"{tried}: the package index gave a file with another checksum than {framework.lock_file.name} has. Check "
             f"pip's index settings (the whole log: {log})."
+        )
+    if any(sign in text for sign in _NO_NETWORK):
+        return (
+            f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
+            f"`dlbench env build {framework.name}`; or bring an interpreter: --python {framework.name}=/path/to/python."
         )
     return f"{tried}: {children.last_line(text)} (the whole log: {log})."

@@ -23,8 +23,14 @@ class Mirror:
     keyring: Path
     signing: Path  # gpg's home
 
-    def add(self, name: str, version: str = "1.0", files: dict[str, bytes] | None = None) -> Path:
-        """Make a package with these files and put it into the pool; ``publish`` lists it."""
+    def add(
+        self,
+        name: str,
+        version: str = "1.0",
+        files: dict[str, bytes] | None = None,
+        links: dict[str, str] | None = None,
+    ) -> Path:
+        """Make a package with these files and links (place: target) and put it into the pool; ``publish`` lists it."""
         root = self.folder.parent / "build" / name
         shutil.rmtree(root, ignore_errors=True)
         (root / "DEBIAN").mkdir(parents=True)
@@ -34,6 +40,9 @@ class Mirror:
         for path, content in (files or {f"usr/share/{name}": os.urandom(PLENTY)}).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(content)
+        for path, target in (links or {}).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).symlink_to(target)
         made = self.folder / "pool" / f"{name}_{version.rpartition(':')[2]}_all.deb"  # a pool's names have no epoch
         made.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, made], check=True, capture_output=True)

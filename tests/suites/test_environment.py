@@ -11,15 +11,17 @@ import tempfile
 import time
 from pathlib import Path
 
+import filelock
 import pytest
 from debian_mirror import serving
 from made_up_pythons import make_python, make_wheel, script
 
 from dlbench.suites import environment, interpreters, sources
 from dlbench.suites.axes import Build
+from dlbench.suites.commands import listing
 from dlbench.suites.commands.env import env_build
 from dlbench.suites.environment import State
-from dlbench.suites.environments import children, needs
+from dlbench.suites.environments import apt, children, needs, python_packages
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.framework import Framework, Mode, find
 
@@ -269,6 +271,92 @@ def test_removing_takes_environment_and_cache(tiny):
         environment.remove(find("null"))
 
 
+def test_removing_takes_the_environments_of_earlier_locks_and_of_no_other_framework(tiny, home, tmp_path):
+    earlier = environment.build(tiny).directory
+    changed = make_framework(tmp_path, "numpy==1.0\n")
+    now = environment.build(changed).directory
+    others = [home / "environments" / name for name in ("tiny-er-01234567", "tinyer-01234567", "tiny-012345678")]
+    kept = [environment.make_folder(environment.downloads(directory)) for directory in (earlier, others[0])]
+    for other in others:
+        other.mkdir()
+    assert environment.remove(changed)
+    assert sorted(left_behind(home)) == sorted(other.name for other in others)
+    assert [folder.exists() for folder in (earlier, now, *kept)] == [False, False, False, True]
+    assert not list((home / "environments").glob("tiny-*.log"))
+    assert not environment.remove(changed)
+
+
+def test_an_environment_that_is_being_built_is_not_removed(tiny, monkeypatch):
+    directory = environment.build(tiny).directory
+    monkeypatch.setattr(environment, "_PATIENCE", 0.01)
+    with filelock.FileLock(f"{directory}.lock"):
+        with pytest.raises(FrameworkEnvironmentError, match="is being built now") as caught:
+            environment.remove(tiny)
+        assert (caught.value.exit_code, "\n" in str(caught.value)) == (3, False)
+        assert environment.locate(tiny).state is State.READY
+        with pytest.raises(filelock.Timeout):  # the same file is still the lock
+            filelock.FileLock(f"{directory}.lock").acquire(timeout=0.01)
+    assert environment.remove(tiny)
+
+
+def test_what_cannot_be_removed_is_said_in_one_line(tiny, monkeypatch):
+    directory = environment.build(tiny).directory
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(FrameworkEnvironmentError) as caught:
+        environment.remove(tiny)
+    assert str(caught.value) == f"Tiny cannot be removed: {directory}: Permission denied."
+    assert caught.value.exit_code == 3
+
+
+def test_two_locks_of_a_framework_share_no_downloads(tiny, tmp_path):
+    earlier = environment.locate(tiny).directory
+    changed = environment.locate(make_framework(tmp_path, "numpy==1.0\n")).directory
+    kept = environment.make_folder(environment.downloads(changed))
+    assert environment.build(make_framework(tmp_path)).directory == earlier
+    assert kept.is_dir()
+
+
+def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLBENCH_HOME", "here")
+    built = environment.build(tiny)
+    assert built.interpreter.is_relative_to(tmp_path / "here")
+    assert environment.cache_directory(tiny).is_absolute()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DLBENCH_HOME", "~/there")
+    assert environment.home() == tmp_path / "there"
+    monkeypatch.setenv("DLBENCH_DEBIAN_KEYRING", "keys.gpg")
+    assert apt.keyring() == tmp_path / "keys.gpg"
+
+
+def test_room_is_needed_for_what_is_kept_beside_the_environment(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(needs, "free_megabytes", lambda folder: 2.5)  # 2 MB of environment, 1 MB of download
+    hashed = make_framework(tmp_path, f"one==1 --hash=sha256:{'0' * 64}\n")
+    assert "needs about 3 MB" in environment.locate(hashed).reason
+    half = environment.locate(hashed).directory
+    half.mkdir(parents=True)
+    (half / "library").write_bytes(bytes(600_000))
+    assert needs.missing(hashed, half) == ""  # the build takes it away first
+    assert environment.locate(make_framework(tmp_path, "one==1\n")).state is State.NOT_BUILT
+
+
+def test_a_broken_interpreter_is_its_own_row_and_ends_no_list(tiny, monkeypatch):
+    built = environment.build(tiny)
+    null = find("null")
+    monkeypatch.setattr(listing, "offered", lambda: {"tiny": tiny, "null": null})
+    assert [row["state"] for row in listing.frameworks()] == ["ready", "ready"]
+    script(built.interpreter, "#!/bin/sh\nexit 1\n")
+    broken, other = listing.frameworks()
+    assert (broken["state"], broken["interpreter"], broken["python"]) == ("unavailable", None, None)
+    for part in (str(built.interpreter), "does not start", "dlbench env remove tiny", "dlbench env build tiny"):
+        assert part in broken["reason"]
+    assert other["state"] == "ready"
+
+
 def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home):
     gone = find("torch7")
     located = environment.locate(gone)
@@ -300,7 +388,7 @@ def test_a_program_that_is_missing_is_named_before_anything_is_downloaded(tiny, 
 def test_too_small_a_disk_is_said_before_anything_is_downloaded(tiny, home):
     huge = tiny.model_copy(update={"disk_megabytes": 10**9})
     message = refused(huge)
-    assert f"needs about {10**9} MB" in message
+    assert f"needs about {10**9 + 1} MB" in message  # the download lies beside it
     assert "DLBENCH_HOME" in message
     assert environment.locate(huge).state is State.UNAVAILABLE
     assert left_behind(home) == []
@@ -351,7 +439,7 @@ def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     lock = f"tinymodule @ {wheel.as_uri()} --hash=sha256:{good}\n"
     framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
     assert environment.build(framework).state is State.READY
-    assert not environment.downloads(framework).exists()
+    assert not environment.downloads(environment.locate(framework).directory).exists()
 
 
 def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch):
@@ -388,7 +476,55 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
             "/simple/othermodule/" + "othermodule-1.0-py3-none-any.whl"
         ]
     assert interpreters.inspect(built.interpreter, names).missing == ()
-    assert not environment.downloads(framework).exists()
+    assert not environment.downloads(built.directory).exists()
+
+
+def test_checksums_on_continued_lines_are_checksums(home, tmp_path):
+    wheel = make_wheel(tmp_path, "tinymodule")
+    good = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    lock = (
+        f"# a heading\ntinymodule @ {wheel.as_uri()} \\\n    --hash=sha256:{'0' * 64} \\\n"
+        f"    --hash=sha256:{good}\n    # via nothing\n"
+    )
+    framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
+    assert python_packages.is_hashed(framework.lock_file)
+    directory = environment.build(framework).directory
+    assert "pip download" in directory.with_name(f"{directory.name}.log").read_text()
+    assert not python_packages.is_hashed(make_framework(tmp_path, "one==1 \\\n  --no-binary\n").lock_file)
+
+
+def test_each_kept_file_is_read_once(tiny, tmp_path, monkeypatch):
+    kept = tmp_path / "kept"
+    (kept / "python").mkdir(parents=True)
+    lines = []
+    for number in range(5):
+        (kept / "python" / f"{number}.whl").write_text(str(number))
+        lines.append(f"one{number}==1 --hash=sha256:{hashlib.sha256(str(number).encode()).hexdigest()}")
+    read = []
+    digest = python_packages._digest
+    monkeypatch.setattr(python_packages, "_digest", lambda path: read.append(path.name) or digest(path))
+    python_packages._download(tiny, lines, ["false"], kept, tmp_path / "log", lambda line: None)
+    assert sorted(read) == [f"{number}.whl" for number in range(5)]
+
+
+RETRIED = "WARNING: Retrying after connection broken by 'NewConnectionError'"
+
+
+@pytest.mark.parametrize("command", ["the same", "an earlier"])
+def test_a_connection_that_came_back_does_not_hide_a_wrong_checksum(tiny, tmp_path, command):
+    log = tmp_path / "log"
+    said = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
+    before, now = (f"{RETRIED}\n", said) if command == "an earlier" else ("", f"{RETRIED}\n{said}")
+    log.write_text(before)
+    with pytest.raises(FrameworkEnvironmentError, match=r"another checksum than requirements.lock has"):
+        python_packages._run(tiny, ["sh", "-c", f'echo "{now}"; exit 1'], log, "Tiny", lambda line: None)
+
+
+def test_a_connection_that_came_back_is_no_reason_of_a_later_failure(tiny, tmp_path):
+    log = tmp_path / "log"
+    log.write_text(f"{RETRIED}\n")
+    with pytest.raises(FrameworkEnvironmentError, match="could not be installed: ERROR: no such thing"):
+        python_packages._run(tiny, ["sh", "-c", "echo ERROR: no such thing; exit 1"], log, "Tiny", lambda line: None)
 
 
 def test_a_disk_so_full_that_no_log_can_be_written_is_told_by_itself(tmp_path, monkeypatch):
@@ -414,12 +550,27 @@ def test_without_names_a_build_leaves_out_what_is_built_on_request(home, monkeyp
 
 def test_a_historic_framework_is_asked_of_no_machine(home, framework_python, monkeypatch):
     monkeypatch.setenv("CI", "1")
+    monkeypatch.delenv("DLBENCH_TEST_FRAMEWORKS", raising=False)
     for name in ("CAFFE", "MXNET"):
         monkeypatch.delenv(f"DLBENCH_PYTHON_{name}", raising=False)
     with pytest.raises(pytest.skip.Exception, match="not built here"):
         framework_python("caffe")
     with pytest.raises(pytest.fail.Exception, match="not built here"):
         framework_python("mxnet")
+
+
+def test_the_frameworks_tested_now_are_asked_for_and_no_others(home, framework_python, monkeypatch):
+    monkeypatch.setenv("CI", "1")
+    monkeypatch.setenv("DLBENCH_TEST_FRAMEWORKS", "torch,mxnet")
+    for name in ("CAFFE", "MXNET"):
+        monkeypatch.delenv(f"DLBENCH_PYTHON_{name}", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="caffe is not among the frameworks tested now"):
+        framework_python("caffe")
+    with pytest.raises(pytest.fail.Exception, match="not built here"):
+        framework_python("mxnet")
+    assert framework_python("null") == Path(sys.executable)  # needs no environment of its own
+    monkeypatch.setenv("DLBENCH_PYTHON_CAFFE", sys.executable)
+    assert framework_python("caffe") == Path(sys.executable)
 
 
 def test_variables_name_the_environments_folder(tiny):

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from made_up_pythons import script
 from processes import COMMAND, gone, variables_of_command, wait_until
 
+from dlbench.suites import environment
 from dlbench.suites.environments import apt, debian
 from dlbench.suites.errors import SuiteError
-from dlbench.suites.framework import catalogue
+from dlbench.suites.framework import catalogue, read
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(program) for program in ("apt-get", "dpkg-deb", "gpg")),
@@ -120,7 +121,8 @@ class Recipe:
 
     @property
     def kept(self) -> Path:
-        return self.folder / "home" / "downloads" / "tiny"
+        directory = environment._directory(read(self.adapter / "framework.toml"))
+        return self.folder / "home" / "downloads" / directory.name
 
     def succeeds(self) -> Path:
         """Build; check what was built and return its folder."""
@@ -349,6 +351,22 @@ def test_for_another_machine_it_is_unavailable(recipe):
             ],
             "file:/srv/archive/debian/20250101T000000Z",
         ),
+        (  # a vendor's, with Debian's name of a release
+            [
+                "'https://tool.example/linux/debian/dists/bookworm/InRelease' x 0",
+                "'http://deb.example/debian/dists/bookworm/InRelease' x 0",
+            ],
+            "http://deb.example/debian",
+        ),
+        (
+            [
+                "'https://tool.example/debian/dists/stable/InRelease' x 0",
+                "'http://mirror.example/pub/debian/dists/bookworm/InRelease' x 0",
+                "'http://mirror.example/pub/debian/dists/bookworm-updates/InRelease' x 0",
+            ],
+            "http://mirror.example/pub/debian",
+        ),
+        (["'https://tool.example/debian/stable/dists/bookworm/InRelease' x 0"], ""),
         (["'http://archive.example/ubuntu/dists/noble/InRelease' x 0"], ""),
         ([], ""),
     ],
@@ -357,7 +375,15 @@ def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, li
     monkeypatch.delenv(apt.MIRROR, raising=False)
     script(tmp_path / "apt-get", "#!/bin/sh\n" + "".join(f'echo "{line}"\n' for line in lines))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert apt.mirror() == expected
+    apt.machines_mirror.cache_clear()
+    try:
+        assert apt.mirror() == expected
+        (tmp_path / "apt-get").unlink()
+        assert apt.mirror() == expected  # asked once
+        monkeypatch.setenv(apt.MIRROR, "http://given.example/any/")
+        assert apt.mirror() == "http://given.example/any"
+    finally:
+        apt.machines_mirror.cache_clear()
 
 
 def test_a_disk_that_is_full_while_downloading(recipe):
@@ -400,6 +426,44 @@ def test_a_link_to_what_no_package_has_is_refused(recipe):
     toml = recipe.adapter / "framework.toml"
     toml.write_text(TOML.replace('"debian/usr/share/tiny-a"', '"debian/usr/share/none"'))
     assert "lack debian/usr/share/none, which lib/libtiny.so.1 should point to" in recipe.refused()
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("../out", "debian/usr/share/tiny-a"),
+        ("/tmp/dlbench-tests-out", "debian/usr/share/tiny-a"),
+        ("lib/it", "../../.."),
+        ("lib/it", "/etc/passwd"),
+    ],
+)
+def test_a_link_that_leaves_the_environment_is_refused(recipe, link, target):
+    line = f'"{link}" = "{target}"'
+    (recipe.adapter / "framework.toml").write_text(TOML.replace('"lib/libtiny.so.1" = "debian/usr/share/tiny-a"', line))
+    assert f"the link {link} to {target} leaves the environment. Correct framework.toml" in recipe.refused()
+    assert not os.path.lexists("/tmp/dlbench-tests-out")
+    assert not (recipe.folder / "home" / "environments" / "out").is_symlink()
+
+
+def test_nothing_is_unpacked_through_a_link_out_of_the_environment(recipe):
+    outside = recipe.folder / "outside"
+    outside.mkdir()
+    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a"}, links={"usr/lib/door": str(outside)})
+    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "usr/lib/door/deep/file": b"b"})
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    message = recipe.refused()
+    assert "tiny-b cannot be unpacked: usr/lib/door" in message
+    assert "a folder outside the environment" in message
+    assert list(outside.iterdir()) == []
+
+
+def test_a_link_between_folders_of_the_environment_is_no_reason_to_refuse(recipe):
+    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a", "usr/lib/real/a": b"a"}, links={"lib": "usr/lib"})
+    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "lib/real/b": b"b"})
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    assert (recipe.succeeds() / "debian" / "lib" / "real" / "b").read_bytes() == b"b"
 
 
 def test_on_a_terminal_it_tells_how_far_it_is(recipe):
@@ -450,4 +514,23 @@ def test_every_debian_lock_names_what_was_asked_for_and_no_host():
 def test_a_lock_that_cannot_be_read_names_its_line(tmp_path):
     (tmp_path / "lock").write_text("# fine\na 1 all 3\n")
     with pytest.raises(SuiteError, match="lock, line 2 is not"):
+        debian.read_lock(tmp_path / "lock")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "../../a 1.0 all 3 " + "0" * 64,
+        "-a 1.0 all 3 " + "0" * 64,
+        "a-b ../1.0 all 3 " + "0" * 64,
+        "a-b 1.0 all/.. 3 " + "0" * 64,
+        "a-b 1.0 all ³ " + "0" * 64,
+        "a-b 1.0 all 3 " + "A" * 64,
+        "a-b 1.0 all 3 " + "g" * 64,
+        "a-b 1.0 all 3 " + "0" * 64 + " more",
+    ],
+)
+def test_a_line_of_the_lock_with_anything_else_is_refused(tmp_path, line):
+    (tmp_path / "lock").write_text(line + "\n")
+    with pytest.raises(SuiteError, match="lock, line 1 is not"):
         debian.read_lock(tmp_path / "lock")
