@@ -46,6 +46,8 @@ class Adapter:
             return False, "device %s: this adapter drives the CPU only" % self.cell.device
         if self.cell.precision != "float32":
             return False, "precision %s: this adapter computes in float32 only" % self.cell.precision
+        if self.cell.placement != "resident":
+            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
         return True, ""
 
     def prepare(self, network, weights, batch):

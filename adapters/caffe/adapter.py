@@ -9,6 +9,7 @@ import numpy as np
 from caffe.proto import caffe_pb2
 from google.protobuf import text_format
 
+from .. import openblas
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
@@ -28,6 +29,8 @@ class CaffeAdapter(Adapter):
         # type: (Cell, Dict[str, Any], str) -> None
         super(CaffeAdapter, self).__init__(cell, settings, cache_directory)
         caffe.set_mode_cpu()
+        if cell.threads:
+            openblas.set_threads(libraries.LINKED, cell.threads)
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
@@ -67,7 +70,7 @@ class CaffeAdapter(Adapter):
     def effective_threads(self):
         # type: () -> Optional[int]
         """Return the threads of OpenBLAS: nothing else in Caffe's CPU code is parallel."""
-        return libraries.blas_threads()
+        return openblas.threads(libraries.LINKED)
 
     def describe(self):
         # type: () -> Dict[str, Any]
@@ -75,7 +78,7 @@ class CaffeAdapter(Adapter):
         return {
             "framework": "caffe",
             "version": caffe.__version__,
-            "blas": libraries.blas(),
+            "blas": openblas.told(libraries.LINKED),
             "execution": "one layer after another; convolutions as im2col and a matrix product for each image",
             "optimizer": "SGDSolver, momentum 0, weight decay 0",
         }

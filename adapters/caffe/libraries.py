@@ -7,36 +7,14 @@ import caffe
 import numpy as np
 
 # A handle of the extension module finds the symbols of every library it depends on: libcaffe, and Caffe's own BLAS.
-_LINKED = ctypes.CDLL(caffe._caffe.__file__)
-_THREADING = {0: "none", 1: "pthread", 2: "openmp"}
+LINKED = ctypes.CDLL(caffe._caffe.__file__)
 _ROW_MAJOR, _NOT_TRANSPOSED = 101, 111  # CBLAS
-
-
-def blas_threads():
-    # type: () -> Optional[int]
-    """Return how many threads OpenBLAS uses; None where Caffe's BLAS is another, which has no word on it."""
-    return int(_LINKED.openblas_get_num_threads()) if hasattr(_LINKED, "openblas_get_num_threads") else None
-
-
-def blas():
-    # type: () -> Dict[str, Any]
-    """Return the build, kernels, threading and threads of Caffe's BLAS, where it is OpenBLAS."""
-    threads = blas_threads()
-    if threads is None:
-        return {}
-    found = {"name": "openblas", "threads": threads}  # type: Dict[str, Any]
-    for key, symbol in (("build", "openblas_get_config"), ("kernels", "openblas_get_corename")):
-        function = getattr(_LINKED, symbol)
-        function.restype = ctypes.c_char_p
-        found[key] = function().decode("ascii", "replace").strip()
-    found["threading"] = _THREADING.get(int(_LINKED.openblas_get_parallel()), "unknown")
-    return found
 
 
 def has_cublas():
     # type: () -> bool
     """Tell whether this Caffe is linked to CUDA's BLAS, as every build with GPU code is."""
-    return hasattr(_LINKED, "cublasSgemm_v2")
+    return hasattr(LINKED, "cublasSgemm_v2")
 
 
 def _address(array):
@@ -53,7 +31,7 @@ def product(size):
 
     def multiply():
         # type: () -> np.ndarray
-        _LINKED.cblas_sgemm(
+        LINKED.cblas_sgemm(
             _ROW_MAJOR,
             _NOT_TRANSPOSED,
             _NOT_TRANSPOSED,

@@ -7,6 +7,7 @@ import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 from chainer.backends import cuda, intel64
 
+from .. import mkl_kernels, openblas
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
@@ -16,22 +17,26 @@ from .networks import build, from_chainer, has_gates
 
 
 class ChainerAdapter(Adapter):
-    """Drives Chainer. Setting ``ideep``: weights become iDeep's arrays and ``use_ideep`` is "auto" (default false)."""
+    """Drives Chainer.
+
+    Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
+    "widest" (default) or "mkl": whether iDeep's MKL is told to take the widest kernels that the processor runs.
+    """
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(ChainerAdapter, self).__init__(cell, settings, cache_directory)
         if cell.threads:
-            libraries.set_blas_threads(cell.threads)
+            openblas.set_threads(libraries.openblas_loaded(), cell.threads)
         self.ideep = bool(settings.get("ideep", False))
+        if self.ideep and settings.get("kernels", "widest") == "widest":
+            mkl_kernels.take_widest()
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
         """Decline, beside what every adapter declines, iDeep where it cannot be loaded."""
         supported, reason = super(ChainerAdapter, self).supports(network)
-        if supported and self.cell.placement != "resident":
-            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
         if supported and self.ideep and not intel64.is_ideep_available():
             return False, "iDeep (ideep4py) cannot be loaded here"
         return supported, reason
@@ -72,7 +77,7 @@ class ChainerAdapter(Adapter):
     def effective_threads(self):
         # type: () -> Optional[int]
         """Return the threads of iDeep's OpenMP, or of NumPy's OpenBLAS where iDeep is not used."""
-        return libraries.ideep_threads() if self.ideep else libraries.blas_threads()
+        return libraries.ideep_threads() if self.ideep else openblas.threads(libraries.openblas_loaded())
 
     def describe(self):
         # type: () -> Dict[str, Any]
@@ -84,7 +89,8 @@ class ChainerAdapter(Adapter):
             "ideep_available": available,
             "ideep": intel64.ideep.__version__ if available else None,
             "use_ideep": chainer.config.use_ideep,
-            "blas": libraries.blas(),
+            "mkl_kernels": mkl_kernels.asked_for() if self.ideep else None,
+            "blas": openblas.told(libraries.openblas_loaded()),
             "execution": "define-by-run",
             "optimizer": "chainer.optimizers.SGD",
         }

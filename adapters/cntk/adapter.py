@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import cntk
 import numpy as np
 
+from .. import mkl_kernels
 from ..base import Adapter
 from ..batches import Batch, output_classes
 from ..networks import LEARNING_RATE, Network
@@ -24,7 +25,7 @@ class CntkAdapter(Adapter):
         # type: (Cell, Dict[str, Any], str) -> None
         super(CntkAdapter, self).__init__(cell, settings, cache_directory)
         if settings.get("kernels", "widest") == "widest":
-            libraries.take_widest_kernels()
+            mkl_kernels.take_widest()
         if cell.threads:
             # The only thread setting it honours, and that up to the CPUs present.
             cntk.cntk_py.set_max_num_cputhreads(cell.threads)
@@ -72,7 +73,7 @@ class CntkAdapter(Adapter):
             "framework": "cntk",
             "version": cntk.__version__,
             "blas": libraries.mkl(),
-            "kernels": libraries.kernels_asked_for(),
+            "kernels": mkl_kernels.asked_for(),
             "execution": "static graph, Trainer.train_minibatch, mini-batch held as Value",
             "recurrence": "layers.Recurrence(layers.LSTM)",
             "optimizer": "cntk.sgd",

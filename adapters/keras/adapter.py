@@ -45,14 +45,6 @@ class KerasAdapter(Adapter):
             raise ValueError("the setting data_format is %r; on %s's CPU it can be %s" % given)
         self.jit_compile = settings.get("jit_compile", "auto")
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
-        """Decline, beside what every adapter declines, any placement but a resident mini-batch."""
-        supported, reason = super(KerasAdapter, self).supports(network)
-        if supported and self.cell.placement != "resident":
-            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
-        return supported, reason
-
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build and compile the model; a backend that compiles does so in the first step."""

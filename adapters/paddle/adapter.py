@@ -1,12 +1,12 @@
 """PaddlePaddle's dynamic graph on the CPU, which computes synchronously."""
 
-import os
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 import paddle
 from paddle.nn import functional
 
+from .. import mkl_kernels
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
@@ -18,27 +18,23 @@ from .networks import build, place
 class PaddleAdapter(Adapter):
     """Drives PaddlePaddle.
 
-    Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has; by
-    itself it withholds them from other makers' processors than Intel's.
+    Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has, see
+    ``mkl_kernels``.
     """
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(PaddleAdapter, self).__init__(cell, settings, cache_directory)
         self._widest = bool(settings.get("widest_kernels", False))
-        kernels = libraries.widest_kernels()
-        if self._widest and kernels is not None:
-            # MKL reads it at its first product.
-            os.environ[libraries.KERNEL_VARIABLE] = kernels
+        if self._widest:
+            mkl_kernels.take_widest()
         paddle.device.set_device("cpu")
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
-        """Refuse kernels that this processor or this build has not."""
+        """Refuse to choose kernels of an MKL that this build has not."""
         if self._widest and libraries.mkl_threads() is None:
             return False, "this build of PaddlePaddle computes without MKL, whose kernels this mode chooses"
-        if self._widest and libraries.widest_kernels() is None:
-            return False, "this processor has no AVX2, so MKL has no wider kernels to choose"
         return super(PaddleAdapter, self).supports(network)
 
     def prepare(self, network, weights, batch):
@@ -94,7 +90,7 @@ class PaddleAdapter(Adapter):
             "blas": "MKL (MKLML)" if paddle.version.mkl() == "ON" else "OpenBLAS",
             "mkl_threads": libraries.mkl_threads(),
             "openmp_threads": libraries.openmp_threads(),
-            "mkl_kernels": os.environ.get(libraries.KERNEL_VARIABLE, "its own choice"),
+            "mkl_kernels": mkl_kernels.asked_for(),
             "onednn_built_in": bool(paddle.base.core.is_compiled_with_onednn()),
             "compiler_built_in": bool(paddle.is_compiled_with_cinn()),
             "allocator": paddle.get_flags("FLAGS_allocator_strategy")["FLAGS_allocator_strategy"],

@@ -57,8 +57,6 @@ class TorchAdapter(Adapter):
         # type: (Network) -> Tuple[bool, str]
         """Decline, beside what every adapter declines, to compile where there is no compiler."""
         supported, reason = super(TorchAdapter, self).supports(network)
-        if supported and self.cell.placement != "resident":
-            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
         if supported and self.dense == "onednn":
             supported, reason = onednn.available()
         if supported and self.compiles:

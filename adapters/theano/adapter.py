@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
+from .. import openblas
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
@@ -25,7 +26,7 @@ class TheanoAdapter(Adapter):
         # type: (Cell, Dict[str, Any], str) -> None
         super(TheanoAdapter, self).__init__(cell, settings, cache_directory)
         if cell.threads:
-            configuration.set_blas_threads(cell.threads)
+            openblas.set_threads(configuration.openblas_loaded(), cell.threads)
         self.ready, self.reason = configuration.can_compile()
         if self.ready:
             configuration.apply(os.path.join(cache_directory, "compiled"), bool(settings.get("allow_gc", True)))
@@ -36,8 +37,6 @@ class TheanoAdapter(Adapter):
         # type: (Network) -> Tuple[bool, str]
         """Decline, beside what every adapter declines, where nothing can be compiled."""
         supported, reason = super(TheanoAdapter, self).supports(network)
-        if supported and self.cell.placement != "resident":
-            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
         return (self.ready, self.reason) if supported else (supported, reason)
 
     def prepare(self, network, weights, batch):
@@ -79,7 +78,7 @@ class TheanoAdapter(Adapter):
     def effective_threads(self):
         # type: () -> Optional[int]
         """Return the threads of the BLAS that the compiled code calls: nothing else here is parallel."""
-        return configuration.blas_threads()
+        return openblas.threads(configuration.openblas_loaded())
 
     def describe(self):
         # type: () -> Dict[str, Any]
@@ -90,7 +89,7 @@ class TheanoAdapter(Adapter):
         return {
             "framework": "theano",
             "version": theano.__version__,
-            "blas": configuration.blas(),
+            "blas": openblas.told(configuration.openblas_loaded()),
             "compiler": "g++ %s" % gcc_version_str,
             "compiler_flags": theano.config.gcc.cxxflags,
             "execution": "one function; mode %s, linker %s" % (theano.config.mode, theano.config.linker),

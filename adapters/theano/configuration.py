@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 import sysconfig
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import numpy as np
 
@@ -66,42 +66,15 @@ def can_compile():
     if not os.path.exists(header):
         return False, "Theano compiles each network against Python's headers, and %s is missing" % header
     library = openblas_of_numpy()
-    if library is not None and len(library.split()) > 1:
+    if library is None:
+        return False, "NumPy here brings no OpenBLAS to link to, and without one Theano's products are NumPy's"
+    if len(library.split()) > 1:
         return False, "Theano cannot link to a library in a folder with a blank in its name: %s" % library
     return True, ""
 
 
-def _openblas():
+def openblas_loaded():
     # type: () -> Any
     """Return a handle of the OpenBLAS that NumPy loaded and the compiled code calls; None where it is another BLAS."""
     library = openblas_of_numpy()
     return None if library is None else ctypes.CDLL(library)
-
-
-def blas_threads():
-    # type: () -> Optional[int]
-    """Return the threads of the OpenBLAS pool, as it says itself; None where it is another BLAS."""
-    library = _openblas()
-    return None if library is None else int(library.openblas_get_num_threads())
-
-
-def set_blas_threads(threads):
-    # type: (int) -> None
-    """Give the pool this many threads where it has not: OpenBLAS takes from the environment no more than CPUs."""
-    library = _openblas()
-    if library is not None and int(library.openblas_get_num_threads()) != threads:
-        library.openblas_set_num_threads(threads)
-
-
-def blas():
-    # type: () -> Dict[str, Any]
-    """Return what the BLAS says of itself: build, the kernels it chose for this CPU, threads."""
-    library = _openblas()
-    if library is None:
-        return {"name": "as Theano found it"}
-    told = {"name": "OpenBLAS of NumPy's wheel", "threads": blas_threads()}  # type: Dict[str, Any]
-    for key, symbol in (("build", "openblas_get_config"), ("kernels", "openblas_get_corename")):
-        function = getattr(library, symbol)
-        function.restype = ctypes.c_char_p
-        told[key] = function().decode("ascii", "replace").strip()
-    return told

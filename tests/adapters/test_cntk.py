@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
 
-from dlbench.adapters.cntk import libraries
+from dlbench.adapters import mkl_kernels
 from dlbench.suites.framework import catalogue
 
 pytestmark = pytest.mark.framework
@@ -195,35 +195,8 @@ def test_the_mini_batch_is_handed_over_once(guest: Guest) -> None:
     assert made == 10
 
 
-def _cpuinfo(vendor: str, flags: str) -> str:
-    return f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: a: b\nflags\t\t: fpu {flags}\n\n" * 2
-
-
-AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
-
-
-@pytest.mark.parametrize(
-    ("vendor", "flags", "chosen"),
-    [
-        ("GenuineIntel", f"avx2 fma {AVX512}", None),  # chooses well itself
-        ("AuthenticAMD", f"avx2 fma {AVX512}", "7"),
-        ("AuthenticAMD", "avx2 fma avx512f", "5"),  # a part of AVX-512 is not enough
-        ("AuthenticAMD", "avx2 fma", "5"),
-        ("HygonGenuine", "avx2", None),
-        ("AuthenticAMD", "sse2 avx", None),
-    ],
-)
-def test_kernels_never_exceed_what_the_processor_runs(vendor: str, flags: str, chosen: str | None) -> None:
-    assert libraries.widest_kernels(_cpuinfo(vendor, flags)) == chosen
-
-
-@pytest.mark.parametrize("text", ["", "nothing of the kind", "Features : neon"])
-def test_an_unknown_processor_is_left_to_mkl(text: str) -> None:
-    assert libraries.widest_kernels(text) is None
-
-
 def test_wide_kernels_are_faster_where_mkl_does_not_take_them_itself(guest: Guest) -> None:
-    if libraries.widest_kernels(Path("/proc/cpuinfo").read_text()) is None:
+    if mkl_kernels.widest(Path("/proc/cpuinfo").read_text()) is None:
         pytest.skip("MKL chooses well on this processor")
     seconds = {
         kernels: guest(
