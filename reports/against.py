@@ -25,6 +25,7 @@ from dlbench.reports.builds import Build, Builds, fastest_mode
 from dlbench.reports.curve import computes_nothing
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row
+from dlbench.reports.own_cores import own_cores
 
 _OTHER_WORK = (
     "then it would have been above the theoretical peak: its script was of another network, or more threads worked"
@@ -172,7 +173,7 @@ def _compared(mine: Host, theirs: Host, own: set[int], paper: set[int]) -> tuple
     for count in sorted(own):
         beyond = [
             f"more than the {cores} cores {whose}"
-            for cores, whose in ((mine.physical_cores, "here"), (theirs.physical_cores, "there"))
+            for cores, whose in ((own_cores(mine), "here"), (own_cores(theirs), "there"))
             if cores is not None and count > cores
         ]
         if count not in paper:
@@ -250,7 +251,9 @@ def _pair(
     if past is not None and peak is not None:
         flops = training_flops(NETWORKS[where.group.network], where.group.batch_size)
         rate = flops / past.median / where.threads
-        share_then = Span(rate / peak.high, rate / peak.low)
+        low, high = rate / peak.high, rate / peak.low
+        # No core does more than its peak: where the lower end is possible the clock was higher than the low one.
+        share_then = Span(low, max(low, min(high, 1.0)))
     impossible = share_then is not None and share_then.low > 1.0
     share_now = now.ceiling_fraction if now is not None and present is not None else None
     per_peak = None

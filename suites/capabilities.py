@@ -5,7 +5,6 @@ processes; ``supports`` tells the networks. How threads are honoured is seen: la
 variables alone, by the framework's own calls alone, and not at all. Answers are kept for each machine and environment.
 """
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 from dlbench.adapters.protocol import Outcome, Status
 
 from . import environment, short_launch
+from .adapter_digest import code_digest
 from .environment import Report
 from .errors import DlbenchError
-from .framework import GUEST_DIRECTORY, Framework
-from .launcher import Launcher
+from .framework import Framework
+from .launcher import Launched, Launcher, Order, Tick, no_tick
 from .sources import Source
 
 NETWORK = "network:"
@@ -79,6 +79,20 @@ class _Kept:
     found: Capabilities
 
 
+class _Watched:
+    """A launcher that remembers whether a launch failed; a refusal is an answer."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self.failed = False
+
+    def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
+        """Carry out one launch."""
+        launched = self._launcher.launch(order, tick)
+        self.failed |= launched.outcome.status not in (Status.OK, Status.UNSUPPORTED)
+        return launched
+
+
 def probe(
     framework: Framework, source: Source, machine: str, cpus: int, launcher: Launcher, report: Report
 ) -> Capabilities:
@@ -87,43 +101,36 @@ def probe(
     ``machine`` names what the answer depends on besides: the machine and the CPUs this process may use.
     """
     path = environment.make_folder(environment.home() / "cache" / "capabilities") / f"{framework.name}.json"
-    key = f"{machine}:{source.digest}:{_digest(framework)}"
+    key = f"{machine}:{source.digest}:{code_digest(framework)}"
     kept = _read(path)
     if kept is not None and kept.key == key:
         return kept.found
     report(f"asking {framework.title} what it can do, once")
-    found = _ask(framework, source, cpus, launcher)
-    if not found.problem:
+    watched = _Watched(launcher)
+    found = _ask(framework, source, cpus, watched)
+    if not found.problem and not watched.failed:  # what failed may have failed by chance
         partial = path.with_suffix(".part")
         partial.write_bytes(TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1))
         partial.replace(path)
     return found
 
 
-def _digest(framework: Framework) -> str:
-    """Return what changes with the adapter's code and the guest's."""
-    digest = hashlib.sha256()
-    for path in sorted([*GUEST_DIRECTORY.glob("*.py"), *framework.directory.glob("*.py")]):
-        digest.update(path.read_bytes())
-    digest.update((framework.directory / "framework.toml").read_bytes())
-    return digest.hexdigest()[:12]
-
-
 def _ask(framework: Framework, source: Source, cpus: int, launcher: Launcher) -> Capabilities:
     mode = framework.default_mode
     try:
         outcome = short_launch.ask(framework, mode, source, launcher, only_capabilities=True)
+        if outcome.status is not Status.OK:
+            return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
+        threads = _threads(framework, mode, source, cpus, launcher) if framework.computes else None
     except DlbenchError as error:
         return Capabilities("", problem=str(error))
-    if outcome.status is not Status.OK:
-        return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
     told = outcome.software["capabilities"]
     networks = {key.removeprefix(NETWORK): pair for key, pair in told.items() if key.startswith(NETWORK)}
     return Capabilities(
         _version(framework, outcome),
         {key: (bool(pair[0]), str(pair[1])) for key, pair in told.items() if not key.startswith(NETWORK)},
         {name: "" if pair[0] else str(pair[1]) for name, pair in networks.items()},
-        _threads(framework, mode, source, cpus, launcher) if framework.computes else None,
+        threads,
     )
 
 

@@ -27,6 +27,7 @@ from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Record, Run
 
 from . import environment
+from .adapter_digest import DIGEST, adapter_digest
 from .errors import UsageError
 from .launcher import Launched, Launcher, Order, Tick, no_tick
 from .plan import Plan, PlannedLaunch
@@ -127,6 +128,10 @@ class Carrier:
         default = self._default_threads.get((cell.framework, cell.mode))
         if default is not None:
             outcome = outcome._replace(software={**outcome.software, "default_threads": default})
+        # dlbench's own adapters come with its version. A launch that could not answer measured nothing.
+        if source.build.framework.outside is not None and launched.outcome.software:
+            told = {DIGEST: adapter_digest(source.build.framework)}
+            outcome = outcome._replace(software={**outcome.software, **told})
         return Record(
             run=self._run.id,
             suite=self._run.suite,

@@ -1,14 +1,15 @@
 """How many threads does a framework take when nobody asks for a number?
 
 Not typed in but seen: one short launch of each row that sets no thread count at all. The framework's own word counts
-where it has one, else the threads that the operating system saw working. The answer is kept per machine, environment
-and mode, so that it is asked once.
+where it has one, else the threads that the operating system saw working. The answer is kept per machine, environment,
+adapter's code and mode, so that it is asked once.
 """
 
 import json
 from pathlib import Path
 
 from . import environment, short_launch
+from .adapter_digest import code_digest
 from .axes import Row
 from .environment import Report
 from .launcher import Launcher
@@ -38,7 +39,8 @@ def threads_by_default(
 ) -> dict[RowName, int]:
     """Return each row's default thread count; rows of which it cannot be told are left out.
 
-    ``machine`` is what the answer depends on besides the environment: the machine and the CPUs this process may use.
+    ``machine`` is what the answer depends on besides environment and adapter: the machine and the CPUs this process
+    may use.
     """
     path = environment.make_folder(environment.home() / "cache") / "default-threads.json"
     known = _read(path)
@@ -47,7 +49,8 @@ def threads_by_default(
         source = sources[row.build.name]
         if source.interpreter is None or not row.build.framework.computes:
             continue
-        key = f"{machine}:{source.digest}:{row.build.framework.name}:{row.mode}"
+        framework = row.build.framework
+        key = f"{machine}:{source.digest}:{code_digest(framework)}:{framework.name}:{row.mode}"
         if key not in known:
             report(f"asking {row.build.name} {row.mode} for its default thread count, once")
             told = _ask(row, source, launcher)

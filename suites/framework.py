@@ -5,7 +5,9 @@ The host knows a framework by this data alone. A new framework is a folder in ad
 
 import datetime
 import functools
+import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +19,10 @@ from .errors import SuiteError, UsageError, unknown_name
 from .kernels import openblas_kernels
 
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
+_DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
+OUTSIDE = "outside_"
+"""What the adapter of a cell begins with where it lies outside dlbench."""
 
 
 class _Data(BaseModel):
@@ -58,13 +64,22 @@ class Project(_Data):
     releases: tuple[Release, ...] = ()  # the version of the environment here among them
 
 
+def _meanings(threads: int, environment: Path | None) -> dict[str, Callable[[], str]]:
+    """Return how to find what each placeholder in a variable means; "": nothing here."""
+    return {
+        "threads": lambda: str(threads or ""),
+        "environment": lambda: str(environment or ""),
+        "openblas_kernels": openblas_kernels,  # asks the processor: only where it is wanted
+    }
+
+
 class Framework(_Data):
     """One framework as its adapter folder describes it."""
 
     name: str
     title: str
     summary: str
-    folder: str
+    folder: str  # in adapters/; of an adapter outside dlbench "outside_" and its name, which is no folder of ours
     directory: Path
     unavailable: str = ""  # why nobody can have it any more; the list keeps its row
     successor: str = ""  # the framework that stands for it where reports name it
@@ -89,6 +104,17 @@ class Framework(_Data):
     def _has_modes(self) -> "Framework":
         if not self.modes and not self.unavailable:
             raise ValueError("a framework needs at least one [modes.NAME]")
+        return self
+
+    @model_validator(mode="after")
+    def _knows_its_placeholders(self) -> "Framework":
+        known = _meanings(1, None)
+        for variables in (self.variables, *(mode.variables for mode in self.modes.values())):
+            for name, value in variables.items():
+                strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)
+                if strange is not None:
+                    there_are = ", ".join(f"{{{each}}}" for each in known)
+                    raise ValueError(f"the variable {name} has {{{strange}}}, which means nothing. Known: {there_are}")
         return self
 
     @property
@@ -124,19 +150,16 @@ class Framework(_Data):
     def launch_variables(self, mode: str, threads: int, environment: Path | None = None) -> dict[str, str]:
         """Return the environment variables of one launch: thread count, environment's folder, BLAS kernels filled in.
 
-        Zero threads mean the framework's own default: then no variable speaks of threads.
+        A variable with a placeholder that means nothing here is left out. Zero threads mean the framework's own
+        default: then no variable speaks of threads.
         """
-        merged = {**self.variables, **self.modes[mode].variables}
-        known = {"{threads}": str(threads), "{environment}": str(environment or "")}
-        if "{openblas_kernels}" in merged.values():
-            known["{openblas_kernels}"] = openblas_kernels()
+        known = _meanings(threads, environment)
         filled = {}
-        for name, value in merged.items():
-            if not threads and "{threads}" in value:
-                continue
-            for placeholder, meant in known.items():
-                value = value.replace(placeholder, meant)
-            if value or not merged[name]:  # a placeholder without a meaning here sets nothing
+        for name, value in {**self.variables, **self.modes[mode].variables}.items():
+            meanings = {each: known[each]() for each in _PLACEHOLDER.findall(value)}
+            if all(meanings.values()):
+                for placeholder, meaning in meanings.items():
+                    value = value.replace(f"{{{placeholder}}}", meaning)
                 filled[name] = value
         return filled
 
@@ -149,10 +172,20 @@ def explain(error: ValidationError) -> str:
 
 
 def read(path: Path) -> Framework:
-    """Return the framework that this framework.toml describes; raises SuiteError naming file and key."""
+    """Return the framework that this framework.toml describes; raises SuiteError naming file and key.
+
+    Its folder is the adapter's identity in records: of an adapter outside dlbench it is made of the name, since a
+    folder of any name may lie there.
+    """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Framework.model_validate({**content, "folder": path.parent.name, "directory": path.parent})
+        ours = path.parent.parent == GUEST_DIRECTORY
+        folder = path.parent.name if ours else f"{OUTSIDE}{content.get('name')}"
+        return Framework.model_validate({**content, "folder": folder, "directory": path.parent})
+    except OSError as error:
+        raise SuiteError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise SuiteError(f"{path} is not text in UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{path} is not valid TOML: {error}.") from error
     except ValidationError as error:
@@ -161,9 +194,44 @@ def read(path: Path) -> Framework:
 
 @functools.cache
 def shipped() -> dict[str, Framework]:
-    """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their folders."""
-    found = (read(path) for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")))
-    return {framework.name: framework for framework in found}
+    """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their folders.
+
+    A folder whose framework.toml cannot be used is one too, under the folder's name and unavailable for that reason:
+    the others can be used.
+    """
+    found: dict[str, Framework] = {}
+    broken = []
+    for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")):
+        try:
+            framework = read(path)
+        except SuiteError as error:
+            broken.append((path.parent, str(error)))
+            continue
+        first = found.setdefault(framework.name, framework)
+        if first is not framework:
+            broken.append((path.parent, f"{path} has the name {first.name!r} of {first.directory}. Choose another."))
+    for directory, reason in broken:
+        unusable = _unusable(directory, reason, found)
+        found[unusable.name] = unusable
+    return dict(sorted(found.items(), key=lambda item: item[1].folder))
+
+
+def _unusable(directory: Path, reason: str, others: dict[str, Framework]) -> Framework:
+    """Return a row that says why there is none, under the name that the description has if that can be made out."""
+    try:
+        text = (directory / "framework.toml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = (*_DECLARED_NAME.findall(text)[:1], directory.name)
+    name = next((each for each in names if each not in others), f"{directory.name}-broken")
+    return Framework(
+        name=name,
+        title=name,
+        summary="its framework.toml cannot be used",
+        folder=directory.name,
+        directory=directory,
+        unavailable=reason,
+    )
 
 
 _added: dict[str, Framework] = {}

@@ -1,7 +1,8 @@
 """Which of an old BLAS's kernels this processor can run.
 
-An OpenBLAS older than the processor does not know its model number and takes kernels of another age for it, though it has
-some for all that the processor can do. A variable in a framework's description may name those: `{openblas_kernels}`.
+An OpenBLAS older than the processor does not know its model number and takes kernels of another age for it, though it
+has some for all that the processor can do. A variable in a framework's description may name those, as
+`{openblas_kernels}`.
 """
 
 import functools

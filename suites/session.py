@@ -17,9 +17,11 @@ from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 
 from . import defaults, environment, references, sources
+from .adapter_digest import DIGEST, adapter_digest
 from .axes import Build, Capacity, rows
 from .environment import Report
 from .errors import UsageError
+from .framework import catalogue, offered
 from .interpreters import inspect
 from .launcher import Launcher
 from .plan import Plan
@@ -75,11 +77,14 @@ def unfinished(store: Store, suite: str, machine: Machine, purpose: str) -> Run 
     return next((run for run in reversed(runs) if run.finished is None), None)
 
 
-def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]) -> tuple[Plan, Run]:
+def resume(
+    plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...], joining: tuple[str, ...] = ()
+) -> tuple[Plan, Run]:
     """Return the newest unfinished run of the plan's suite on this machine, and its own plan.
 
     Cells, protocol, launches and order are the unfinished run's; of the plan given only budget and settings count.
-    Raises UsageError when there is nothing to resume, or when a build it used was not given again.
+    Raises UsageError when there is nothing to resume, when a build or an adapter it used was not given again, or when
+    one of the adapters named now (``joining``) has no row in it.
     """
     run = unfinished(store, plan.suite, machine, "suite")
     if run is None:
@@ -90,9 +95,16 @@ def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]
     try:
         planned_rows = rows(wanted, list(builds))
     except UsageError as error:
+        option = _option_wanting(run, builds)
         raise UsageError(
-            f"The unfinished run needs a build that is not here: {error} Give its --python again."
+            f"The unfinished run needs a build that is not here: {error} Give its {option} again."
         ) from error
+    for name in joining:
+        if name not in {row.build.framework.name for row in planned_rows}:
+            raise UsageError(
+                f"The unfinished run has no row of {name}, and a resumed run takes none on. Leave --adapter {name}=... "
+                "out, or leave out --resume to start a run of its own."
+            )
     resumed = replace(
         plan,
         cells=run.plan,
@@ -105,6 +117,14 @@ def resume(plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...]
         left_out=(),
     )
     return resumed, run
+
+
+def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
+    """Return the option that the run's first row which is not here came by."""
+    here = {*offered(), *(build.name for build in builds)}
+    adapters = {framework.folder for framework in catalogue().values()}
+    came_by = (cell.adapter for cell in run.plan if cell.framework not in here)
+    return "--python" if next(came_by, "") in {*adapters, ""} else "--adapter"
 
 
 def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
@@ -141,12 +161,15 @@ def prepare_sources(plan: Plan, report: Report, build_missing: bool) -> dict[str
 
 
 def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
-    """Refuse to go on with other builds than those the run's records were made with; raises UsageError."""
-    made = {record.cell.framework: record for record in records if record.environment}
+    """Refuse to go on with other builds or adapters than the run's records were made with; raises UsageError."""
+    # A launch that was left out or crashed tells nothing of the adapter.
+    told = sorted((record for record in records if record.environment), key=lambda r: DIGEST in r.outcome.software)
+    made = {record.cell.framework: record for record in told}
     for build in {row.build.name: row.build for row in plan.rows}.values():
         record = made.get(build.name)
         if record is None:
             continue
+        _check_same_adapter(build, record)
         interpreter = build.interpreter or environment.locate(build.framework).interpreter
         here = inspect(interpreter) if interpreter else None
         if here is None or here.digest != record.environment:
@@ -156,6 +179,15 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
                 f"The unfinished run measured {build.name} with {then}; here it is {now}. Give that interpreter "
                 f"(--python {build.name}=...), or start a new run."
             )
+
+
+def _check_same_adapter(build: Build, record: Record) -> None:
+    then = record.outcome.software.get(DIGEST)
+    if build.framework.outside is not None and then not in (None, adapter_digest(build.framework)):
+        raise UsageError(
+            f"The unfinished run measured {build.name} with another adapter than {build.framework.outside} is now: its "
+            "code has changed. Put it back, or leave out --resume to start a run of its own."
+        )
 
 
 def check_brought(builds: Iterable[Build]) -> None:

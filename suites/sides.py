@@ -14,6 +14,7 @@ from pathlib import Path
 from dlbench.reports.compare import BASELINE, CANDIDATE
 
 from . import axes, environment
+from .adapter_digest import adapter_digest
 from .axes import Build
 from .errors import UsageError
 from .framework import GUEST_DIRECTORY
@@ -108,9 +109,18 @@ def _git(where: Path, *words: str) -> str | None:
 
 
 def words(side: Side, sources: Iterable[Source]) -> str:
-    """Return the side as a reader of a report should see it: versions and environments, no paths (they name users)."""
+    """Return the side as a reader of a report should see it: versions and environments, no paths (they name users).
+
+    Raises UsageError for a revision of the adapters where a framework's own lies outside dlbench: it would not vary.
+    """
     parts = []
     for source in sources:
+        outside = source.build.framework.outside is not None
+        if side.revision and outside:
+            raise UsageError(
+                f"The adapter of {source.build.name} lies outside dlbench: adapters at revision {side.revision} do not "
+                "hold it. Leave its row out, or --baseline-adapters and --candidate-adapters."
+            )
         if source.interpreter is None:
             parts.append(f"{source.build.name} missing")
             continue
@@ -120,7 +130,9 @@ def words(side: Side, sources: Iterable[Source]) -> str:
         # Two builds of one version have one digest: the name of the folder tells them apart.
         given = source.build.interpreter
         where = f", in {given.parent.parent.name}" if given is not None else ""
-        parts.append(" ".join(w for w in (source.build.name, version, f"(environment {source.digest}{where})") if w))
+        code = f", adapter {adapter_digest(framework)}" if outside else ""
+        about = f"(environment {source.digest}{where}{code})"
+        parts.append(" ".join(w for w in (source.build.name, version, about) if w))
     parts += [f"{key}={value}" for key, value in side.variables.items()]
     parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
     return ", ".join(parts)

@@ -258,9 +258,7 @@ def _caption(found: Progress, machine: str, places: Sequence[Place]) -> str:
         for standing in ranking.standings
         if standing.build.released is None
     )
-    lines = [
-        "release date of the version measured (marks a little apart); bar: 95 % interval; the oldest is 1"
-    ]
+    lines = ["release date of the version measured (marks a little apart); bar: 95 % interval; the oldest is 1"]
     if left:
         lines.append(f"not drawn: {', '.join(left)}")
     if undated:

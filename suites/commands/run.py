@@ -145,7 +145,6 @@ def run_command(
         adapter,
     )
     allowed = options.Budget.parse(budget)
-    go_on = _resume_command(name, store_file, python or (), adapter or ())
     if resume and chosen != Choices(builds=chosen.builds, joining=chosen.joining):
         raise UsageError(
             "A resumed run keeps its own cells and protocol. Leave out what narrows or changes them, or leave out "
@@ -160,8 +159,12 @@ def run_command(
     with Store.open(store_file, create=not resume) as store:
         unfinished: Run | None = None
         if resume:
-            plan, unfinished = session.resume(plan, store, machine, chosen.builds)
+            plan, unfinished = session.resume(plan, store, machine, chosen.builds, chosen.joining)
             session.check_same_builds(plan, store.records(run=unfinished.id))
+        # An adapter that --frameworks leaves out has no row to go on with.
+        used = {row.build.framework.name for row in plan.rows}
+        adapters = [text for text in adapter or () if text.partition("=")[0] in used]
+        go_on = _resume_command(name, store_file, python or (), adapters)
         store.add_machine(machine.fingerprint, machine.to_dict())
         sources = session.prepare_sources(plan, say, build_missing=not no_build)
         # What computes nothing disturbs nobody, and nobody disturbs it.

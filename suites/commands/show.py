@@ -8,6 +8,7 @@ from dlbench.hardware_probe import describe, measure, probe
 
 from .. import axes, capabilities, session, sources
 from ..axes import Build
+from ..errors import UsageError
 from ..framework import offered
 from ..launcher import ProcessLauncher
 from ..machine_lock import measuring
@@ -103,6 +104,8 @@ def list_command(
     - `dlbench list --json`
     - `dlbench list --capabilities --frameworks torch,jax`
     """
+    if frameworks_asked and not with_capabilities:
+        raise UsageError("--frameworks says whom --capabilities asks. Add --capabilities, or leave --frameworks out.")
     if with_capabilities:
         told = _capabilities(frameworks_asked)
         if as_json:

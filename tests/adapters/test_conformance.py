@@ -7,6 +7,7 @@ that one outcome. A framework that is not built here is skipped with the reason.
 import functools
 import math
 import os
+import sys
 
 import pytest
 from conftest import SHORT
@@ -15,6 +16,7 @@ from dlbench.adapters import batches, networks
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.adapters.reference.adapter import ReferenceAdapter
 from dlbench.reports.evidence import wanting_threads
+from dlbench.suites import framework as framework_module
 from dlbench.suites.framework import catalogue
 
 SLOW = ("fcn8", "resnet50", "lstm64")
@@ -48,6 +50,15 @@ def combinations():
     ]
 
 
+#: What adapters of ours refuse, by framework and network: anything else that one refuses is a fault. None refuses any.
+REFUSALS: set[tuple[str, str]] = set()
+
+
+def may_refuse(name: str, network: str) -> bool:
+    """Tell whether a framework may refuse a network; one outside dlbench may refuse what it likes."""
+    return catalogue()[name].outside is not None or (name, network) in REFUSALS
+
+
 #: Which modes gave at least one number in this session, among those of which any launch was looked at.
 RAN: dict[tuple[str, str], bool] = {}
 
@@ -67,10 +78,12 @@ def launched(answered) -> tuple[networks.Network, Outcome]:
     return answered
 
 
-def test_it_runs_or_refuses_with_a_reason(answered):
+def test_it_runs_or_refuses_with_a_reason(answered, request):
     _, outcome = answered
     assert outcome.status in (Status.OK, Status.UNSUPPORTED), outcome.reason
     if outcome.status is Status.UNSUPPORTED:
+        name, _, network = request.node.callspec.params["answered"]
+        assert may_refuse(name, network), f"{network} is not among what {name} refuses: {outcome.reason}"
         assert len(outcome.reason.split()) > 3, "a reader of the matrix needs a sentence"
         assert not outcome.samples_ns
 
@@ -186,6 +199,22 @@ def test_a_framework_that_computes_nothing_is_unchecked_not_agreed(launch):
         assert outcome.parity.verdict == "unchecked"
         assert outcome.parity.reason
         assert len(outcome.samples_ns) == SHORT.steps
+
+
+def test_only_an_adapter_outside_may_refuse_what_it_likes(monkeypatch):
+    ours = catalogue()["null"]
+    theirs = ours.model_copy(update={"name": "theirs", "directory": ours.directory.parent.parent / "theirs"})
+    monkeypatch.setitem(framework_module._added, "theirs", theirs)
+    assert may_refuse("theirs", "fcn5")
+    assert not may_refuse("null", "fcn5")
+    monkeypatch.setattr(sys.modules[__name__], "REFUSALS", {("null", "fcn5")})
+    assert may_refuse("null", "fcn5")
+    assert not may_refuse("null", "lstm32")
+
+
+def test_every_refusal_expected_is_of_an_adapter_and_a_network_of_ours():
+    assert {name for name, _ in REFUSALS} <= set(framework_module.shipped())
+    assert {network for _, network in REFUSALS} <= set(networks.NETWORKS)
 
 
 def test_every_framework_has_one_default_mode():

@@ -97,10 +97,9 @@ def test_a_description_names_framework_and_version(answer):
         contract.description(Answers(describe=answer))
 
 
-def launch_of(folder):
-    return Launch(
-        Cell("mine", "mine", "", "fcn5", "cpu", 1, 4), Protocol(), {}, None, "", adapter_directory=str(folder)
-    )
+def launch_of(folder, adapter="outside_mine"):
+    cell = Cell("mine", adapter, "", "fcn5", "cpu", 1, 4)
+    return Launch(cell, Protocol(), {}, None, "", adapter_directory=str(folder))
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +117,13 @@ def test_an_adapter_outside_finds_our_modules(tmp_path, package):
     (tmp_path / "part.py").write_text("from ..base import Adapter\n\nclass Mine(Adapter):\n    pass\n")
     (tmp_path / "adapter.py").write_text("from .part import Mine\n\nADAPTER = Mine\n")
     assert isinstance(contract.load(launch_of(tmp_path)), Adapter)
+
+
+@pytest.mark.parametrize("adapter", ["outside_mine", "mine"])  # a run begun with an earlier dlbench says "mine"
+def test_an_adapter_outside_is_a_module_by_one_name(tmp_path, adapter):
+    (tmp_path / "adapter.py").write_text("from ..base import Adapter\n\nclass ADAPTER(Adapter):\n    pass\n")
+    module = type(contract.load(launch_of(tmp_path, adapter))).__module__
+    assert module == f"{contract.__package__}.outside_mine.adapter"
 
 
 @pytest.mark.parametrize(

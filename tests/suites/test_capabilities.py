@@ -12,6 +12,7 @@ from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
 from dlbench.suites import capabilities
 from dlbench.suites.axes import Build
 from dlbench.suites.capabilities import Threads
+from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
 from dlbench.suites.framework import find
 from dlbench.suites.launcher import Launched
 from dlbench.suites.sources import Source
@@ -105,6 +106,45 @@ def test_a_framework_that_fails_says_why_and_is_asked_again():
     assert ask(launcher).problem == "crashed: exit code 1"
     ask(launcher)
     assert len(launcher.orders) == 2
+
+
+class Failing(Pretender):
+    """A pretender whose launches for threads, but not the one that asks, end so."""
+
+    end: object
+
+    def launch(self, order, tick=lambda directory: None):
+        launched = super().launch(order, tick)
+        if order.launch.only_capabilities:
+            return launched
+        if isinstance(self.end, Exception):
+            raise self.end
+        return Launched(Outcome(self.end, "by chance"), 1.0)
+
+
+@pytest.mark.parametrize("end", [Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY])
+def test_what_a_failed_launch_left_unseen_is_asked_again(end):
+    failing = Failing("either")
+    failing.end = end
+    assert ask(failing).threads.words == "not seen"
+    assert ask(Pretender("either")).threads.words == "OMP_NUM_THREADS, or its own setting"
+
+
+def test_a_launch_that_cannot_be_carried_out_is_a_problem_of_this_framework_alone():
+    failing = Failing("either")
+    failing.end = FrameworkEnvironmentError("No room for a launch.")
+    framework = find("mxnet")
+    sources = {"mxnet": Source(Build("mxnet", framework), Path("/python"), "CPython", "env")}
+    found = capabilities.of_all([framework, find("torch7")], sources, "here", 2, failing, lambda line: None)
+    assert found["mxnet"].problem == "No room for a launch."
+    assert found["torch7"].problem == "no environment"
+
+
+def test_of_whom_to_ask_goes_with_asking(tmp_path):
+    done = run_command(tmp_path, "list", "--frameworks", "null")
+    assert done.returncode == UsageError.exit_code
+    assert "--capabilities" in done.stderr
+    assert done.stdout == ""
 
 
 counts = st.none() | st.integers(1, 4)

@@ -1,5 +1,6 @@
 """The default thread count of a row: asked once without any thread setting, then remembered."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,20 @@ def test_it_is_asked_once_for_each_machine_and_environment(plan):
     for machine, digest in (("here", "a"), ("here", "a"), ("there", "a"), ("here", "b"), ("here", "a")):
         assert ask(plan, launcher, machine, digest) == {("mxnet", "hybrid"): 2}
     assert len(launcher.orders) == 3
+
+
+def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
+    launcher = Pretender(evidence(2))
+    folder = tmp_path / "adapter"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "framework.toml").write_text("")
+    rows = [row for row in plan.rows if row.build.name == "mxnet"]
+    framework = rows[0].build.framework.model_copy(update={"directory": folder})
+    moved = replace(plan, rows=tuple(replace(row, build=replace(row.build, framework=framework)) for row in rows))
+    for content, asked in (("a", 1), ("a", 1), ("b", 2), ("a", 2)):
+        (folder / "inner" / "part.py").write_text(content)
+        ask(moved, launcher)
+        assert len(launcher.orders) == asked
 
 
 def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):

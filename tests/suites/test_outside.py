@@ -62,6 +62,7 @@ def write_adapter(folder: Path, more: str = "", name: str = "mine", computes: bo
 def _nothing_stays(monkeypatch):
     """Keep what a test registers out of the catalogue of the others."""
     monkeypatch.setattr(framework, "_added", {})
+    monkeypatch.setattr(outside, "_warned", set())
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ def _nothing_stays(monkeypatch):
         ("my-frame work=folder", "cannot be read"),
         ("mine=nowhere", "has no framework.toml"),
         ("mine=~nobody-of-this-name/x", "cannot be looked into"),
+        ("mine=" + "x" * 300, "cannot be looked into"),
     ],
 )
 def test_what_cannot_be_meant(text, words, tmp_path, monkeypatch):
@@ -109,21 +111,105 @@ def test_the_variable_and_the_option_add_up(tmp_path, monkeypatch):
     assert framework.find("null").outside is None
 
 
-def test_an_installed_package_declares_its_adapter(tmp_path, monkeypatch):
+def install(site: Path, project: str, module: str, name: str = "mine") -> Path:
+    """Lay out an installed package that declares its module as an adapter; return the entry points' file."""
+    about = site / f"{project}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{outside.GROUP}]\n{name} = {module}\n")
+    return about / "entry_points.txt"
+
+
+def one_warning(capsys) -> str:
+    """Return the only line that was said on stderr."""
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dlbench: ")
+    assert line.endswith(" It is left out.")
+    return line
+
+
+def test_an_installed_package_declares_its_adapter(tmp_path, monkeypatch, capsys):
     package = tmp_path / "site" / "mine_benchmarks"
     package.parent.mkdir()
     write_adapter(package)
     (package / "__init__.py").write_text("")
-    about = tmp_path / "site" / "mine_benchmarks-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-benchmarks\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{outside.GROUP}]\nmine = mine_benchmarks\n")
+    points = install(package.parent, "mine_benchmarks", "mine_benchmarks")
     monkeypatch.syspath_prepend(package.parent)
     outside.register(None)
     assert framework.find("mine").outside == str(package)
-    (about / "entry_points.txt").write_text(f"[{outside.GROUP}]\nmine = no_such_package\n")
-    with pytest.raises(UsageError, match="which is no package here"):
+    points.write_text(f"[{outside.GROUP}]\nmine = no_such_package\n")
+    monkeypatch.setattr(framework, "_added", {})
+    for _ in range(2):  # the command registers more than once and says it once
         outside.register(None)
+    assert "mine" not in framework.catalogue()
+    assert "which is no package here" in one_warning(capsys)
+
+
+# The package on the way to an adapter is a framework, and importing one takes seconds or fails.
+EXPLODES = "raise RuntimeError('it was imported')\n"
+
+
+@pytest.mark.parametrize("editable", [False, True])
+def test_no_package_is_imported_to_find_its_adapter(tmp_path, monkeypatch, capsys, editable):
+    site = tmp_path / "site"
+    code = tmp_path / "checkout" if editable else site
+    code.joinpath("explosive_one").mkdir(parents=True)
+    (code / "explosive_one" / "__init__.py").write_text(EXPLODES)
+    folder = write_adapter(code / "explosive_one" / "dlbench_adapter")
+    install(site, "explosive_one", "explosive_one.dlbench_adapter")
+    for path in {site, code}:
+        monkeypatch.syspath_prepend(path)
+    outside.register(None)
+    assert framework.find("mine").outside == str(folder)
+    assert "explosive_one" not in sys.modules
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("declared", ["mine = ", "mine = a b c", "mine = .x", "MINE = os", "mine = os"])
+def test_whatever_a_package_declares_ends_nothing(tmp_path, monkeypatch, capsys, declared):
+    install(tmp_path, "strange", "x").write_text(f"[{outside.GROUP}]\n{declared}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    outside.register(None)
+    assert "entry point" in one_warning(capsys)
+
+
+def test_two_packages_with_adapters_of_one_name(tmp_path, monkeypatch, capsys):
+    for project in ("first_one", "second_one"):
+        write_adapter(tmp_path / project)
+        install(tmp_path, project, project)
+    monkeypatch.syspath_prepend(tmp_path)
+    outside.register(None)
+    assert "mine" in framework.catalogue()
+    warning = one_warning(capsys)
+    assert "first_one" in warning
+    assert "second_one" in warning
+
+
+def test_what_the_variable_names_wrongly_is_left_out_and_the_rest_is_there(tmp_path, monkeypatch, capsys):
+    good = write_adapter(tmp_path / "a")
+    monkeypatch.setenv(outside.VARIABLE, f"gone={tmp_path / 'gone'}:mine={good}")
+    outside.register(None)
+    assert set(framework._added) == {"mine"}
+    assert one_warning(capsys).startswith(f"dlbench: {outside.VARIABLE}: ")
+    with pytest.raises(UsageError, match="--adapter"):
+        outside.register([f"gone={tmp_path / 'gone'}"])
+
+
+def test_every_command_runs_beside_an_adapter_that_is_gone(tmp_path):
+    done = run_command(tmp_path, "list", "--json", **{outside.VARIABLE: f"gone={tmp_path / 'gone'}"})
+    assert done.returncode == 0
+    assert "null" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
+    (line,) = done.stderr.splitlines()
+    assert "It is left out." in line
+
+
+def test_its_identity_is_its_name_not_its_folders(tmp_path):
+    """A folder named as one of ours takes over nothing that is known of ours, such as the dates of releases."""
+    mine = outside.read(f"mine={write_adapter(tmp_path / 'pytorch')}", "--adapter")
+    assert mine.folder == "outside_mine"
+    ours = {each.folder for each in framework.shipped().values()}
+    assert "pytorch" in ours
+    assert mine.folder not in ours
 
 
 def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
@@ -142,9 +228,52 @@ def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
     assert "mine" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
 
 
+def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
+    mine, other = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", name="other")
+    (tmp_path / "s.toml").write_text(
+        'name = "s"\nsummary = "x"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
+        "[protocol]\nlaunches = 3\nsteps = 2\nminimum_steps = 2\n"
+    )
+
+    def refused(*words):
+        done = run_command(tmp_path, "run", "s.toml", "--resume", *words)
+        assert done.returncode == UsageError.exit_code
+        (line,) = done.stderr.splitlines()
+        return line
+
+    done = run_command(tmp_path, "run", "s.toml", "--adapter", f"mine={mine}", "--budget", "0.001s")
+    assert "launches left" in done.stderr, done.stderr
+    assert refused().endswith("Give its --adapter again.")
+    both = ["--adapter", f"mine={mine}", "--adapter", f"other={other}"]
+    assert "has no row of other" in refused(*both)
+    # Until a launch of it has answered there is nothing that a change could make unlike.
+    done = run_command(tmp_path, "run", "s.toml", *both[:2], "--frameworks", "mine", "--budget", "0.001s")
+    assert "launches left" in done.stderr, done.stderr
+    with (mine / "adapter.py").open("a") as code:
+        code.write("# another speed\n")
+    assert "its code has changed" in refused(*both[:2])
+
+
+def test_what_an_adapter_left_out_of_a_run_is_not_asked_for_again(tmp_path):
+    folder = write_adapter(tmp_path / "a")
+    words = ["--networks", "fcn5", "--threads", "1", "--steps", "2", "--launches", "2", "--budget", "0.001s"]
+    done = run_command(tmp_path, "run", "quick", "--frameworks", "null", "--adapter", f"mine={folder}", *words)
+    assert "--resume" in done.stderr, done.stderr
+    assert "--adapter" not in done.stderr
+
+
+def test_a_revision_of_our_adapters_varies_none_from_outside(tmp_path):
+    words = ["compare", "--now", "--adapter", f"mine={write_adapter(tmp_path / 'a')}", "--networks", "fcn5"]
+    done = run_command(tmp_path, *words, "--baseline-env", "A=1", "--baseline-adapters", "HEAD")
+    if "git checkout" in done.stderr:
+        pytest.skip("the adapters do not lie in a git checkout here")
+    assert done.returncode == UsageError.exit_code
+    assert "The adapter of mine lies outside dlbench" in done.stderr.splitlines()[-1]
+
+
 def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", threads: int = 1):
     """Carry out one launch of the adapter in this folder."""
-    cell = Cell("mine", "mine", "only", network, "cpu", threads, 1)
+    cell = Cell("mine", "outside_mine", "only", network, "cpu", threads, 1)
     protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
     asked = Launch(cell, protocol, {}, None, str(folder), adapter_directory=str(folder))
     return ProcessLauncher().launch(Order(asked, Path(sys.executable), {}, timeout)).outcome
