@@ -16,6 +16,8 @@ from .base import Adapter
 from .networks import NETWORKS, Network, parameters
 from .protocol import Launch
 
+OUTSIDE = "outside_"
+
 
 class ContractBroken(Exception):  # noqa: N818 - a finding about the adapter
     """The adapter answered something that the contract in base.py does not allow."""
@@ -27,7 +29,10 @@ def _package(launch):
     here = str(__package__)
     if launch.adapter_directory is None:
         return here + "." + launch.cell.adapter
-    name = here + ".outside_" + launch.cell.adapter  # no module of ours can have this name
+    name = launch.cell.adapter
+    if not name.startswith(OUTSIDE):
+        name = OUTSIDE + name  # no module of ours can have this name
+    name = here + "." + name
     start = os.path.join(launch.adapter_directory, "__init__.py")
     if os.path.exists(start):
         spec = importlib.util.spec_from_file_location(
