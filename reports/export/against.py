@@ -162,6 +162,10 @@ def _means(match: Match) -> Table:
 
 def _notes(match: Match) -> list[str]:
     lines = []
+    if match.means:
+        lines.append(
+            "Means take the fastest mode at each place, and those over different numbers of networks do not compare."
+        )
     if match.peak is not None:
         low, high = (number(end * 1e-9) for end in match.peak[:2])
         lines.append(f"Peak then: {low} to {high} GFLOP/s a core, theoretical, single precision ({match.peak.source}).")

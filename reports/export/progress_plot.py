@@ -13,6 +13,7 @@ from dlbench.reports.export.layout import group_name
 from dlbench.reports.export.plots import check_picture, write_picture
 from dlbench.reports.export.progress import place_name, version_name
 from dlbench.reports.matrix import Group
+from dlbench.reports.own_cores import own_cores
 from dlbench.reports.progress import Place, Progress, Ranking, Standing
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def progress_to_picture(found: Progress, path: Path) -> list[Path]:
 def _places(found: Progress, machine: str) -> list[Place]:
     """Return the places to draw: those without shared cores, or all where every one has them."""
     places = list(dict.fromkeys(ranking.place for ranking in found.rankings if ranking.place.machine == machine))
-    cores = found.hosts[machine].physical_cores if machine in found.hosts else None
+    cores = own_cores(found.hosts[machine]) if machine in found.hosts else None
     own = [place for place in places if cores is None or place.device != "cpu" or (place.threads or 0) <= cores]
     chosen = own or places
     if len(chosen) <= len(_STYLES):
@@ -258,7 +259,7 @@ def _caption(found: Progress, machine: str, places: Sequence[Place]) -> str:
         for standing in ranking.standings
         if standing.build.released is None
     )
-    lines = ["release date of the version measured (marks a little apart); bar: 95 % interval; the oldest is 1"]
+    lines = ["release date of the version measured (marks a little apart); bar: interval of the ratio; the oldest is 1"]
     if left:
         lines.append(f"not drawn: {', '.join(left)}")
     if undated:
