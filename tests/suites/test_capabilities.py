@@ -174,20 +174,3 @@ def test_the_command_shows_and_gives_everything(tmp_path):
     assert null["kinds"] == {"dense": True, "convolutional": True, "recurrent": True}
     assert torch7["kinds"] == {"dense": None, "convolutional": None, "recurrent": None}
     assert torch7["problem"]
-
-
-@pytest.mark.framework
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("torch", {"gpu", "automatic_gradients", "several_processes"}),
-        ("mxnet", {"gpu", "automatic_gradients", "several_processes"}),
-    ],
-)
-def test_a_real_framework_answers(name, expected, launch):
-    found = launch(name, find(name).default_mode, "fcn5", only_capabilities=True)
-    assert found.status is Status.OK, found.reason
-    told = found.software["capabilities"]
-    assert expected <= set(told)
-    assert told["automatic_gradients"] == [True, "the gradient of x * x at 3 came out as 6"]
-    assert not found.samples_ns
