@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from typing import Protocol as TypingProtocol
 
 import psutil
@@ -86,6 +87,15 @@ def without_home(text: str) -> str:
     """Replace the user's home folder by ~, so that no record carries a user's name."""
     home = str(Path.home())
     return text.replace(home, "~") if len(home) > 1 else text
+
+
+def _without_home_anywhere(value: Any) -> Any:
+    """Return plain JSON data with the user's home folder replaced in every text."""
+    if isinstance(value, str):
+        return without_home(value)
+    if isinstance(value, dict):
+        return {key: _without_home_anywhere(item) for key, item in value.items()}
+    return [_without_home_anywhere(item) for item in value] if isinstance(value, list) else value
 
 
 class ProcessLauncher:
@@ -228,7 +238,7 @@ def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, 
         return Outcome(Status.TIMED_OUT, f"ended after {order.timeout:g} s{during}")
     try:
         outcome = read_outcome(str(directory))
-        return outcome._replace(reason=without_home(outcome.reason))
+        return outcome._replace(reason=without_home(outcome.reason), software=_without_home_anywhere(outcome.software))
     except OSError:
         pass
     except ProtocolError as error:

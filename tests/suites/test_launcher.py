@@ -216,6 +216,12 @@ def test_no_reason_holds_the_users_home(tmp_path, monkeypatch, answers):
     assert "someone" not in reason
 
 
+def test_no_variable_of_a_record_holds_the_users_home(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher.Path, "home", lambda: tmp_path)
+    outcome = launch(tmp_path, variables={"LD_LIBRARY_PATH": f"{tmp_path}/lib:/opt/lib:{tmp_path}/mpi"}).outcome
+    assert outcome.software["variables"] == {"LD_LIBRARY_PATH": "~/lib:/opt/lib:~/mpi"}
+
+
 def test_an_interpreter_that_went_away_is_a_crash_and_not_the_end_of_the_run(tmp_path):
     outcome = launch(tmp_path, interpreter=tmp_path / "none").outcome
     assert outcome.status is Status.CRASHED
