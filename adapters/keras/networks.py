@@ -13,8 +13,8 @@ from keras import layers
 
 from ..base import Unsupported
 from ..batches import Batch
+from ..layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
-from .layouts import BehindImages, Kernel, Layout, Transposed
 
 
 class Options(NamedTuple):
@@ -73,7 +73,7 @@ class Builder:
             outputs, activation=None if activation == "none" else activation, kernel_initializer="zeros"
         )
         values = layer(values)
-        self.parameters[name + ".weight"] = (layer.kernel, layout or Transposed())
+        self.parameters[name + ".weight"] = (layer.kernel, layout or DenseLayout())
         self.parameters[name + ".bias"] = (layer.bias, Layout())
         return values
 
@@ -98,7 +98,7 @@ class Builder:
             kernel_initializer="zeros",
         )
         values = layer(values)
-        self.parameters[name + ".weight"] = (layer.kernel, Kernel())
+        self.parameters[name + ".weight"] = (layer.kernel, ConvolutionLayout())
         if bias:
             self.parameters[name + ".bias"] = (layer.bias, Layout())
         return values
@@ -133,8 +133,8 @@ class Builder:
             recurrent_initializer="zeros",
         )
         values = layer(values)
-        self.parameters[name + ".input_weight"] = (layer.cell.kernel, Transposed())
-        self.parameters[name + ".hidden_weight"] = (layer.cell.recurrent_kernel, Transposed())
+        self.parameters[name + ".input_weight"] = (layer.cell.kernel, DenseLayout())
+        self.parameters[name + ".hidden_weight"] = (layer.cell.recurrent_kernel, DenseLayout())
         self.parameters[name + ".bias"] = (layer.cell.bias, Layout())
         return values
 
@@ -161,7 +161,7 @@ def _feedforward(family, values, builder):
             values = builder.pool(values, layer.kernel, layer.stride, layer.padding)
         elif isinstance(layer, Flatten):
             if builder.options.data_format == "channels_last":
-                layout = BehindImages(tuple(values.shape[1:]))
+                layout = FlattenedLayout(tuple(values.shape[1:]))
             # Said to be channels-last, it flattens the axes as they lie; told channels-first it would turn them.
             values = layers.Flatten(data_format="channels_last")(values)
         else:

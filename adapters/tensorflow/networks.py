@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from ..base import Unsupported
 from ..batches import Batch
+from ..layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
-from .layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from .recurrent import RECURRENCES
 
 ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "none": lambda values: values}

@@ -1,4 +1,8 @@
-"""How a parameter is held in TensorFlow, and the way back to its canonical layout."""
+"""How TensorFlow and Keras hold a parameter, and the way back to its canonical layout.
+
+Dense weights stand there as (inputs, outputs), convolution weights as (height, width, inputs, outputs), LSTM weights as
+(inputs, 4 x hidden) with the gates in the canonical order.
+"""
 
 from typing import Tuple
 
@@ -10,17 +14,17 @@ class Layout:
 
     def held(self, canonical):
         # type: (np.ndarray) -> np.ndarray
-        """Turn a value in canonical layout into the layout TensorFlow holds."""
+        """Turn a value in canonical layout into the layout that is held."""
         return canonical
 
     def canonical(self, held):
         # type: (np.ndarray) -> np.ndarray
-        """Turn a value in the layout TensorFlow holds into canonical layout."""
+        """Turn a value in the layout that is held into canonical layout."""
         return held
 
 
 class DenseLayout(Layout):
-    """Canonical (outputs, inputs), held as (inputs, outputs)."""
+    """Dense and LSTM weights: canonical (outputs, inputs), held as (inputs, outputs)."""
 
     def held(self, canonical):
         # type: (np.ndarray) -> np.ndarray
