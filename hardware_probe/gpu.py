@@ -7,7 +7,7 @@ not support costs one field, never the probe.
 from dataclasses import dataclass, field
 from typing import Any
 
-import pynvml
+from dlbench.hardware_probe import nvml as chosen_nvml
 
 # NVML's numbers for two clock domains, and for the two errors that only mean "this board or driver has no
 # such thing". They are part of its C interface, and so not asked of the binding handed in.
@@ -70,11 +70,12 @@ class Gpus:
     """None when every GPU could be listed."""
 
 
-def probe_gpus(nvml: Any = pynvml) -> Gpus:
+def probe_gpus(nvml: Any = None) -> Gpus:
     """List the GPUs; without a driver the list is empty and `reason` says so. Raises nothing.
 
-    `nvml` is the pynvml module or a stand-in with its functions.
+    `nvml` is the pynvml module or a stand-in with its functions; None: the one in use (see `nvml.in_use`).
     """
+    nvml = chosen_nvml.in_use() if nvml is None else nvml
     try:
         nvml.nvmlInit()
     except Exception as error:  # The reason for so wide a catch is given at _Queries.ask.

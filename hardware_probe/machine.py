@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pynvml
 from pydantic import TypeAdapter
 
 from dlbench.hardware_probe._files import ROOT, read_text
@@ -76,7 +75,7 @@ class Machine:
 _adapter: TypeAdapter[Machine] = TypeAdapter(Machine)
 
 
-def probe(root: Path = ROOT, nvml: Any = pynvml) -> Machine:
+def probe(root: Path = ROOT, nvml: Any = None) -> Machine:
     """Probe this machine, or a tree recorded from another one. Takes milliseconds; starts no process."""
     return Machine(
         cpu=probe_cpu(root),

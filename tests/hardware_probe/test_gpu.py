@@ -1,96 +1,9 @@
 """GPUs, through stand-ins for NVML: no developer has all these drivers at hand."""
 
-from types import SimpleNamespace
-from typing import Any
-
-import pynvml
 import pytest
+from fake_nvml import GIB, LIBRARY_NOT_FOUND, UNKNOWN, FakeNvml, NVMLError, board
 
 from dlbench.hardware_probe import probe_gpus
-
-GIB = 1024**3
-
-
-class FakeNvml:
-    """Plays pynvml. `boards` holds for each GPU the answers by function name; a missing one is "not supported".
-
-    An answer that is an exception is raised. A handle is the GPU's index, or (index, slot) of a MIG device.
-    """
-
-    NVMLError = pynvml.NVMLError
-
-    def __init__(self, *boards: dict[str, Any], lost_after: int | None = None) -> None:
-        self.boards = boards
-        self.queries_left = lost_after
-        self.shut_down = False
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        pass
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        self.shut_down = True
-
-    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
-        return b"550.54.15"  # as old bindings do
-
-    def nvmlSystemGetCudaDriverVersion(self) -> int:  # noqa: N802
-        return 12040
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return len(self.boards)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        self._spend()
-        return index
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: int, slot: int) -> tuple[int, int]:  # noqa: N802
-        if slot >= len(self.boards[gpu]["mig"]):
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-        return gpu, slot
-
-    def __getattr__(self, function: str) -> Any:
-        if not function.startswith("nvmlDevice"):
-            raise AttributeError(function)
-
-        def query(handle: Any, *arguments: object) -> Any:
-            self._spend()
-            board = self.boards[handle[0]]["mig"][handle[1]] if isinstance(handle, tuple) else self.boards[handle]
-            answer = board.get(function, pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        return query
-
-    def _spend(self) -> None:
-        if self.queries_left is not None:
-            if self.queries_left == 0:
-                raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-            self.queries_left -= 1
-
-
-def board(name: str = "NVIDIA A100-SXM4-80GB", memory: int = 80 * GIB, **changes: Any) -> dict[str, Any]:
-    answers: dict[str, Any] = {
-        "nvmlDeviceGetName": name,
-        "nvmlDeviceGetUUID": "GPU-0123",
-        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=memory, free=memory // 2),
-        "nvmlDeviceGetCudaComputeCapability": (8, 0),
-        "nvmlDeviceGetClockInfo": 210,
-        "nvmlDeviceGetMaxClockInfo": 1410,
-        "nvmlDeviceGetEnforcedPowerLimit": 400_000,
-        "nvmlDeviceGetCurrPcieLinkGeneration": 1,
-        "nvmlDeviceGetMaxPcieLinkGeneration": 4,
-        "nvmlDeviceGetCurrPcieLinkWidth": 16,
-        "nvmlDeviceGetMaxPcieLinkWidth": 16,
-        "nvmlDeviceGetMigMode": [0, 0],
-        "nvmlDeviceGetEccMode": [1, 1],
-        "nvmlDeviceGetPersistenceMode": 1,
-    }
-    return (
-        answers
-        | {f"nvmlDeviceGet{key}": value for key, value in changes.items() if key != "mig"}
-        | ({"mig": changes["mig"]} if "mig" in changes else {})
-    )
 
 
 def test_several_gpus() -> None:
@@ -129,7 +42,7 @@ def test_unsupported_queries_cost_their_field_only() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN),
+        NVMLError(UNKNOWN),
         AttributeError("an old binding"),
         UnicodeDecodeError("utf-8", b"\xff", 0, 1, "broken"),
         OSError("no more"),
@@ -158,11 +71,7 @@ def test_driver_gone_halfway(queries: int) -> None:
 
 
 def test_no_driver() -> None:
-    nvml = FakeNvml()
-    nvml.nvmlInit = lambda: (_ for _ in ()).throw(  # type: ignore[method-assign]
-        pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-    )
-    gpus = probe_gpus(nvml)
+    gpus = probe_gpus(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
     assert (gpus.devices, gpus.driver_version) == ((), None)
     assert gpus.reason == "no usable NVIDIA driver: NVML Shared Library Not Found"
 
@@ -176,7 +85,7 @@ def test_driver_without_gpus() -> None:
 def test_driver_that_cannot_count() -> None:
     nvml = FakeNvml()
     nvml.nvmlDeviceGetCount = lambda: (_ for _ in ()).throw(  # type: ignore[method-assign]
-        pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+        NVMLError(UNKNOWN)
     )
     gpus = probe_gpus(nvml)
     assert gpus.driver_version == "550.54.15"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import recorded_trees
+from fake_nvml import FakeNvml, board
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_trees import HOST_NAME, SERIAL, USER_NAME, write_tree
-from test_gpu import FakeNvml, board
 
 from dlbench.hardware_probe import Gpus, Machine, Virtualisation, describe, probe
 from dlbench.hardware_probe.machine import rounded_memory_gib
