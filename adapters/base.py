@@ -2,7 +2,11 @@
 
 Life of an adapter, one per process: ``__init__`` (threads and execution settings, before the framework's first
 operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the
-parity check -> ``step`` + ``synchronize`` while timed -> ``last_loss``, ``effective_threads``, ``describe``.
+parity check -> ``step`` + ``synchronize`` while timed -> ``last_loss``, ``parameters``, ``effective_threads``,
+``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps, and ``profile`` after them; all
+of these are optional.
+
+A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0.
 
 A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, ``networks.py`` that builds
 the specifications of ``adapters/networks.py`` in it, ``framework.toml`` (its environment, thread variables and
@@ -15,7 +19,7 @@ import numpy as np
 
 from .batches import Batch
 from .networks import Network
-from .protocol import Cell
+from .protocol import Cell, Profile
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
@@ -28,6 +32,8 @@ class Adapter:
     #: False for a framework that computes nothing: its parity is then "unchecked" with ``parity_reason``.
     computes = True
     parity_reason = ""
+    #: What it computes in on the CPU.
+    precisions = ("float32",)  # type: Tuple[str, ...]
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -41,11 +47,17 @@ class Adapter:
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
-        """Return whether this framework can do the cell, and if not, why, in words for the reader of a matrix."""
-        if self.cell.device != "cpu":
+        """Return whether this framework can do the cell, and if not, why, in words for the reader of a matrix.
+
+        This refuses all but the CPU, ``precisions`` and a resident mini-batch. An adapter that drives GPUs answers for
+        them itself, in its framework's own terms: a build without GPU code, one without kernels for this GPU, a driver
+        too old.
+        """
+        if not self.cell.on_cpu:
             return False, "device %s: this adapter drives the CPU only" % self.cell.device
-        if self.cell.precision != "float32":
-            return False, "precision %s: this adapter computes in float32 only" % self.cell.precision
+        if self.cell.precision not in self.precisions:
+            known = " and ".join(self.precisions)
+            return False, "precision %s: this adapter computes in %s only" % (self.cell.precision, known)
         if self.cell.placement != "resident":
             return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
         return True, ""
@@ -106,9 +118,49 @@ class Adapter:
 
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
-        """Return a call that does one synchronous float32 (size, size) matrix product; None where there is none.
+        """Return a call that does one synchronous (size, size) matrix product; None where there is none.
 
-        It is timed after the steps: as a sentinel of the machine's state, and as a candidate for its ceiling.
+        On the cell's device and at its precision. It is timed after the steps: as a sentinel of the machine's state,
+        and as a candidate for its ceiling.
+        """
+        return None
+
+    def device_name(self):
+        # type: () -> str
+        """Return what the framework calls the GPU that this launch computes on."""
+        return self.cell.device
+
+    def event(self):
+        # type: () -> Any
+        """Put a mark into the device's queue of work, without waiting, and return it; None where there are none.
+
+        The device notes the time when it comes to the mark. Two of them around a sample tell how long the device took,
+        by its own clock: the second witness beside the wall clock. Never called on the CPU.
+        """
+        return None
+
+    def event_nanoseconds(self, earlier, later):
+        # type: (Any, Any) -> int
+        """Return the nanoseconds of the device's clock between two marks of ``event``; called after ``synchronize``."""
+        raise NotImplementedError
+
+    def reset_device_peak_memory(self):
+        # type: () -> None
+        """Let the framework's allocator on the device forget its peak, where it can."""
+
+    def device_peak_memory(self):
+        # type: () -> Optional[int]
+        """Return the bytes that tensors took on the device at most since the last reset; None where nobody tells.
+
+        Where the framework cannot reset it: since the process began.
+        """
+        return None
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps more under the framework's own profiler and return its tale; None where it has none.
+
+        Called after the timed steps, on the CPU too. What it raises is noted and costs nothing but the profile.
         """
         return None
 

@@ -5,7 +5,7 @@ and scaling 16-bit integers is four times as fast as drawing float64 numbers (fc
 """
 
 import zlib
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -59,9 +59,20 @@ def initial_weights(network):
     return weights
 
 
-def mini_batch(network, batch_size):
-    # type: (Network, int) -> Batch
-    """Return the synthetic mini-batch of this network at this size."""
+def mini_batch(network, batch_size, repeated=None):
+    # type: (Network, int, Optional[int]) -> Batch
+    """Return the synthetic mini-batch of this network at this size.
+
+    With ``repeated`` it is the mini-batch of that size over and over. Mean loss, its gradients and the batch statistics
+    (means, biased variances) are then those of the small mini-batch, so that its reference serves the large one too.
+    Raises ValueError where the one size is not a multiple of the other.
+    """
+    if repeated is not None:
+        if repeated < 1 or batch_size % repeated:
+            raise ValueError("a mini-batch of %d is not one of %d over and over" % (batch_size, repeated))
+        part = mini_batch(network, repeated)
+        times = batch_size // repeated
+        return Batch(np.concatenate([part.inputs] * times), np.concatenate([part.labels] * times))
     family = network.family
     stream = _stream("batch", network.name, batch_size)
     if isinstance(family, Recurrent):

@@ -8,13 +8,13 @@ import importlib.util
 import os
 import sys
 import types
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from .base import Adapter
 from .networks import NETWORKS, Network, parameters
-from .protocol import Launch
+from .protocol import Launch, Profile
 
 OUTSIDE = "outside_"
 
@@ -118,6 +118,47 @@ def threads(adapter):
     if value is not None and not isinstance(value, int):
         raise ContractBroken("effective_threads() returned %.80r, not a whole number or None" % (value,))
     return value
+
+
+def device_name(adapter):
+    # type: (Adapter) -> str
+    """Return what the framework calls its device."""
+    name = adapter.device_name()  # type: Any
+    if not isinstance(name, str) or not name.strip():
+        raise ContractBroken("device_name() returned %.80r, not a name" % (name,))
+    return name
+
+
+def event_nanoseconds(adapter, marks):
+    # type: (Adapter, Iterable[Tuple[Any, Any]]) -> List[int]
+    """Return the nanoseconds of the device's clock between the marks of each pair."""
+    found = []
+    for earlier, later in marks:
+        value = adapter.event_nanoseconds(earlier, later)  # type: Any
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+            raise ContractBroken("event_nanoseconds() returned %.80r, not nanoseconds as a whole number" % (value,))
+        found.append(int(value))
+    return found
+
+
+def device_peak_memory(adapter):
+    # type: (Adapter) -> Optional[int]
+    """Return the bytes that the framework's allocator on the device gave out at most."""
+    value = adapter.device_peak_memory()  # type: Any
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ContractBroken("device_peak_memory() returned %.80r, not bytes as a whole number or None" % (value,))
+    return int(value)
+
+
+def profile(adapter, steps):
+    # type: (Adapter, int) -> Optional[Profile]
+    """Return the profile of so many steps more."""
+    found = adapter.profile(steps)  # type: Any
+    if found is not None and not isinstance(found, Profile):
+        raise ContractBroken("profile() returned %s, not a Profile or None" % type(found).__name__)
+    return found
 
 
 def description(adapter):

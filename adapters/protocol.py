@@ -35,6 +35,8 @@ class Status(str, Enum):
 
 BOUND = "bound"  # as many CPUs as threads, on different physical cores first
 OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # of the arithmetic; those of 16 bits are mixed with float32
+PLACEMENTS = ("resident", "pinned", "pageable")  # of the mini-batch: on the device, or copied from such host memory
 
 
 class Cell(NamedTuple):
@@ -50,6 +52,12 @@ class Cell(NamedTuple):
     precision: str = "float32"
     placement: str = "resident"  # where the mini-batch lies when the step starts
     affinity: str = OVERSUBSCRIBED  # which CPUs the threads may use: BOUND or OVERSUBSCRIBED
+
+    @property
+    def on_cpu(self):
+        # type: () -> bool
+        """Tell whether the CPU computes; on a GPU it only starts what is computed there."""
+        return self.device == "cpu"
 
 
 class Protocol(NamedTuple):
@@ -75,6 +83,9 @@ class Launch(NamedTuple):
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
     adapter_directory: Optional[str] = None  # the adapter's folder where it lies outside adapters/
     only_capabilities: bool = False  # measure nothing: say what this build of the framework can do
+    gpu: Optional[str] = None  # UUID of the one GPU that this process sees; None: the cell runs on the CPU
+    repeated_batch: Optional[int] = None  # the mini-batch is one of this size over and over; None: all its own
+    profiled_steps: int = 0  # after the timed steps, tell the operators of so many; 0: do not profile
 
 
 class Parity(NamedTuple):
@@ -120,6 +131,35 @@ class Contention(NamedTuple):
     others_cpu_seconds: Optional[float] = None  # CPU time of all other processes of this machine in the region
 
 
+class DeviceEvidence(NamedTuple):
+    """What the framework's own instruments on the device say of the timed steps; None where it has no such one."""
+
+    name: str  # as the framework calls the device
+    event_ns: Optional[List[int]] = None  # of every timed sample, from device events around it
+    busy_seconds: Optional[float] = None  # a step's: the device's operators and copies, from a profile after the timing
+    launches: Optional[float] = None  # operators started on the device, a step's
+    peak_memory_bytes: Optional[int] = None  # of the framework's allocator, during the timed steps
+
+
+class Operator(NamedTuple):
+    """An operator of a profiled step, all its calls together."""
+
+    name: str  # as the framework's profiler calls it
+    kind: str  # see adapters/profiles.py
+    on_device: bool  # False: it ran on the CPU
+    seconds: float  # a step's, without the operators that it called
+    calls: float  # a step's
+
+
+class Profile(NamedTuple):
+    """What the framework's own profiler tells of some steps after the timed ones; profiled steps are slower."""
+
+    profiler: str  # its name
+    steps: int
+    step_seconds: float  # wall time of a profiled step
+    operators: List[Operator]  # those that took longest first
+
+
 class Outcome(NamedTuple):
     """All that a guest process answers: the content of ``outcome.json``."""
 
@@ -143,6 +183,9 @@ class Outcome(NamedTuple):
     steady: Optional[bool] = None  # False: the samples still change after the longest warm-up; None: not looked for
     cpus: Optional[List[int]] = None  # the CPUs that this process could run on
     evidence_steps: Optional[int] = None  # steps that `threads` and `contention` span; None: the timed ones
+    device: Optional[DeviceEvidence] = None  # None on the CPU
+    timed_between: Optional[List[float]] = None  # start and end of the timed samples on the system's monotonic clock, s
+    profile: Optional[Profile] = None
 
     def step_seconds(self):
         # type: () -> List[float]
@@ -161,12 +204,22 @@ class Outcome(NamedTuple):
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
+_SINCE_THE_FIRST = (
+    ("adapter_directory", None),
+    ("only_capabilities", False),
+    ("gpu", None),
+    ("repeated_batch", None),
+    ("profiled_steps", 0),
+)  # keys of a launch that older versions of the adapters, as a baseline, do not know, and what they then do
+
 _NESTED = {
     "cell": Cell,
     "protocol": Protocol,
     "parity": Parity,
     "threads": ThreadEvidence,
     "contention": Contention,
+    "device": DeviceEvidence,
+    "profile": Profile,
 }
 
 
@@ -177,7 +230,7 @@ def to_dict(value):
         return {key: to_dict(item) for key, item in value._asdict().items()}
     if isinstance(value, Enum):
         return value.value
-    return value
+    return [to_dict(item) for item in value] if isinstance(value, list) else value
 
 
 def _build(kind, data, where):
@@ -194,6 +247,9 @@ def _build(kind, data, where):
             fields[key] = _build(nested, fields[key], where + "." + key)
     if "status" in fields:
         fields["status"] = Status(fields["status"])
+    if kind is Profile:
+        listed = fields.get("operators", [])
+        fields["operators"] = [_build(Operator, each, where + ".operators") for each in listed]
     try:
         return kind(**fields)
     except TypeError as error:
@@ -251,9 +307,9 @@ def _read(path, kind, what):
 def _write(path, value):
     # type: (str, Any) -> None
     content = to_dict(value)
-    for key, usual in (("adapter_directory", None), ("only_capabilities", False)):
+    for key, usual in _SINCE_THE_FIRST:
         if key in content and content[key] == usual:
-            del content[key]  # an older version of the adapters, as a baseline, does not know it
+            del content[key]
     content["schema_version"] = SCHEMA_VERSION
     write_json(path, content)
 

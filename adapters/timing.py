@@ -63,6 +63,24 @@ def steps_per_sample(step, synchronize, step_nanoseconds, seconds):
     return count, tried
 
 
+def keep_busy(step, synchronize, seconds):
+    # type: (Callable[[], None], Callable[[], None], float) -> List[int]
+    """Run steps for at least this many seconds, one at least; return a step's nanoseconds, batch by batch, in order.
+
+    Batches grow until one lasts a hundredth of the time, so that short steps keep the device at work as they will while
+    timed, and leave some hundred numbers behind, not some hundred thousand.
+    """
+    spent = []  # type: List[int]
+    count = 1
+    start = nanoseconds()
+    while not spent or nanoseconds() - start < seconds * 1e9:
+        took = time_one(several(step, count), synchronize)
+        spent.append(took // count)
+        if took < seconds * 1e7:
+            count *= 2
+    return spent
+
+
 def timed_loop(step, synchronize, protocol, clock=nanoseconds):
     # type: (Callable[[], None], Callable[[], None], Protocol, Callable[[], int]) -> List[int]
     """Return the nanoseconds of every timed call of ``step``, in order.

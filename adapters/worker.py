@@ -3,15 +3,13 @@
 import gc
 import math
 import os
-import platform
-import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from . import affinity, batches, contract, evidence, extra_work, networks, parity, steady, timing
+from . import affinity, batches, contract, device, evidence, extra_work, networks, parity, software, steady, timing
 from .base import Adapter, Unsupported
 from .protocol import (
     PHASE_FILE,
@@ -49,50 +47,19 @@ def _finite(value):
     return value if math.isfinite(value) else None
 
 
-def _environment():
-    # type: () -> Dict[str, Any]
-    """Name every distribution this interpreter can import, and the interpreter itself."""
-    found = {}
-    for directory in sys.path:
-        try:
-            names = os.listdir(directory or ".")
-        except OSError:
-            continue
-        for name in names:
-            if name.endswith((".dist-info", ".egg-info")):
-                project, _, version = name.rpartition(".")[0].partition("-")
-                found[project.lower().replace("_", "-")] = version.split("-py")[0]
-    return {
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "distributions": found,
-        "numpy": np.__version__,
-        "libc": "-".join(platform.libc_ver()),
-    }
-
-
-def _settings_in_force(launch):
-    # type: (Launch) -> Dict[str, Any]
-    """Return the mode's settings and those environment variables that the host set for this launch."""
-    named = os.environ.get("DLBENCH_VARIABLES", "").split(",")
-    return {
-        "mode_settings": launch.settings,
-        "variables": {name: os.environ[name] for name in named if name in os.environ},
-    }
-
-
 class Opening(NamedTuple):
     """What a launch's first steps gave."""
 
     parity: Parity
     first_step_seconds: float
     parameter_count: Optional[int]  # None where nothing is computed
+    entries: Dict[str, np.ndarray]  # the parameters' sampled entries after these steps
 
 
 def _parity_steps(adapter, network, before, launch):
     # type: (Adapter, networks.Network, Dict[str, np.ndarray], Launch) -> Opening
     """Run the recipe's steps and compare them with the reference."""
-    recipe = network.parity
+    recipe, allowed = network.parity, parity.allowance(network, launch.cell.precision)
     watch = parity.Stopwatch()
     adapter.set_learning_rate(recipe.learning_rate)
     losses = []
@@ -103,16 +70,37 @@ def _parity_steps(adapter, network, before, launch):
             losses.append(contract.loss(adapter))
     first = spent[0] * 1e-9
     if not adapter.computes:
-        return Opening(parity.unchecked(network, adapter.parity_reason), first, None)
+        return Opening(parity.unchecked(network, adapter.parity_reason, allowed), first, None, {})
     with watch:
         observation = parity.observe(contract.learnt(adapter, network), before, losses)
         if launch.save_reference is not None:
             parity.save(launch.save_reference, observation)
         if launch.reference is None:
-            verdict = parity.unchecked(network, "no reference for mini-batch %d" % launch.cell.batch_size)
+            reason = "no reference for mini-batch %d" % launch.cell.batch_size
+            verdict = parity.unchecked(network, reason, allowed)
         else:
-            verdict = parity.judge(observation, parity.load(launch.reference), recipe)
-    return Opening(verdict._replace(seconds=watch.seconds), first, observation.parameter_count)
+            verdict = parity.judge(observation, parity.load(launch.reference), recipe, allowed)
+    verdict = verdict._replace(seconds=watch.seconds)
+    return Opening(verdict, first, observation.parameter_count, observation.entries)
+
+
+def _still_trained(adapter, network, opening, final_loss):
+    # type: (Adapter, networks.Network, Opening, float) -> Parity
+    """Return the verdict once more is known: whether the steps after the parity steps changed any parameter.
+
+    Where the loss is not finite, nothing is to be learnt from the parameters.
+    """
+    verdict = opening.parity
+    if not opening.entries or not math.isfinite(final_loss):
+        return verdict
+    watch = parity.Stopwatch()
+    with watch:
+        still = parity.stood_still(contract.learnt(adapter, network), opening.entries)
+    verdict = verdict._replace(seconds=verdict.seconds + watch.seconds)
+    if not still:
+        return verdict
+    reason = "no parameter changed after the parity steps: what was timed does not train"
+    return verdict._replace(verdict="disagrees", reason="; ".join(each for each in (verdict.reason, reason) if each))
 
 
 class Series(NamedTuple):
@@ -161,17 +149,17 @@ def _measure(launch, phases, load):
     adapter = load(launch)
     import_seconds = time.perf_counter() - start
     if launch.only_capabilities:
-        software = _environment()
-        software["capabilities"] = contract.capabilities(adapter)
-        return Outcome(Status.OK, "nothing was timed", import_seconds, software=software)
+        described = software.environment()
+        described["capabilities"] = contract.capabilities(adapter)
+        return Outcome(Status.OK, "nothing was timed", import_seconds, software=described)
     supported, reason = contract.supports(adapter, network)
     if not supported:
-        return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=_environment())
+        return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=software.environment())
 
     phases.enter("build")
     # A framework that computes nothing is spared the making of a hundred million weights.
     weights = batches.initial_weights(network) if adapter.computes else {}
-    batch = batches.mini_batch(network, cell.batch_size)
+    batch = batches.mini_batch(network, cell.batch_size, launch.repeated_batch)
     before = parity.sample_weights(weights)
     start = time.perf_counter()
     try:
@@ -193,29 +181,35 @@ def _measure(launch, phases, load):
             timing.time_one(step, adapter.synchronize)
             for _ in range(max(1, protocol.warmup_steps - network.parity.steps))
         ]
+        if not cell.on_cpu:
+            warmup += timing.keep_busy(step, adapter.synchronize, device.WARM_UP_SECONDS)
         steps_per_sample, tried = timing.steps_per_sample(
             step, adapter.synchronize, min(warmup), protocol.sample_seconds
         )
         warmup += tried
-        sample = timing.several(step, steps_per_sample)
+        watch = device.Watch(adapter, cell.on_cpu)
+        sample = watch.around(timing.several(step, steps_per_sample))
         expected = warmup[-1] * 1e-9 * steps_per_sample * protocol.steps
         phases.enter("timed", min(protocol.seconds, expected))
         # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
         gc.collect()
+        watch.begin()
         earlier = evidence.snapshot()
+        begun = time.monotonic()
         series = _timed(sample, adapter.synchronize, protocol)
+        ended = time.monotonic()
         later = evidence.snapshot()
         cpus = affinity.cpus_allowed()
+        on_device = watch.end()
         final_loss = contract.loss(adapter)
+        peak = evidence.peak_memory_bytes()
+        verdict = _still_trained(adapter, network, opening, final_loss)
     except Unsupported as error:
-        return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=_environment())
-    peak = evidence.peak_memory_bytes()
-    multiply = adapter.multiply(SENTINEL_SIZE) if adapter.computes else None
-    gemm = None if multiply is None else timing.gemm_rate(multiply, SENTINEL_SIZE)
-    software = _environment()
-    software.update(contract.description(adapter))
-    software.update(_settings_in_force(launch))
-    verdict = opening.parity
+        return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=software.environment())
+    gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
+    described = software.environment()
+    described.update(contract.description(adapter))
+    described.update(software.settings_in_force(launch))
     return Outcome(
         status=Status.PARITY_FAILED if verdict.verdict == "disagrees" else Status.OK,
         reason=verdict.reason if verdict.verdict == "disagrees" else "",
@@ -230,13 +224,16 @@ def _measure(launch, phases, load):
         parity=verdict,
         threads=evidence.thread_evidence(cell.threads, contract.threads(adapter), earlier, later),
         contention=evidence.contention(earlier, later),
-        software=software,
+        software=described,
         parameter_count=opening.parameter_count,
         gemm_flops_per_second=gemm,
         steps_per_sample=steps_per_sample,
         steady=series.steady,
         cpus=cpus,
         evidence_steps=(len(series.before) + len(series.samples)) * steps_per_sample,
+        device=device.evidence(adapter, on_device, len(series.before)),
+        # Samples follow one another without a pause.
+        timed_between=[begun + sum(series.before) * 1e-9, ended],
     )
 
 
@@ -248,6 +245,7 @@ def run(directory, load=contract.load):
     launch for crashed.
     """
     launch = read_launch(directory)
+    phases = Phases(directory)
     process = os.getpid()
     made = []  # type: List[Adapter]
 
@@ -258,7 +256,7 @@ def run(directory, load=contract.load):
         return adapter
 
     try:
-        outcome = _measure(launch, Phases(directory), load_and_keep)
+        outcome = _measure(launch, phases, load_and_keep)
     except contract.ContractBroken as error:
         outcome = Outcome(Status.CRASHED, "the adapter breaks its contract: %s" % error)
     except Exception as error:
@@ -270,6 +268,13 @@ def run(directory, load=contract.load):
     if os.getpid() != process:
         return 1  # a copy that the adapter forked in the last phase
     write_outcome(directory, outcome)
+    if outcome.samples_ns and device.wants_profile(launch):
+        # With the measurement safe on disk: a profiler that crashes takes nothing of it along.
+        phases.enter("profile")
+        outcome = device.with_profile(outcome, launch, made[0])
+        if os.getpid() != process:
+            return 1
+        write_outcome(directory, outcome)
     return 0
 
 

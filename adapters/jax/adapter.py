@@ -1,8 +1,7 @@
 """JAX: the training step is one jitted function, given the parameters' buffers, that returns them updated."""
 
-import importlib.metadata
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import jax
 import jaxlib
@@ -11,19 +10,11 @@ import numpy as np
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
-from ..protocol import Cell
+from ..protocol import Cell, Profile
+from . import devices, profile
 from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
 
-PRECISION = "highest"  # of products and convolutions: float32 throughout, on every device
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
-
-
-def find_device(name):
-    # type: (str) -> Any
-    """Return JAX's device for a cell's "cpu" or "PLATFORM:INDEX", and keep JAX from starting any other platform."""
-    platform, _, index = name.partition(":")
-    jax.config.update("jax_platforms", platform)
-    return jax.devices(platform)[int(index or 0)]
 
 
 class JaxAdapter(Adapter):
@@ -41,25 +32,54 @@ class JaxAdapter(Adapter):
         if self._pointwise not in CONVOLUTIONS:
             known = ", ".join(sorted(CONVOLUTIONS))
             raise ValueError("the setting pointwise is %r; JAX's are %s" % (self._pointwise, known))
-        jax.config.update("jax_default_matmul_precision", PRECISION)
+        # The CPU has float32 only; where a cell asks it for another, supports() refuses.
+        jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(cell.precision, "highest"))
         if settings.get("keep_programs", True):
-            _keep_programs(os.path.join(cache_directory, "programs-%d" % _threads_at_start()))
+            programs = "programs-%d" % _threads_at_start() if cell.on_cpu else "programs-gpu"
+            _keep_programs(os.path.join(cache_directory, programs))
+
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline, on a GPU, what this build or this GPU cannot do."""
+        if self.cell.on_cpu:
+            return super(JaxAdapter, self).supports(network)
+        reason = devices.refusal(self.cell)
+        return not reason, reason
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Put copies of the weights and the mini-batch on the device; JAX compiles at the first step."""
-        self._device = find_device(self.cell.device)
+        self._device = devices.find_device(self.cell.device)
         self._parameters = {name: self._put(held(value)) for name, value in weights.items()}
         inputs, labels = place(batch)
-        self._batch = self._put(inputs), self._put(labels)
+        if self.cell.placement == "resident":
+            self._batch = self._put(inputs), self._put(labels)
+        else:
+            self._leave_on_host(inputs, labels)
         self.set_learning_rate(LEARNING_RATE)
         self._loss = None  # type: Any
-        self._step = jax.jit(training_step(mean_loss(network, CONVOLUTIONS[self._pointwise])), donate_argnums=0)
+        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
+        loss = mean_loss(network, CONVOLUTIONS[self._pointwise], narrow)
+        self._step = jax.jit(training_step(loss), donate_argnums=0)
+
+    def _leave_on_host(self, *batch):
+        # type: (np.ndarray) -> None
+        """Keep the mini-batch in the host's memory, pinned or not, and copy it in each step from now on."""
+        self._on_host = batch  # type: Any
+        if self.cell.placement == "pinned":
+            self._on_host = jax.device_put(batch, devices.in_memory(self._device, "pinned_host"))
+        self._on_device = devices.in_memory(self._device, "device")
+        self.step = self._step_with_copy  # type: ignore[method-assign]
 
     def step(self):
         # type: () -> None
         """Dispatch the program once."""
         self._parameters, self._loss = self._step(self._parameters, self._rate, *self._batch)
+
+    def _step_with_copy(self):
+        # type: () -> None
+        batch = jax.device_put(self._on_host, self._on_device)
+        self._parameters, self._loss = self._step(self._parameters, self._rate, *batch)
 
     def synchronize(self):
         # type: () -> None
@@ -91,7 +111,7 @@ class JaxAdapter(Adapter):
     def describe(self):
         # type: () -> Dict[str, Any]
         """Name JAX's and XLA's versions, the flags in force and how the step is run."""
-        device = self._device or find_device(self.cell.device)
+        device = self._device or devices.find_device(self.cell.device)
         return {
             "framework": "jax",
             "version": jax.__version__,
@@ -113,7 +133,7 @@ class JaxAdapter(Adapter):
     def capabilities(self):
         # type: () -> Dict[str, Tuple[bool, str]]
         """Ask JAX for its plugins, for a gradient and for its own start of several processes."""
-        plugins = gpu_plugins()
+        plugins = devices.gpu_plugins()
         slope = float(jax.grad(lambda value: value * value)(3.0))
         joins = callable(getattr(jax.distributed, "initialize", None))
         return {
@@ -124,11 +144,28 @@ class JaxAdapter(Adapter):
 
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
-        """Return a jitted float32 matrix product that waits for its result."""
+        """Return a jitted matrix product that waits for its result."""
         random = np.random.RandomState(0)
         left, right = (self._put(random.uniform(-1, 1, (size, size)).astype(np.float32)) for _ in range(2))
+        if self.cell.precision == "bfloat16":
+            left, right = left.astype(jax.numpy.bfloat16), right.astype(jax.numpy.bfloat16)
         product = jax.jit(jax.numpy.matmul)
         return lambda: product(left, right).block_until_ready()
+
+    def device_name(self):
+        # type: () -> str
+        """Return the GPU's name as XLA has it."""
+        return str(self._device.device_kind)
+
+    def device_peak_memory(self):
+        # type: () -> Optional[int]
+        """Return what XLA's allocator gave out at most since the process began: JAX cannot reset it."""
+        return devices.peak_memory_bytes(self._device)
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps under jax.profiler."""
+        return profile.take(self, steps)
 
     def is_out_of_memory(self, error):
         # type: (BaseException) -> bool
@@ -149,13 +186,6 @@ def training_step(loss):
         return updated, value
 
     return step
-
-
-def gpu_plugins():
-    # type: () -> List[str]
-    """Return the names of the GPU plugins that this interpreter's JAX would load, as they registered themselves."""
-    found = importlib.metadata.entry_points(group="jax_plugins")
-    return sorted(entry.name for entry in found if any(maker in entry.name for maker in ("cuda", "rocm")))
 
 
 def _keep_programs(folder):

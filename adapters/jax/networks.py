@@ -51,11 +51,12 @@ def place(batch):
     return np.ascontiguousarray(inputs), np.ascontiguousarray(labels)
 
 
-def mean_loss(network, convolve):
-    # type: (Network, Convolve) -> Loss
+def mean_loss(network, convolve, narrow=None):
+    # type: (Network, Convolve, Any) -> Loss
     """Return the mean softmax cross-entropy of a mini-batch as a function of parameters, inputs and labels.
 
-    ``convolve`` is one of `CONVOLUTIONS`.
+    ``convolve`` is one of `CONVOLUTIONS`; ``narrow`` a data type of 16 bits to compute in, with float32 parameters,
+    batch statistics and loss, or None.
     """
     family = network.family
     logits = None  # type: Any
@@ -70,11 +71,26 @@ def mean_loss(network, convolve):
 
     def loss(parameters, inputs, labels):
         # type: (Arrays, Any, Any) -> Any
+        if narrow is not None:
+            parameters, inputs = _narrowed(parameters, inputs, narrow)
         scores = logits(parameters, inputs)
+        if narrow is not None:
+            scores = scores.astype(jnp.float32)
         chosen = jnp.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
         return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
 
     return loss
+
+
+def _narrowed(parameters, inputs, narrow):
+    # type: (Arrays, Any, Any) -> Tuple[Arrays, Any]
+    """Return weights and inputs in another floating-point type; not what is added or normalises, and not tokens.
+
+    The gradient of what is added is a sum over the mini-batch, and must not be summed up in 16 bits.
+    """
+    kept = (".bias", ".gamma", ".beta")
+    cast = {name: value if name.endswith(kept) else value.astype(narrow) for name, value in parameters.items()}
+    return cast, inputs.astype(narrow) if jnp.issubdtype(inputs.dtype, jnp.floating) else inputs
 
 
 def product(values, weight):
@@ -111,15 +127,25 @@ def max_pool(values, kernel, stride, padding):
 
 def normalise(values, gamma, beta, epsilon):
     # type: (Any, Any, Any, float) -> Any
-    """Normalise each channel of (batch, height, width, channels) by the batch's mean and biased variance."""
+    """Normalise each channel of (batch, height, width, channels) by its mean and biased variance, in float32."""
+    given = values.dtype
+    if given != jnp.float32:
+        values = values.astype(jnp.float32)
     mean = jnp.mean(values, axis=(0, 1, 2))
     variance = jnp.mean(jnp.square(values - mean), axis=(0, 1, 2))
-    return (values - mean) * (gamma * lax.rsqrt(variance + epsilon)) + beta
+    normalised = (values - mean) * (gamma * lax.rsqrt(variance + epsilon)) + beta
+    return normalised if given == jnp.float32 else normalised.astype(given)
+
+
+def _plus(values, bias):
+    # type: (Any, Any) -> Any
+    """Add a bias in the bias's type, and return the sum in the values' type."""
+    return values + bias if values.dtype == bias.dtype else (values.astype(bias.dtype) + bias).astype(values.dtype)
 
 
 def _dense(parameters, name, values):
     # type: (Arrays, str, Any) -> Any
-    return product(values, parameters[name + ".weight"]) + parameters[name + ".bias"]
+    return _plus(product(values, parameters[name + ".weight"]), parameters[name + ".bias"])
 
 
 def _feedforward(family, convolve, parameters, values):
@@ -129,7 +155,7 @@ def _feedforward(family, convolve, parameters, values):
             values = ACTIVATIONS[layer.activation](_dense(parameters, layer.name, values))
         elif isinstance(layer, Convolution):
             values = convolve(values, parameters[layer.name + ".weight"], layer.stride, layer.padding)
-            values = ACTIVATIONS[layer.activation](values + parameters[layer.name + ".bias"])
+            values = ACTIVATIONS[layer.activation](_plus(values, parameters[layer.name + ".bias"]))
         elif isinstance(layer, MaxPool):
             values = max_pool(values, layer.kernel, layer.stride, layer.padding)
         elif isinstance(layer, Flatten):
@@ -177,7 +203,7 @@ def lstm(values, input_weight, hidden_weight, bias):
     Weights in canonical layout, gates in the order input, forget, cell, output. The inputs' share of all steps' gates
     is one product; the scan adds the state's.
     """
-    shares = product(values, input_weight) + bias
+    shares = _plus(product(values, input_weight), bias)
     zero = jnp.zeros((values.shape[1], hidden_weight.shape[1]), values.dtype)
 
     def turn(state, share):

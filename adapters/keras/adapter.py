@@ -20,8 +20,8 @@ import numpy as np
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
-from ..protocol import Cell
-from . import backends
+from ..protocol import Cell, Profile
+from . import backends, profile
 from .networks import Options, arrays, build
 
 
@@ -121,6 +121,11 @@ class KerasAdapter(Adapter):
         # type: (int) -> Optional[Callable[[], object]]
         """Return a matrix product by the backend."""
         return self.backend.multiply(size)
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps under the backend's profiler."""
+        return profile.take(self, steps)
 
     def is_out_of_memory(self, error):
         # type: (BaseException) -> bool

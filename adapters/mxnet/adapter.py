@@ -9,8 +9,8 @@ import numpy as np
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
-from ..protocol import Cell
-from . import libraries
+from ..protocol import Cell, Profile
+from . import libraries, profile
 from .networks import build
 
 
@@ -31,14 +31,27 @@ class MxnetAdapter(Adapter):
         self.static = bool(settings.get("static", True))
         self.rate = LEARNING_RATE
 
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline GPUs, and say which build this is."""
+        if self.cell.on_cpu:
+            return super(MxnetAdapter, self).supports(network)
+        built = "was built with" if mx.runtime.Features().is_enabled("CUDA") else "was built without"
+        words = "device %s: this MXNet %s %s CUDA (its feature CUDA), and is driven here on the CPU only"
+        return False, words % (self.cell.device, mx.__version__, built)
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the block with these weights; the mini-batch becomes NDArrays."""
         built = build(network.family, weights, batch, self.context, self.fused_norm)
         self.block, self.inputs, self.labels = built.block, built.inputs, built.labels
         self.trainable = built.trainable
-        self.block.hybridize(static_alloc=self.static, static_shape=self.static)
+        self.block.hybridize(**self._hybridized())
         self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in built.trainable.values()]
+
+    def _hybridized(self):
+        # type: () -> Dict[str, Any]
+        return {"static_alloc": self.static, "static_shape": self.static}
 
     def step(self):
         # type: () -> None
@@ -121,6 +134,11 @@ class MxnetAdapter(Adapter):
             out.wait_to_read()
 
         return product
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps under mx.profiler, their operators one by one."""
+        return profile.take(self, self.block, self._hybridized(), steps)
 
     def is_out_of_memory(self, error):
         # type: (BaseException) -> bool

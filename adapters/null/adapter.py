@@ -1,6 +1,7 @@
-"""The framework that is none: it computes nothing and its steps last known times.
+"""The framework that is none: it computes nothing and its steps last known times, on the CPU or on a pretended GPU.
 
-For tests, for measuring the harness itself, and for trying a suite out. Settings (all optional):
+For tests, for measuring the harness itself, and for trying a suite out. Settings (all optional; those of the GPU are in
+``device.py``):
 
 ``step_seconds``  time of a step at one thread (default 0.001)
 ``serial_fraction``  Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))  (default 0.1)
@@ -8,7 +9,8 @@ For tests, for measuring the harness itself, and for trying a suite out. Setting
 ``oversubscription_penalty``  T is multiplied by 1 + penalty * (p - cores) / cores beyond them (default 0.25)
 ``noise``  relative standard deviation of a step's time, log-normal, seeded by ``noise_seed`` (default 0)
 ``fault``  what goes wrong at step ``fault_step``: "crash", "exit", "hang", "stubborn" (hangs and ignores
-    SIGTERM), "memory" (MemoryError), "error" (an exception), "unsupported", "nan" (the loss after it)
+    SIGTERM), "memory" (MemoryError), "error" (an exception), "lost" (the GPU falls off the bus), "unsupported", "nan"
+    (the loss after it)
 ``memory_bytes``  bytes held from the first step on
 """
 
@@ -20,10 +22,12 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
+from .. import profiles
 from ..base import Adapter, Unsupported
 from ..batches import Batch
 from ..networks import Network
-from ..protocol import Cell
+from ..protocol import Cell, Profile
+from .device import Device, OutOfDeviceMemoryError, spin
 
 
 def step_seconds(settings, threads, available):
@@ -40,7 +44,7 @@ def step_seconds(settings, threads, available):
 
 
 class NullAdapter(Adapter):
-    """Waits, on the CPU, for as long as it is told."""
+    """Waits for as long as it is told."""
 
     computes = False
     parity_reason = "the null framework computes nothing"
@@ -48,7 +52,10 @@ class NullAdapter(Adapter):
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(NullAdapter, self).__init__(cell, settings, cache_directory)
+        self.device = None if cell.on_cpu else Device(cell, settings)
         self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0)))
+        if self.device is not None:
+            self.seconds = self.device.seconds
         self.noise = float(settings.get("noise", 0.0))
         self.random = np.random.RandomState(int(settings.get("noise_seed", 0)) + os.getpid())
         if "noise_seed" in settings:
@@ -59,26 +66,43 @@ class NullAdapter(Adapter):
         self.loss = 1.0
         self.held = b""
 
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Support everything on a GPU, unless told to have no code for it."""
+        if self.device is None:
+            return super(NullAdapter, self).supports(network)
+        if self.settings.get("cpu_only_build"):
+            return False, "device %s: this build of the null framework has no code for GPUs" % self.cell.device
+        return True, ""
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
-        """Build nothing."""
+        """Build nothing; on a GPU the mini-batch takes its memory."""
         if self.fault == "unsupported":
             raise Unsupported("the null framework was told not to support this cell")
+        if self.device is not None:
+            self.device.allocate()
 
     def step(self):
         # type: () -> None
-        """Spin until the step's time is over (sleeping is too coarse for known times)."""
-        seconds = self.seconds
-        if self.noise:
-            seconds *= math.exp(self.noise * self.random.standard_normal())
-        until = time.perf_counter() + seconds
+        """Spin until the step's time is over; on a GPU, until the host has done its part."""
+        longer = math.exp(self.noise * self.random.standard_normal()) if self.noise else 1.0
+        until = time.perf_counter() + self.seconds * longer
         self.done += 1
         if self.done == 1 and "memory_bytes" in self.settings:
             self.held = b"\1" * int(self.settings["memory_bytes"])
         if self.fault and self.done == self.fault_step:
             self._fail()
-        while time.perf_counter() < until:
-            pass
+        if self.device is None:
+            spin(until)
+        else:
+            self.device.start_step(longer)
+
+    def synchronize(self):
+        # type: () -> None
+        """Wait for the pretended GPU; on the CPU a step is done when it returns."""
+        if self.device is not None:
+            self.device.wait()
 
     def _fail(self):
         # type: () -> None
@@ -90,6 +114,8 @@ class NullAdapter(Adapter):
             raise MemoryError("the null framework was told to run out of memory")
         elif self.fault == "error":
             raise RuntimeError("the null framework was told to fail")
+        elif self.fault == "lost":
+            raise RuntimeError("CUDA error: unspecified launch failure (the null framework's GPU fell off the bus)")
         elif self.fault == "nan":
             self.loss = float("nan")
         elif self.fault in ("hang", "stubborn"):
@@ -116,13 +142,47 @@ class NullAdapter(Adapter):
         # type: (int) -> Optional[Callable[[], object]]
         """Give a call that spins for this many microseconds: extra work of known length, no product."""
 
-        def spin():
+        def wait():
             # type: () -> None
-            until = time.perf_counter() + size * 1e-6
-            while time.perf_counter() < until:
-                pass
+            spin(time.perf_counter() + size * 1e-6)
 
-        return spin
+        return wait
+
+    def device_name(self):
+        # type: () -> str
+        """Say that it is none."""
+        return "null device"
+
+    def event(self):
+        # type: () -> Optional[float]
+        """Mark the pretended GPU's queue."""
+        return None if self.device is None else self.device.event()
+
+    def event_nanoseconds(self, earlier, later):
+        # type: (float, float) -> int
+        """Return the time between two marks, wrong by as much as was asked for."""
+        assert self.device is not None
+        return self.device.between(earlier, later)
+
+    def device_peak_memory(self):
+        # type: () -> Optional[int]
+        """Return what the mini-batch takes."""
+        return None if self.device is None else self.device.needed
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run the steps, and tell of them what is known beforehand."""
+        seconds = profiles.run(self.step, self.synchronize, steps)
+        if self.device is None:
+            calls = [profiles.Calls("null_gemm", False, steps * self.seconds, 1.0 * steps)]
+        else:
+            calls = self.device.calls(steps)
+        return profiles.profile("null profiler", steps, seconds, calls)
+
+    def is_out_of_memory(self, error):
+        # type: (BaseException) -> bool
+        """Know the pretended GPU's error too."""
+        return isinstance(error, (MemoryError, OutOfDeviceMemoryError))
 
     def describe(self):
         # type: () -> Dict[str, Any]

@@ -11,8 +11,8 @@ import onnxruntime
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
-from ..protocol import Cell
-from . import networks
+from ..protocol import Cell, Profile
+from . import networks, profile
 
 _PROVIDERS = ["CPUExecutionProvider"]
 #: What ONNX Runtime calls its execution providers that run on no GPU.
@@ -69,22 +69,38 @@ class OnnxAdapter(Adapter):
         # type: () -> bool
         return bool(self.settings.get("rate_in_product", True))
 
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline GPUs, and say which build this is."""
+        if self.cell.on_cpu:
+            return super(OnnxAdapter, self).supports(network)
+        words = "device %s: this ONNX Runtime %s has the execution providers %s, and is driven here on the CPU only"
+        providers = ", ".join(onnxruntime.get_available_providers())
+        return False, words % (self.cell.device, onnxruntime.__version__, providers)
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Generate the graph, load it, and bind both sets of parameters, the mini-batch and the learning rate."""
         self.network = network
-        model = networks.training_graph(network, len(batch.inputs), self._rate_in_product()).SerializeToString()
-        self.session = onnxruntime.InferenceSession(model, self.options, _PROVIDERS)
+        self.batch_size = len(batch.inputs)
         # These lie on their NumPy arrays: nothing is copied, here or in the step, and writing an array is enough.
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
         self.mini_batch = networks.feed(network, batch)
         value_of = onnxruntime.OrtValue.ortvalue_from_numpy
-        given = dict(zip(("inputs", "labels"), [value_of(array) for array in self.mini_batch]))
-        given[networks.LEARNING_RATE] = value_of(self.rate)
+        self.given = dict(zip(("inputs", "labels"), [value_of(array) for array in self.mini_batch]))
+        self.given[networks.LEARNING_RATE] = value_of(self.rate)
         self.loss = onnxruntime.OrtValue.ortvalue_from_shape_and_type([], np.float32)
         self._allocate(weights)
-        self.bindings = [self._bind(source, 1 - source, given) for source in (0, 1)]
+        self._open_session(self.options)
         self.current = 0
+
+    def _open_session(self, options):
+        # type: (Any) -> Any
+        """Make and return the session that steps run in, and bind the buffers that there are."""
+        model = networks.training_graph(self.network, self.batch_size, self._rate_in_product()).SerializeToString()
+        self.session = onnxruntime.InferenceSession(model, options, _PROVIDERS)
+        self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
+        return self.session
 
     def _allocate(self, weights):
         # type: (Dict[str, np.ndarray]) -> None
@@ -97,11 +113,11 @@ class OnnxAdapter(Adapter):
             initial = networks.from_canonical(self.network, name, weights[name])
             self.sets[0][name].update_inplace(np.ascontiguousarray(initial))
 
-    def _bind(self, source, target, given):
-        # type: (int, int, Dict[str, Any]) -> Any
+    def _bind(self, source, target):
+        # type: (int, int) -> Any
         """Return the binding of a step from one set of parameters to the other."""
         binding = self.session.io_binding()
-        for name, value in given.items():
+        for name, value in self.given.items():
             binding.bind_ortvalue_input(name, value)
         for name in networks.parameter_names(self.network):
             binding.bind_ortvalue_input(name, self.sets[source][name])
@@ -193,6 +209,15 @@ class OnnxAdapter(Adapter):
             return session.run_with_iobinding(binding)
 
         return product
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps in a second session, which profiles."""
+        kept = self.session, self.bindings
+        try:
+            return profile.take(self, self._open_session, self._session_options(), steps)
+        finally:
+            self.session, self.bindings = kept
 
     def is_out_of_memory(self, error):
         # type: (BaseException) -> bool

@@ -19,8 +19,8 @@ from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa:
 from ..base import Adapter  # noqa: E402
 from ..batches import Batch  # noqa: E402
 from ..networks import Network  # noqa: E402
-from ..protocol import Cell  # noqa: E402
-from . import artifacts, networks  # noqa: E402
+from ..protocol import Cell, Profile  # noqa: E402
+from . import artifacts, networks, profile  # noqa: E402
 
 
 class OnnxRuntimeAdapter(Adapter):
@@ -56,22 +56,40 @@ class OnnxRuntimeAdapter(Adapter):
             return self.cell.threads <= len(os.sched_getaffinity(0))
         return bool(spin == "always")
 
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline GPUs, and say which build this is."""
+        if self.cell.on_cpu:
+            return super(OnnxRuntimeAdapter, self).supports(network)
+        words = "device %s: this ONNX Runtime %s has the execution providers %s, and is driven here on the CPU only"
+        providers = ", ".join(onnxruntime.get_available_providers())
+        return False, words % (self.cell.device, onnxruntime.__version__, providers)
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the graphs, load them, and hand over weights and mini-batch."""
         self.network = network
-        fused_loss = bool(self.settings.get("fused_loss", True))
-        model = networks.forward_model(network, len(batch.inputs), fused_loss)
-        with artifacts.temporary_directory(self.cache_directory) as directory:
-            files = artifacts.generate(model, directory)
-            self.state = CheckpointState.load_checkpoint(files.checkpoint)
-            self.module = Module(files.training_model, self.state, None, "cpu", self.options)
-            self._load(weights)
-            # Only now: an optimizer that met a checkpoint without values would fault.
-            self.optimizer = Optimizer(files.optimizer_model, self.module)
+        self.batch_size = len(batch.inputs)
+        self._open_sessions(weights, self.options)
         # Each OrtValue lies on its NumPy array: no copy, here or in the step.
         self.inputs = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in networks.feed(network, batch)]
         self.loss = None  # type: Any
+
+    def _open_sessions(self, weights, options):
+        # type: (Dict[str, np.ndarray], Any) -> None
+        """Make the sessions of a step, with parameters of these values."""
+        fused_loss = bool(self.settings.get("fused_loss", True))
+        model = networks.forward_model(self.network, self.batch_size, fused_loss)
+        with artifacts.temporary_directory(self.cache_directory) as directory:
+            files = artifacts.generate(model, directory)
+            self.state = CheckpointState.load_checkpoint(files.checkpoint)
+            self.module = Module(files.training_model, self.state, None, "cpu", options)
+            self._load(weights)
+            if options.enable_profiling:
+                # Named by the second they began in, the profiles of both sessions would be one file.
+                options.profile_file_prefix += "-update"
+            # Only now: an optimizer that met a checkpoint without values would fault.
+            self.optimizer = Optimizer(files.optimizer_model, self.module)
 
     def _load(self, weights):
         # type: (Dict[str, np.ndarray]) -> None
@@ -168,6 +186,27 @@ class OnnxRuntimeAdapter(Adapter):
             return session.run_with_iobinding(binding)
 
         return product
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps in sessions of their own, which profile."""
+        kept = self.state, self.module, self.optimizer
+        weights = dict(self.parameters())
+
+        def close_sessions():
+            # type: () -> None
+            self.state, self.module, self.optimizer = kept
+
+        try:
+            return profile.take(
+                self,
+                lambda options: self._open_sessions(weights, options),
+                close_sessions,
+                self._session_options(),
+                steps,
+            )
+        finally:
+            close_sessions()
 
     def is_out_of_memory(self, error):
         # type: (BaseException) -> bool

@@ -10,8 +10,8 @@ from .. import mkl_kernels
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
-from ..protocol import Cell
-from . import libraries
+from ..protocol import Cell, Profile
+from . import libraries, profile
 from .networks import build, place
 
 
@@ -119,6 +119,11 @@ class PaddleAdapter(Adapter):
         left = paddle.uniform([size, size], min=-1.0, max=1.0)
         right = paddle.uniform([size, size], min=-1.0, max=1.0)
         return lambda: paddle.matmul(left, right)
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps under paddle.profiler."""
+        return profile.take(self, steps)
 
 
 ADAPTER = PaddleAdapter

@@ -1,8 +1,9 @@
-"""PyTorch on the CPU.
+"""PyTorch on the CPU and on CUDA GPUs.
 
-Settings of a mode (framework.toml says which were measured to be best, and by how much):
+Settings of a mode (framework.toml says which were measured to be best on the CPU, and by how much):
 
 ``compile``  the training step goes through torch.compile (default false)
+``graph``  the training step is one CUDA graph (default false; GPUs only)
 ``optimizer``  how eager mode updates: "fused", "foreach" or "single" (torch.optim.SGD's implementations)
 ``channels_last``  convolutional networks keep their images in NHWC memory order (default true)
 ``dense``  who multiplies in fully connected layers: "mkl", PyTorch's own choice (default), or "onednn"
@@ -18,9 +19,10 @@ import torch
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import Network, Recurrent
-from ..protocol import Cell
-from . import compiled, eager, onednn
+from ..protocol import Cell, Profile
+from . import compiled, cuda, eager, graphs, mixed, onednn, profile
 from .networks import build, plain_dense
+from .placement import Feed
 
 
 def _memory_format(network, settings):
@@ -33,7 +35,12 @@ def _memory_format(network, settings):
 
 
 class TorchAdapter(Adapter):
-    """Trains with PyTorch, eagerly or through torch.compile."""
+    """Trains with PyTorch: eagerly, through torch.compile or as a CUDA graph.
+
+    Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
+    """
+
+    precisions = ("float32", "bfloat16")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -45,23 +52,53 @@ class TorchAdapter(Adapter):
             torch.set_num_interop_threads(1)
         torch.set_flush_denormal(bool(settings.get("flush_denormal", False)))
         self.compiles = bool(settings.get("compile", False))
-        if self.compiles:
-            compiled.use_cache(os.path.join(cache_directory, "torch-" + torch.__version__))
+        self.graphs = bool(settings.get("graph", False))
+        if cell.on_cpu and self.compiles:
+            compiled.use_cache(self._compilers_folder())
+        if not cell.on_cpu:
+            cuda.set_up(cell.precision)
+            self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = settings.get("dense", "mkl")
         if self.dense not in ("mkl", "onednn"):
             raise ValueError("dense %r is neither mkl nor onednn" % self.dense)
         self._parameters = {}  # type: Dict[str, torch.nn.Parameter]
         self._loss = torch.zeros(())
 
+    def _compilers_folder(self):
+        # type: () -> str
+        return os.path.join(self.cache_directory, "torch-" + torch.__version__)
+
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
-        """Decline, beside what every adapter declines, to compile where there is no compiler."""
-        supported, reason = super(TorchAdapter, self).supports(network)
-        if supported and self.dense == "onednn":
-            supported, reason = onednn.available()
-        if supported and self.compiles:
-            supported, reason = compiled.available()
-        return supported, reason
+        """Decline what this build, this GPU or this mode cannot do."""
+        reason = self._against_device(network) or self._against_mode()
+        return not reason, reason
+
+    def _against_device(self, network):
+        # type: (Network) -> str
+        on_cpu, precision = self.cell.on_cpu, self.cell.precision
+        reason = super(TorchAdapter, self).supports(network)[1] if on_cpu else cuda.refusal(self.cell)
+        if not reason and precision != "float32" and isinstance(network.family, Recurrent):
+            reason = cuda.recurrent_refusal(precision, "cpu" if on_cpu else cuda.DEVICE)
+        return reason
+
+    def _against_mode(self):
+        # type: () -> str
+        mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
+        if self.dense == "onednn":
+            if not on_cpu:
+                return "mode %s: oneDNN multiplies on the CPU only" % mode
+            if precision != "float32":
+                return "mode %s, precision %s: its products are in float32 only" % (mode, precision)
+            return onednn.available()[1]
+        if self.graphs:
+            if on_cpu:
+                return "mode %s: CUDA graphs run on GPUs, and this cell is one of the CPU" % mode
+            if precision == "float16":
+                return "mode %s, precision float16: PyTorch cannot capture the scaling of its loss" % mode
+        if self.compiles:
+            return (compiled.available() if on_cpu else compiled.available_on_gpu())[1]
+        return ""
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
@@ -77,13 +114,46 @@ class TorchAdapter(Adapter):
         else:
             built.module.to(memory_format=memory_format)
             inputs = inputs.clone(memory_format=memory_format)
+        labels = labels.clone()
+        module = built.module
+        if not self.cell.on_cpu:
+            module.to(cuda.DEVICE)
+            inputs, labels = self._placed([inputs, labels])
+            if self.compiles:
+                compiled.use_cache("%s-%s" % (self._compilers_folder(), cuda.slug()))
+        dtype = cuda.DTYPES[self.cell.precision]
+        if dtype != torch.float32:
+            module = mixed.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
         trainable = list(built.parameters.values())
-        make_step = compiled.make_step if self.compiles else eager.EagerStep
-        self._training = make_step(built.module, trainable, inputs, labels.clone(), self.settings)
+        self._training = self._make_step()(module, trainable, inputs, labels, self.settings)
+
+    def _placed(self, tensors):
+        # type: (List[torch.Tensor]) -> List[torch.Tensor]
+        """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
+        if self.cell.placement == "resident":
+            return [tensor.to(cuda.DEVICE) for tensor in tensors]
+        self._feed = Feed(tensors, cuda.DEVICE, pinned=self.cell.placement == "pinned")
+        self._feed()
+        self.step = self._step_with_copy  # type: ignore[method-assign]
+        return self._feed.there()
+
+    def _make_step(self):
+        # type: () -> Callable[..., Any]
+        scaled = self.cell.precision == "float16"
+        if self.graphs:
+            return graphs.GraphStep
+        if self.compiles:
+            return compiled.ScaledPieces if scaled else compiled.make_step
+        return mixed.ScaledStep if scaled else eager.EagerStep
 
     def step(self):
         # type: () -> None
         """Forward, loss, backward, update."""
+        self._loss = self._training()
+
+    def _step_with_copy(self):
+        # type: () -> None
+        self._feed()
         self._loss = self._training()
 
     def set_learning_rate(self, rate):
@@ -98,9 +168,9 @@ class TorchAdapter(Adapter):
 
     def parameters(self):
         # type: () -> Iterator[Tuple[str, np.ndarray]]
-        """Yield views; PyTorch's shapes are the canonical ones, whatever the memory order."""
+        """Yield views, or copies from the GPU; PyTorch's shapes are the canonical ones, whatever the memory order."""
         for name, parameter in self._parameters.items():
-            yield name, parameter.detach().numpy()
+            yield name, parameter.detach().cpu().numpy()
 
     def effective_threads(self):
         # type: () -> Optional[int]
@@ -111,7 +181,7 @@ class TorchAdapter(Adapter):
         # type: () -> Dict[str, Any]
         """Name the build: libraries, instruction set, numerical modes."""
         mkldnn = torch.backends.mkldnn
-        return {
+        described = {
             "framework": "torch",
             "version": torch.__version__,
             "git": torch.version.git_version,
@@ -123,11 +193,16 @@ class TorchAdapter(Adapter):
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
             "dense_layers": self.dense,
-            "execution": "torch.compile" if self.compiles else "eager",
+            "execution": "torch.compile" if self.compiles else "one CUDA graph" if self.graphs else "eager",
             "intra_op_threads": torch.get_num_threads(),
             "inter_op_threads": torch.get_num_interop_threads(),
             "training": self._training.describe() if self._parameters else {},
-        }
+        }  # type: Dict[str, Any]
+        if not self.cell.on_cpu:
+            described["gpu"] = cuda.describe(self.cell.precision)
+        elif self.cell.precision != "float32":
+            described["autocast"] = self.cell.precision
+        return described
 
     def capabilities(self):
         # type: () -> Dict[str, Tuple[bool, str]]
@@ -155,14 +230,46 @@ class TorchAdapter(Adapter):
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
         """Multiply with torch.mm into a result made beforehand."""
+        if not self.cell.on_cpu:
+            return cuda.multiply(size, self.cell.precision)
         left, right = torch.rand(size, size), torch.rand(size, size)
         result = torch.empty(size, size)
         return lambda: torch.mm(left, right, out=result)
 
+    def device_name(self):
+        # type: () -> str
+        """Return the GPU's name as CUDA has it."""
+        return torch.cuda.get_device_name(0)
+
+    def event(self):
+        # type: () -> Any
+        """Put a CUDA event into the stream of the steps."""
+        return cuda.mark()
+
+    def event_nanoseconds(self, earlier, later):
+        # type: (Any, Any) -> int
+        """Return the time between two CUDA events."""
+        return cuda.nanoseconds_between(earlier, later)
+
+    def reset_device_peak_memory(self):
+        # type: () -> None
+        """Let PyTorch's caching allocator forget its peak."""
+        torch.cuda.reset_peak_memory_stats()
+
+    def device_peak_memory(self):
+        # type: () -> Optional[int]
+        """Return what tensors took at most; of a CUDA graph, what they took while it was captured."""
+        return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps under torch.profiler."""
+        return profile.take(self, steps)
+
     def is_out_of_memory(self, error):
         # type: (BaseException) -> bool
-        """Recognise the CPU allocator's failures, which PyTorch raises as plain RuntimeErrors."""
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        """Recognise CUDA's failures, and the CPU allocator's, which PyTorch raises as plain RuntimeErrors."""
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or cuda.is_out_of_memory(error):
             return True
         signs = ("DefaultCPUAllocator: not enough memory", "DefaultCPUAllocator: can't allocate memory")
         return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)

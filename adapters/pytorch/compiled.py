@@ -5,6 +5,7 @@ graph: for lstm32 that took minutes to compile and about 1.4 times eager mode's 
 stays the operator of oneDNN that eager mode uses, and what surrounds it is compiled.
 """
 
+import importlib.util
 import os
 import shutil
 import sysconfig
@@ -15,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from .eager import EagerStep
+from .mixed import ScaledStep
 
 
 def use_cache(directory):
@@ -32,6 +34,26 @@ def available():
             False,
             "torch.compile needs a C++ compiler, and %s is not found: install g++ or set CXX" % compiler,
         )
+    return _headers()
+
+
+def available_on_gpu():
+    # type: () -> Tuple[bool, str]
+    """Return whether the compiler's back end for GPUs can work here, and if not, why."""
+    if importlib.util.find_spec("triton") is None:
+        return False, "torch.compile needs the package triton for GPUs, and this interpreter does not have it"
+    capability = torch.cuda.get_device_capability(0)
+    if capability < (7, 0):
+        return False, "torch.compile needs compute capability 7.0, and this GPU has %d.%d" % tuple(capability)
+    # Triton compiles a small C module for each kernel, which starts it.
+    compilers = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "clang"]
+    if not any(shutil.which(compiler) for compiler in compilers):
+        return False, "torch.compile needs a C compiler, and %s is not found: install gcc or set CC" % compilers[0]
+    return _headers()
+
+
+def _headers():
+    # type: () -> Tuple[bool, str]
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
     if not os.path.exists(header):
         return False, "torch.compile needs Python's headers, and %s is missing" % header
@@ -56,7 +78,7 @@ class WholeStep:
         self.inputs = inputs
         self.labels = labels
         # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
-        self.rate = torch.zeros(())
+        self.rate = torch.zeros((), device=inputs.device)
         torch._dynamo.config.trace_autograd_ops = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
 
@@ -98,4 +120,20 @@ class PiecewiseStep(EagerStep):
         """Name what was chosen."""
         described = super(PiecewiseStep, self).describe()
         described.update(compiler="inductor", graph="forward and backward, in pieces around recurrent layers")
+        return described
+
+
+class ScaledPieces(ScaledStep):
+    """The step with a scaled loss, forward and backward compiled: the scaling itself is driven by Python."""
+
+    def __init__(self, module, trainable, inputs, labels, settings):
+        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
+        super(ScaledPieces, self).__init__(module, trainable, inputs, labels, settings)
+        self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
+
+    def describe(self):
+        # type: () -> Dict[str, Any]
+        """Name what was chosen."""
+        described = super(ScaledPieces, self).describe()
+        described.update(compiler="inductor", graph="forward and backward")
         return described

@@ -1,6 +1,6 @@
-"""TensorFlow on the CPU: the whole training step is one graph.
+"""TensorFlow on the CPU and on CUDA GPUs: the whole training step is one graph.
 
-Settings of a mode (framework.toml says which were measured to be best, and by how much):
+Settings of a mode (framework.toml says which were measured to be best on the CPU, and by how much):
 
 ``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another)
 ``recurrence``  the form of LSTM layers, a key of ``recurrent.RECURRENCES``: "unrolled" (default) or "loop"
@@ -17,7 +17,8 @@ from tensorflow.python.util import _pywrap_util_port
 from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
-from ..protocol import Cell
+from ..protocol import Cell, Profile
+from . import gpu, profile
 from .networks import Model, build, place
 from .recurrent import RECURRENCES
 
@@ -38,20 +39,35 @@ class TensorFlowAdapter(Adapter):
                 "the setting recurrence is %r; TensorFlow's are %s" % (self._recurrence, ", ".join(sorted(RECURRENCES)))
             )
 
+        if not cell.on_cpu:
+            self.synchronize = gpu.synchronize  # type: ignore[method-assign]
+
+    def supports(self, network):
+        # type: (Network) -> Tuple[bool, str]
+        """Decline, on a GPU, what this build or this GPU cannot do."""
+        if self.cell.on_cpu:
+            return super(TensorFlowAdapter, self).supports(network)
+        reason = gpu.refusal(self.cell)
+        return not reason, reason
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
+        if not self.cell.on_cpu:
+            gpu.set_up(self.cell.precision)
         model = build(network, weights, self._recurrence)
         self._variables = model.variables
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         self._batch = place(network, batch)
+        if not self.cell.on_cpu:
+            self._batch = tuple(gpu.placed(tensor) for tensor in self._batch)
         step = tf.function(training_step(model, self._rate), jit_compile=self._compile, autograph=False)
         self._step = step.get_concrete_function(*self._batch)
         self._loss = tf.constant(float("nan"))
 
     def step(self):
         # type: () -> None
-        """Run the graph once; it returns when the update is done."""
+        """Run the graph once; on the CPU it returns when the update is done."""
         self._loss = self._step(*self._batch)
 
     def synchronize(self):
@@ -82,7 +98,7 @@ class TensorFlowAdapter(Adapter):
         # type: () -> Dict[str, Any]
         """Name TensorFlow's version and build, and the execution settings in force."""
         build_info = tf.sysconfig.get_build_info()
-        return {
+        described = {
             "framework": "tensorflow",
             "version": tf.version.VERSION,
             "git_version": tf.version.GIT_VERSION,
@@ -96,7 +112,10 @@ class TensorFlowAdapter(Adapter):
             "onednn_enabled": bool(_pywrap_util_port.IsMklEnabled()),
             "blas": "oneDNN where it is enabled, Eigen elsewhere",
             "graph_optimizer": tf.config.optimizer.get_experimental_options(),
-        }
+        }  # type: Dict[str, Any]
+        if not self.cell.on_cpu:
+            described["gpu"] = gpu.describe()
+        return described
 
     def capabilities(self):
         # type: () -> Dict[str, Tuple[bool, str]]
@@ -118,10 +137,32 @@ class TensorFlowAdapter(Adapter):
 
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
-        """Return a float32 matrix product; eager operations on the CPU are synchronous."""
+        """Return a matrix product; eager operations on the CPU are synchronous."""
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
         right = tf.random.stateless_uniform([size, size], seed=[3, 4])
+        if not self.cell.on_cpu:
+            return lambda: (tf.linalg.matmul(left, right), gpu.synchronize())
         return lambda: tf.linalg.matmul(left, right)
+
+    def device_name(self):
+        # type: () -> str
+        """Return the GPU's model."""
+        return gpu.name()
+
+    def reset_device_peak_memory(self):
+        # type: () -> None
+        """Let TensorFlow's allocator on the GPU forget its peak."""
+        gpu.reset_peak_memory()
+
+    def device_peak_memory(self):
+        # type: () -> Optional[int]
+        """Return what TensorFlow's allocator gave out on the GPU at most."""
+        return gpu.peak_memory_bytes()
+
+    def profile(self, steps):
+        # type: (int) -> Optional[Profile]
+        """Run so many steps under tf.profiler."""
+        return profile.take(self, steps)
 
     def is_out_of_memory(self, error):
         # type: (BaseException) -> bool

@@ -25,8 +25,10 @@ specification.loader.exec_module(small)
 SMALL = small.small_networks(networks)
 from guest.{folder}.adapter import ADAPTER
 
-def make(name, threads=1, batch_size=4, cache={cache!r}, mode={mode!r}, **settings):
-    return ADAPTER(Cell({name!r}, {folder!r}, mode, name, "cpu", threads, batch_size), settings, cache)
+def make(name, threads=1, batch_size=4, cache={cache!r}, mode={mode!r}, device="cpu", precision="float32",
+         placement="resident", **settings):
+    cell = Cell({name!r}, {folder!r}, mode, name, device, threads, batch_size, precision, placement)
+    return ADAPTER(cell, settings, cache)
 
 def prepared(name, **options):
     adapter, network = make(name, **options), SMALL[name]

@@ -122,6 +122,25 @@ def test_a_mini_batch_fits_its_network(name, batch_size):
     np.testing.assert_array_equal(batch.labels, again.labels)
 
 
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from(["fcn5", "lstm32", "alexnet"]), st.integers(1, 3), st.integers(1, 4))
+def test_a_repeated_mini_batch_is_the_small_one_over_and_over(name, size, times):
+    network = NETWORKS[name]
+    small, large = batches.mini_batch(network, size), batches.mini_batch(network, size * times, repeated=size)
+    assert len(large.inputs) == len(large.labels) == size * times
+    for part in range(times):
+        rows = slice(part * size, (part + 1) * size)
+        np.testing.assert_array_equal(large.inputs[rows], small.inputs)
+        np.testing.assert_array_equal(large.labels[rows], small.labels)
+    assert (large.inputs.dtype, large.labels.dtype) == (small.inputs.dtype, small.labels.dtype)
+
+
+@pytest.mark.parametrize(("size", "repeated"), [(10, 4), (2, 4), (4, 0), (4, -2)])
+def test_a_mini_batch_that_is_no_multiple_is_refused(size, repeated):
+    with pytest.raises(ValueError, match="over and over"):
+        batches.mini_batch(NETWORKS["fcn5"], size, repeated=repeated)
+
+
 @given(st.text(st.characters(codec="ascii"), min_size=1, max_size=20), st.integers(1, 10**9))
 def test_sampled_entries_lie_inside(name, size):
     entries = batches.sampled_entries(name, size)

@@ -189,3 +189,79 @@ def test_the_description_names_what_decides_speed(guest: Guest) -> None:
     assert described["matmul_precision"] == "highest"
     assert described["float64_enabled"] is False
     assert described["platform"] == "cpu"
+
+
+def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
+    said = guest("""
+        from guest.jax import devices
+        def refused(device="cuda:0", **cell):
+            return make("small-dense", device=device, **cell).supports(SMALL["small-dense"])
+        answer = [refused("tpu:0"), refused(precision="float16"), refused(precision="float8"),
+                  refused(placement="on tape")]
+        devices.gpu_plugins = lambda: []
+        answer.append(refused())
+        devices.gpu_plugins = lambda: ["xla_cuda13"]  # a plugin that does not find its GPU
+        answer.append(refused())
+    """)
+    assert not any(supported for supported, _ in said)
+    words = [
+        "tpu:0",
+        "no scaling of the loss",
+        "precision float8",
+        "placement on tape",
+        "no plugin for CUDA is installed",
+    ]
+    for (_, reason), part in zip(said, words, strict=False):
+        assert part in reason
+    assert "--python jax=" in said[4][1]
+    assert "with xla_cuda13 cannot use the GPU: " in said[5][1]
+
+
+def test_a_gpu_too_old_for_a_precision_is_said(guest: Guest) -> None:
+    said = guest("""
+        import types
+        from guest.jax import devices
+        devices.gpu_plugins = lambda: ["xla_cuda12"]
+        answer = []
+        for capability, precision in (("7.5", "tf32"), ("7.5", "float32"), ("9.0", "bfloat16"), ("9.0", "tf32")):
+            devices.find_device = lambda name: types.SimpleNamespace(compute_capability=capability)
+            answer.append(make("small-dense", device="cuda:1", precision=precision).supports(SMALL["small-dense"]))
+    """)
+    assert [supported for supported, _ in said] == [False, True, True, True]
+    assert said[0][1] == "precision tf32: it needs compute capability 8.0, and this GPU has 7.5"
+
+
+@pytest.mark.slow
+def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
+    """XLA's CPU back end computes it too, though no cell there asks for it.
+
+    One step: after it the trajectories of a normalised network part, as they do in float32 at full size.
+    """
+    verdicts = guest("""
+        answer = {}
+        for name, network in SMALL.items():
+            network = network._replace(parity=network.parity._replace(steps=1))
+            found, expected = [
+                small.parity_observation(parity, batches, make(name, precision=precision), network, 4)
+                for precision in ("bfloat16", "float32")
+            ]
+            verdict = parity.judge(found, expected, network.parity, parity.allowance(network, "bfloat16"))
+            answer[name] = (verdict.verdict, verdict.reason, verdict.update_error)
+    """)
+    assert {verdict for verdict, _, _ in verdicts.values()} == {"agrees"}, verdicts
+    assert all(error > 1e-4 for _, _, error in verdicts.values()), "it computed in float32 all the same"
+
+
+@pytest.mark.parametrize("placement", ["pinned", "pageable"])
+def test_a_mini_batch_on_the_host_trains_as_a_resident_one(guest: Guest, placement: str) -> None:
+    same = guest(f"""
+        network = SMALL["small-convolutional"]
+        found, expected = [
+            small.parity_observation(parity, batches, make(network.name, placement=where), network, 4)
+            for where in ({placement!r}, "resident")
+        ]
+        answer = found.losses == expected.losses and all(
+            np.array_equal(found.updates[name], expected.updates[name]) for name in expected.updates
+        )
+    """)
+    assert same

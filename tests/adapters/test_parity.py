@@ -264,3 +264,84 @@ def test_a_reference_of_another_recipe_is_refused():
         parity.judge(observed([2.0], a=[1.0]), observed([2.0, 1.0], a=[1.0]), RECIPE)
     with pytest.raises(ValueError, match="another network"):
         parity.judge(observed([2.0], a=[1.0]), observed([2.0], a=[1.0], b=[1.0]), RECIPE)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_repeated_mini_batch_trains_as_the_small_one_does(name):
+    """Mean loss, gradients and batch statistics are those of the part: so the part's reference serves."""
+    network, size = SMALL[name], 3
+    expected = parity_observation(parity, batches, adapter_for(name), network, size)
+    adapter = adapter_for(name)
+    weights = batches.initial_weights(network)
+    before = parity.sample_weights(weights)
+    adapter.prepare(network, weights, batches.mini_batch(network, 4 * size, repeated=size))
+    adapter.set_learning_rate(network.parity.learning_rate)
+    losses = []
+    for _ in range(network.parity.steps):
+        adapter.step()
+        losses.append(adapter.last_loss())
+    found = parity.observe(adapter.parameters(), before, losses)
+    verdict = parity.judge(found, expected, network.parity)
+    assert verdict.loss_error < 1e-13
+    assert verdict.update_error < 1e-10, verdict.worst_parameter
+
+
+@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+def test_float32_keeps_its_tolerances_and_lower_precisions_have_wider_ones(name):
+    network = networks.NETWORKS[name]
+    recipe = network.parity
+    assert parity.allowance(network, "float32") == parity.allowance(network, "float64") == (0.0, 0.0)
+    for precision in ("tf32", "float16", "bfloat16"):
+        allowed = parity.allowance(network, precision)
+        assert recipe.loss_tolerance < allowed.loss < 0.1
+        # An update of another sign, or none at all, is off by 1 or more.
+        assert recipe.update_tolerance < allowed.update < 1.0
+        # Rounding turns ReLUs and maxima over, which these networks have and the others do not.
+        kinked = name in ("alexnet", "resnet50")
+        assert (allowed.update > 0.3) is kinked
+
+
+@pytest.mark.parametrize(
+    ("precision", "verdict"),
+    [("float32", "disagrees"), ("tf32", "agrees"), ("float16", "agrees"), ("bfloat16", "agrees")],
+)
+def test_the_cells_precision_decides_what_agrees(precision, verdict):
+    allowed = parity.allowance(networks.NETWORKS["fcn5"], precision)
+    right, rounded = observed([2.0], a=[1.0, 2.0]), observed([2.0 + 1e-4], a=[1.0, 2.04])
+    judged = parity.judge(rounded, right, RECIPE, allowed)
+    assert judged.verdict == verdict
+    assert judged.loss_tolerance == max(RECIPE.loss_tolerance, allowed.loss)
+    assert judged.update_tolerance == max(RECIPE.update_tolerance, allowed.update)
+    for wrong in (observed([2.0], a=[0.0, 0.0]), observed([2.0], a=[2.0, 4.0]), observed([2.5], a=[1.0, 2.0])):
+        assert parity.judge(wrong, right, RECIPE, allowed).verdict == "disagrees"
+
+
+def test_an_allowance_never_makes_a_tolerance_narrower():
+    wide = RECIPE._replace(loss_tolerance=0.5, update_tolerance=0.9)
+    judged = parity.judge(observed([2.0], a=[1.0]), observed([2.0], a=[1.0]), wide, parity.Allowance(0.1, 0.1))
+    assert (judged.loss_tolerance, judged.update_tolerance) == (0.5, 0.9)
+
+
+def test_parameters_stand_still_only_where_none_of_them_moves():
+    start = {"a": np.arange(3.0), "b": np.zeros(2)}
+    read = []
+
+    def held(**changed):
+        for name, value in {**start, **changed}.items():
+            read.append(name)
+            yield name, value
+
+    assert parity.stood_still(held(), start)
+    assert read == ["a", "b"]
+    assert not parity.stood_still(held(b=np.array([0.0, 1e-30])), start)
+    read.clear()
+    assert not parity.stood_still(held(a=np.arange(3.0) + 1), start)
+    assert read == ["a"], "a first that moved is enough: reading them all may mean copying gigabytes"
+
+
+def test_an_observation_holds_the_entries_that_the_updates_came_from():
+    weights = {"a": np.arange(200.0, dtype=np.float32)}
+    before = parity.sample_weights(weights)
+    found = parity.observe([("a", weights["a"] + np.float32(0.5))], before, [1.0])
+    np.testing.assert_array_equal(found.entries["a"], before["a"] + 0.5)
+    np.testing.assert_array_equal(found.updates["a"], 0.5)

@@ -11,9 +11,12 @@ from dlbench.adapters import protocol
 from dlbench.adapters.protocol import (
     Cell,
     Contention,
+    DeviceEvidence,
     Launch,
+    Operator,
     Outcome,
     Parity,
+    Profile,
     Protocol,
     ProtocolError,
     Status,
@@ -37,8 +40,21 @@ tables = st.dictionaries(
 cells = st.builds(Cell, text, text, text, text, text, count, count, text, text, text)
 protocols = st.builds(Protocol, count, count, count, real, count, real)
 launches = st.builds(
-    Launch, cells, protocols, tables, st.none() | text, text, st.none() | text, st.none() | st.lists(count)
+    Launch,
+    cells,
+    protocols,
+    tables,
+    st.none() | text,
+    text,
+    st.none() | text,
+    st.none() | st.lists(count),
+    gpu=st.none() | text,
+    repeated_batch=maybe_count,
+    profiled_steps=count,
 )
+devices = st.builds(DeviceEvidence, text, st.none() | st.lists(count, max_size=3), maybe_real, maybe_real, maybe_count)
+operators = st.builds(Operator, text, text, st.booleans(), real, real)
+profiles = st.builds(Profile, text, count, real, st.lists(operators, max_size=3))
 parities = st.builds(Parity, text, text, st.lists(real, max_size=3), maybe_real, maybe_real, text, real, real, real)
 evidences = st.builds(
     ThreadEvidence, count, maybe_count, maybe_count, real, real, st.none() | st.lists(real, max_size=3)
@@ -76,6 +92,10 @@ outcomes = st.builds(
     steps_per_sample=count,
     steady=st.none() | st.booleans(),
     cpus=st.none() | st.lists(count, max_size=3),
+    evidence_steps=maybe_count,
+    device=st.none() | devices,
+    timed_between=st.none() | st.lists(real, min_size=2, max_size=2),
+    profile=st.none() | profiles,
 )
 
 

@@ -30,8 +30,15 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"recurrence": "loop"}, {"inter_op": 2}, {"compile": True}, {"compile": True, "recurrence": "loop"}],
-    ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()),
+    [
+        pytest.param(settings, marks=marks, id=",".join(f"{key}={value}" for key, value in settings.items()))
+        for settings, marks in (
+            ({"recurrence": "loop"}, pytest.mark.slow),
+            ({"inter_op": 2}, pytest.mark.slow),
+            ({"compile": True}, ()),
+            ({"compile": True, "recurrence": "loop"}, pytest.mark.slow),
+        )
+    ],
 )
 def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
     plain: dict[str, Any] = {}
@@ -148,3 +155,37 @@ def test_the_description_names_what_decides_speed(guest: Guest) -> None:
     assert described["execution"] == "one tf.function, compiled by XLA"
     assert described["intra_op_threads"] == 2
     assert described["onednn_enabled"] is False
+
+
+def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:
+    said = guest("""
+        def refused(device="cuda:0", **cell):
+            return make("small-dense", device=device, **cell).supports(SMALL["small-dense"])
+        answer = [refused("tpu:0"), refused(precision="bfloat16"), refused(placement="pinned")]
+        built = {"is_cuda_build": False}
+        tf.sysconfig.get_build_info = lambda: built
+        answer.append(refused())
+        built.update(is_cuda_build=True, cuda_version="12.5")
+        built.update(cuda_compute_capabilities=["sm_80", "sm_90", "compute_90"])
+        tf.config.list_physical_devices = lambda kind=None: []
+        answer.append(refused())
+        tf.config.list_physical_devices = lambda kind=None: ["GPU"]
+        for capability in ((7, 5), (8, 6), (12, 0)):
+            tf.config.experimental.get_device_details = lambda device: {"compute_capability": capability}
+            answer.append(refused(precision="tf32"))
+    """)
+    words = [
+        "tpu:0",
+        "float32 and tf32 only",
+        "placement pinned",
+        "no CUDA code",
+        "sees no GPU",
+        "no kernels for",
+        "",
+        "",
+    ]
+    for (supported, reason), part in zip(said, words, strict=True):
+        assert supported is (part == "")
+        assert part in reason
+    assert "--python tensorflow=" in said[3][1]
+    assert "compute capability 7.5 (it has sm_80, sm_90, compute_90)" in said[5][1]

@@ -173,3 +173,24 @@ def test_steps_that_take_no_time_at_all_have_an_end(monkeypatch):
     count, tried, _ = found_for(monkeypatch, itertools.repeat(0), 0, 1e-5)
     assert len(tried) == timing.TRIES
     assert count >= 1
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(20_000, 300_000_000))
+def test_a_device_is_kept_busy_for_the_time_asked_and_no_step_is_cut(step):
+    machine = Machine(itertools.repeat(step))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(timing, "nanoseconds", machine.clock)
+        begun = machine.now
+        spent = timing.keep_busy(machine.step, machine.synchronize, 0.1)
+    assert spent == [step] * len(spent)
+    assert machine.now - begun >= SECOND // 10
+    assert machine.now - begun == step * machine.calls.count("step")
+    # Until batches are long enough they double; from then on a hundred fill the time.
+    assert len(spent) <= 100 + 7
+
+
+def test_one_step_is_taken_where_no_time_is_asked_for():
+    machine = Machine([5, 5])
+    assert len(timing.keep_busy(machine.step, machine.synchronize, 0.0)) == 1
+    assert machine.calls.count("step") == 1

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_networks import small_networks
 
-from dlbench.adapters import protocol, timing, worker
+from dlbench.adapters import networks, protocol, timing, worker
 from dlbench.adapters.base import Adapter, Unsupported
 from dlbench.adapters.networks import LEARNING_RATE, NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Protocol, ProtocolError, Status
@@ -407,6 +408,61 @@ def test_a_real_short_step_is_timed_right_in_batches(tmp_path):
     assert min(outcome.samples_ns) >= 1e5 * outcome.steps_per_sample
     assert outcome.timed_steps() == outcome.observed_steps() == 30 * outcome.steps_per_sample
     assert np.median(outcome.samples_ns) >= 9_500_000
+
+
+class Trainer(Pretender):
+    """Moves every weight by a little in each of its first steps, and no longer."""
+
+    computes = True
+
+    def __init__(self, folder, steps, only=None):
+        super().__init__(folder)
+        self.left, self.only = steps, only
+
+    def prepare(self, network, weights, batch):
+        super().prepare(network, weights, batch)
+        self.held = {name: value.copy() for name, value in weights.items()}
+
+    def step(self):
+        super().step()
+        self.left -= 1
+        if self.left >= 0:
+            for name, value in self.held.items():
+                value += 0.5 if self.only in (None, name) else 0.0
+
+    def parameters(self):
+        return iter(self.held.items())
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Give the name of a small network that launches can ask for."""
+    network = small_networks(networks)["small-dense"]
+    monkeypatch.setitem(NETWORKS, network.name, network)
+    return network.name
+
+
+def test_a_step_that_trains_on_after_the_parity_steps_is_ok(tmp_path, small):
+    assert run(tmp_path, Trainer(tmp_path, 10**9), network=small).status is Status.OK
+
+
+def test_one_parameter_that_moves_is_enough(tmp_path, small):
+    assert run(tmp_path, Trainer(tmp_path, 10**9, only="fc2.bias"), network=small).status is Status.OK
+
+
+def test_what_trains_during_the_parity_steps_only_is_caught(tmp_path, small):
+    outcome = run(tmp_path, Trainer(tmp_path, NETWORKS[small].parity.steps), network=small)
+    assert outcome.status is Status.PARITY_FAILED
+    assert "no parameter changed after the parity steps" in outcome.reason
+    assert (outcome.parity.verdict, outcome.parity.reason) == ("disagrees", outcome.reason)
+    assert outcome.samples_ns, "the number is kept, and marked"
+
+
+def test_a_loss_that_is_not_finite_leaves_nothing_to_learn_from_the_parameters(tmp_path, small):
+    adapter = Trainer(tmp_path, 0)
+    adapter.loss = float("nan")
+    outcome = run(tmp_path, adapter, network=small)
+    assert (outcome.status, outcome.final_loss_finite) == (Status.OK, False)
 
 
 EXTRA = "DLBENCH_EXTRA_PRODUCTS"

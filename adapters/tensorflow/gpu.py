@@ -1,0 +1,109 @@
+"""TensorFlow on a CUDA GPU: whether this build can, at which precision, and what its instruments tell.
+
+A launch sees one GPU alone, so it is always TensorFlow's GPU 0, where TensorFlow puts all that it has GPU kernels for.
+"""
+
+from typing import Any, Dict, Optional, Tuple
+
+import tensorflow as tf
+
+from ..compute_capability import AMPERE, has_code
+from ..protocol import Cell
+
+DEVICE = "GPU:0"
+PRECISIONS = ("float32", "tf32")
+_GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
+
+
+def refusal(cell):
+    # type: (Cell) -> str
+    """Return why this build of TensorFlow cannot do the cell on a GPU, in its own terms; empty where it can."""
+    version = "TensorFlow %s" % tf.version.VERSION
+    if cell.device.partition(":")[0] != "cuda":
+        return "device %s: TensorFlow is driven here on the CPU and on CUDA GPUs only" % cell.device
+    if cell.precision not in PRECISIONS:
+        return "precision %s: TensorFlow is driven here in %s only" % (cell.precision, " and ".join(PRECISIONS))
+    if cell.placement != "resident":
+        return "placement %s: TensorFlow is driven here with a resident mini-batch only" % cell.placement
+    built = tf.sysconfig.get_build_info()
+    if not built.get("is_cuda_build"):
+        return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
+    found = tf.config.list_physical_devices("GPU")
+    if not found:
+        return "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old" % (
+            version,
+            built.get("cuda_version", "(unknown)"),
+        )
+    capability = compute_capability(found[0])
+    architectures = list(built.get("cuda_compute_capabilities") or [])
+    if capability is None:
+        return ""
+    if architectures and not has_code(architectures, capability):
+        return "%s: this build has no kernels for compute capability %d.%d (it has %s): %s" % (
+            (version,) + capability + (", ".join(architectures), _GIVE_ANOTHER)
+        )
+    if cell.precision == "tf32" and capability < AMPERE:
+        return "precision tf32: it needs compute capability %d.%d, and this GPU has %d.%d" % (AMPERE + capability)
+    return ""
+
+
+def compute_capability(device):
+    # type: (Any) -> Optional[Tuple[int, int]]
+    """Return a GPU's compute capability; None where TensorFlow does not tell."""
+    told = tf.config.experimental.get_device_details(device).get("compute_capability")
+    return None if told is None else (int(told[0]), int(told[1]))
+
+
+def set_up(precision):
+    # type: (str) -> None
+    """Take memory as it is needed and not all at once; let float32 products and convolutions use TF32, or not."""
+    tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[0], True)
+    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+
+
+def placed(tensor):
+    # type: (Any) -> Any
+    """Return the tensor on the GPU. Whole numbers in 32 bits would stay on the host, and be copied in each step."""
+    with tf.device(DEVICE):
+        return tf.cast(tensor, tf.int64) if tensor.dtype.is_integer else tf.identity(tensor)
+
+
+def synchronize():
+    # type: () -> None
+    """Wait until the GPU has done all it was given."""
+    with tf.device(DEVICE):
+        tf.raw_ops.SyncDevice()
+
+
+def peak_memory_bytes():
+    # type: () -> int
+    """Return what TensorFlow's allocator gave out on the GPU at most since the last reset."""
+    return int(tf.config.experimental.get_memory_info(DEVICE)["peak"])
+
+
+def reset_peak_memory():
+    # type: () -> None
+    """Let TensorFlow's allocator forget its peak."""
+    tf.config.experimental.reset_memory_stats(DEVICE)
+
+
+def name():
+    # type: () -> str
+    """Return the GPU's model."""
+    device = tf.config.list_physical_devices("GPU")[0]
+    return str(tf.config.experimental.get_device_details(device).get("device_name", device.name))
+
+
+def describe():
+    # type: () -> Dict[str, Any]
+    """Name the GPU as TensorFlow sees it, and the libraries that drive it."""
+    built = tf.sysconfig.get_build_info()
+    capability = compute_capability(tf.config.list_physical_devices("GPU")[0])
+    return {
+        "device": name(),
+        "compute_capability": None if capability is None else "%d.%d" % capability,
+        "cuda": built.get("cuda_version"),
+        "cudnn": built.get("cudnn_version"),
+        "architectures": list(built.get("cuda_compute_capabilities") or []),
+        "tf32": bool(tf.config.experimental.tensor_float_32_execution_enabled()),
+    }
