@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports import evidence
+from dlbench.reports import evidence, gpu_evidence
 from dlbench.reports.errors import RecordError
 from dlbench.reports.hosts import Host
 from dlbench.reports.record import Record
@@ -36,14 +36,12 @@ def contended(record: Record, host: Host | None) -> bool | None:
     outcome = record.outcome
     if any(flag.kind is evidence.CONTENDED for flag in evidence.record_flags(record, host)):
         return True
+    if outcome.status not in (Status.OK, Status.PARITY_FAILED):
+        return None
+    if not record.cell.on_cpu:
+        return None if gpu_evidence.observe_launch(outcome, record.telemetry).other_processes is None else False
     threads = outcome.threads
-    silent = (
-        outcome.status not in (Status.OK, Status.PARITY_FAILED)
-        or record.cell.device != "cpu"
-        or outcome.contention is None
-        or threads is None
-        or threads.wall_seconds < evidence.SHORTEST_REGION
-    )
+    silent = outcome.contention is None or threads is None or threads.wall_seconds < evidence.SHORTEST_REGION
     return None if silent else False
 
 

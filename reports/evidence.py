@@ -13,15 +13,69 @@ launch bound to two of sixty-four CPUs has two. PSI counts waiting of any proces
 it is used only where the launch left a CPU free. On a corpus of real launches beside other work, waiting over 10 % or
 pressure over 10 % found four in five of those that were more than 5 % slow (VERDICTS.md, on the corpus that they were
 chosen on).
+
+What a GPU's own evidence says is in `gpu_evidence`; the host's threads, which only start its work, are not judged then.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dlbench.adapters.protocol import BOUND, Cell, Contention, Outcome, Status, ThreadEvidence
+from dlbench.reports.flags import (
+    CONTENDED,
+    DEVICE_THROTTLED,
+    DEVICE_TIME,
+    ECC_ERRORS,
+    FAILED_LAUNCHES,
+    FEW_LAUNCHES,
+    HOST_BOUND,
+    KINDS,
+    LOSS_NOT_FINITE,
+    NO_STEADY_STATE,
+    ONCE_IS_ENOUGH,
+    OTHER_ENVIRONMENT,
+    OVER_CEILING,
+    PARITY,
+    PARITY_UNCHECKED,
+    THREADS_EXCEEDED,
+    THREADS_UNUSED,
+    THROTTLED,
+    Flag,
+    FlagKind,
+)
+from dlbench.reports.gpu_evidence import device_flags
 from dlbench.reports.hosts import Host
 from dlbench.reports.record import Record
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
+
+__all__ = [
+    "CONTENDED",
+    "DEVICE_THROTTLED",
+    "DEVICE_TIME",
+    "ECC_ERRORS",
+    "FAILED_LAUNCHES",
+    "FEW_LAUNCHES",
+    "HOST_BOUND",
+    "KINDS",
+    "LOSS_NOT_FINITE",
+    "NO_STEADY_STATE",
+    "OTHER_ENVIRONMENT",
+    "OVER_CEILING",
+    "PARITY",
+    "PARITY_UNCHECKED",
+    "THREADS_EXCEEDED",
+    "THREADS_UNUSED",
+    "THROTTLED",
+    "Flag",
+    "FlagKind",
+    "capacity_of",
+    "cell_flags",
+    "few_launches",
+    "launch_flags",
+    "record_flags",
+    "wanting_threads",
+    "working_threads",
+]
 
 EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15
 """Threads are exceeded when more than ``asked * factor + slack`` wanted to run on average."""
@@ -50,56 +104,6 @@ CEILING_SLACK = 1.02
 """A rate is over the ceiling when it exceeds it by more than measurement noise."""
 
 
-@dataclass(frozen=True)
-class FlagKind:
-    """A kind of flag: its name in JSON, its mark in a table, and what the mark means."""
-
-    name: str
-    symbol: str
-    legend: str
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A flag raised on a cell, with the facts that raised it."""
-
-    kind: FlagKind
-    sentence: str
-
-
-PARITY = FlagKind("parity", "!", "computed something else than the reference: not comparable")
-PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "nothing proves that it computed the same as the others")
-LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
-THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
-THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
-CONTENDED = FlagKind("contended", "~", "others were in the way while it was measured")
-THROTTLED = FlagKind("throttled", "q", "the CPU quota throttled it: it allows less than one CPU a thread")
-NO_STEADY_STATE = FlagKind(
-    "no_steady_state", "u", "no steady state: the samples still change after the longest warm-up"
-)
-OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
-FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches did not end well")
-OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
-FEW_LAUNCHES = FlagKind(
-    "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
-)
-
-KINDS = (
-    PARITY,
-    PARITY_UNCHECKED,
-    LOSS_NOT_FINITE,
-    THREADS_EXCEEDED,
-    THREADS_UNUSED,
-    CONTENDED,
-    THROTTLED,
-    NO_STEADY_STATE,
-    OVER_CEILING,
-    FAILED_LAUNCHES,
-    OTHER_ENVIRONMENT,
-    FEW_LAUNCHES,
-)
-
-
 def wanting_threads(threads: ThreadEvidence, contention: Contention | None) -> float:
     """Return how many threads were running or waiting for a CPU, on average over the timed region."""
     waited = 0.0 if contention is None else contention.run_queue_seconds or 0.0
@@ -115,19 +119,27 @@ def working_threads(threads: ThreadEvidence) -> int | None:
 
 def record_flags(record: Record, host: Host | None) -> list[Flag]:
     """Return what a record's own evidence says; see `launch_flags`."""
-    return launch_flags(record.cell, record.outcome, host, record.quota_cpus)
+    return launch_flags(record.cell, record.outcome, host, record.quota_cpus, record.telemetry)
 
 
-def launch_flags(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: float | None = None) -> list[Flag]:
+def launch_flags(
+    cell: Cell,
+    outcome: Outcome,
+    host: Host | None,
+    quota_cpus: float | None = None,
+    telemetry: Mapping[str, Any] | None = None,
+) -> list[Flag]:
     """Return what one launch's evidence says.
 
     ``host`` and ``quota_cpus`` (CPUs' worth of time, as control groups allowed them to this launch) give the CPUs that
-    the launch could use where it does not tell them itself; without them some flags cannot be told.
+    the launch could use where it does not tell them itself; ``telemetry`` is what was sampled of its GPU. Without them
+    some flags cannot be told.
     """
     if outcome.status not in (Status.OK, Status.PARITY_FAILED):
         return []
     flags = _of_mathematics(outcome)
-    if cell.device == "cpu":
+    flags += device_flags(cell, outcome, telemetry)
+    if cell.on_cpu:
         capacity = capacity_of(cell, outcome, host, quota_cpus)
         flags += _of_threads(outcome, capacity)
         flags += _of_contention(cell, outcome, host, capacity)
@@ -246,16 +258,12 @@ def _own_threads(threads: ThreadEvidence, contention: Contention, capacity: floa
     return max(claimed, grown)
 
 
-# What makes the mathematics doubtful counts from one launch on; what is measured with noise, from half of them.
-_ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE})
-
-
 def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
     """Bring the flags of a cell's launches together, in the order of `KINDS`."""
     flags = []
     for kind in KINDS:
         raised = [flag for launch in launches for flag in launch if flag.kind is kind]
-        if raised and (kind in _ONCE_IS_ENOUGH or 2 * len(raised) >= len(launches)):
+        if raised and (kind in ONCE_IS_ENOUGH or 2 * len(raised) >= len(launches)):
             where = "" if len(launches) == 1 else f" (in {len(raised)} of {len(launches)} launches)"
             flags.append(Flag(kind, raised[-1].sentence + where))
     return flags

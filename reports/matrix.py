@@ -16,9 +16,10 @@ from statistics import median
 from typing import NamedTuple
 
 from dlbench.adapters.networks import NETWORKS, training_flops
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Parity, Status
+from dlbench.adapters.protocol import OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, Cell, Parity, Status
 from dlbench.reports import evidence
 from dlbench.reports.derived import product_rate
+from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.hosts import Host
 from dlbench.reports.medians import effective_records
 from dlbench.reports.newest import BASELINE
@@ -73,6 +74,8 @@ class MatrixCell:
     parity: Parity | None = None
     """Of the newest launch, or of the first that disagrees."""
     observed: Observed | None = None
+    device_observed: DeviceObserved | None = None
+    """None on the CPU."""
     flags: tuple[evidence.Flag, ...] = ()
     best: bool = False
     """Among the fastest of its column within its group: none is faster by more than noise may explain."""
@@ -149,7 +152,7 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
     columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
     groups = sorted(
         {key[0] for key in by_place},
-        key=lambda g: (networks.get(g.network, len(networks)), g),
+        key=lambda g: (networks.get(g.network, len(networks)), _group_order(g)),
     )
     rows = {
         group: tuple(dict.fromkeys(row for row in sorted(key[1] for key in by_place if key[0] == group)))
@@ -173,8 +176,19 @@ def combine(matrices: Sequence[Matrix]) -> Matrix:
     return assemble(cells, hosts, [note for matrix in matrices for note in matrix.notes])
 
 
-def _device_order(column: Column) -> tuple[bool, str, int]:
-    return column.device != "cpu", column.device, column.threads or 0
+def _group_order(group: Group) -> tuple[object, ...]:
+    """Order precisions and placements as the contract lists them, others behind."""
+    ranks = [
+        known.index(word) if word in known else len(known)
+        for word, known in ((group.precision, PRECISIONS), (group.placement, PLACEMENTS))
+    ]
+    return group.network, group.batch_size, *ranks, group
+
+
+def _device_order(column: Column) -> tuple[bool, list[tuple[int, str]], int]:
+    """Order devices by their numbers: cuda:2 before cuda:10."""
+    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in column.device.split(":")]
+    return column.device != "cpu", parts, column.threads or 0
 
 
 def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
@@ -307,6 +321,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
             parities[-1] if parities else None,
         ),
         observed=observe([record.outcome for record in timed]),
+        device_observed=observe_device(timed),
         flags=tuple(flags),
         first_step_seconds=median(firsts) if firsts else None,
         default_threads=_default_threads(timed[-1]),

@@ -143,6 +143,8 @@ class Record:
     """Of a comparison in two stages: "screen" or "confirm"; else empty."""
     quota_cpus: float | None = None
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
+    telemetry: dict[str, Any] | None = None
+    """What was sampled of the GPU meanwhile, see `hardware_probe.telemetry`; None for a launch on the CPU."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started, "the start of a record"))
@@ -167,6 +169,7 @@ class Record:
             "side": self.side,
             "stage": self.stage,
             "quota_cpus": self.quota_cpus,
+            **({} if self.telemetry is None else {"telemetry": self.telemetry}),
         }
 
     @classmethod
@@ -193,6 +196,8 @@ class Record:
             side=str(data.get("side", "")),
             stage=str(data.get("stage", "")),
             quota_cpus=None if data.get("quota_cpus") is None else float(data["quota_cpus"]),
+            # Of whatever form: it is judged where it is read, and no number depends on it.
+            telemetry=told if isinstance(told := data.get("telemetry"), dict) else None,
         )
 
 

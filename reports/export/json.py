@@ -11,6 +11,8 @@ from dlbench.reports.curve import Curve, Point
 from dlbench.reports.evidence import Flag
 from dlbench.reports.export.layout import Table
 from dlbench.reports.fits import Estimate, Fit, Fits
+from dlbench.reports.gpu_evidence import DeviceObserved
+from dlbench.reports.gpu_telemetry import Spread
 from dlbench.reports.matrix import Matrix, MatrixCell
 from dlbench.reports.observed import Observed
 from dlbench.reports.statistics import Summary
@@ -72,6 +74,7 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
         "best": cell.best,
         "parity": None if cell.parity is None else cell.parity._asdict(),
         "threads_evidence": _observed(cell.observed),
+        "device_evidence": _device(cell.device_observed),
         "flags": [flag_content(flag) for flag in cell.flags],
         "machine": cell.column.machine,
         "machine_name": matrix.hosts[cell.column.machine].name,
@@ -104,6 +107,14 @@ def _observed(observed: Observed | None) -> dict[str, Any] | None:
         return None
     policy = None if observed.wait_policy is None else dict(observed.wait_policy)
     return {**vars(observed), "wait_policy": policy}
+
+
+def _device(observed: DeviceObserved | None) -> dict[str, Any] | None:
+    if observed is None:
+        return None
+    content = {key: value._asdict() if isinstance(value, Spread) else value for key, value in vars(observed).items()}
+    reasons = observed.clock_reasons
+    return {**content, "clock_reasons": None if reasons is None else dict(reasons), "notes": list(observed.notes)}
 
 
 def flag_content(flag: Flag) -> dict[str, str]:

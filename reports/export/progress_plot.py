@@ -7,8 +7,9 @@ thread count has a mark of its own too, so no meaning rests on colour alone.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from dlbench.reports.export.labels import GAP, Box, Label, place_labels
 from dlbench.reports.export.layout import group_name
 from dlbench.reports.export.plots import check_picture, write_picture
 from dlbench.reports.export.progress import place_name, version_name
@@ -27,18 +28,14 @@ _STYLES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#56B4E9", "D"
 """Colour and mark of each place; a picture of more would not be read."""
 _APART = 0.055
 """Of a panel's height: names closer than this to one another are pushed apart."""
-
-
+_LETTER = 0.0112
+"""Of a panel's width: what a letter of a name takes, about."""
+_MARK = Box(-0.008, -0.018, 0.008, 0.018)
+"""What a mark takes about its point, in shares of a panel."""
+_ASIDE = 0.012
+"""Of a panel's width: what lies between the marks of two places at one date."""
 _LATE = 0.12
 """Of a panel's width: points this close to the last one are named in a column beside it."""
-
-
-class _Side(NamedTuple):
-    """Points whose names stand on one side of them, and where."""
-
-    points: "list[_Point]"
-    aside: float
-    align: Literal["left", "right"]
 
 
 class _Point(NamedTuple):
@@ -161,7 +158,7 @@ def _panel(
     for place, points in of_places.items():
         colour, mark = _STYLES[places.index(place)]
         # A little aside of one another, lest one hide the other.
-        aside = (places.index(place) - (len(places) - 1) / 2) * 0.012 * (span[1] - span[0])
+        aside = (places.index(place) - (len(places) - 1) / 2) * _ASIDE * (span[1] - span[0])
         for point in points:
             if point.low is not None and point.high is not None:
                 panel.plot([point.when + aside] * 2, [point.low, point.high], color=colour, linewidth=1.0, alpha=0.7)
@@ -173,7 +170,7 @@ def _panel(
     panel.set_ylim(2 ** (low - room), 2 ** (high + room))
     panel.set_xlim(*span)
     panel.xaxis_date()
-    _names(panel, of_places, span)
+    _names(panel, of_places, span, _ASIDE * (len(places) - 1) / 2)
     panel.set_title(group_name(group), fontsize=8, loc="left")
     panel.set_ylabel("times as fast as the oldest", fontsize=7)
     panel.yaxis.set_major_locator(FixedLocator(_ticks(2 ** (low - room), 2 ** (high + room))))
@@ -206,36 +203,50 @@ def _ticks(low: float, high: float) -> list[float]:
     return inside
 
 
-def _names(panel: "Axes", of_places: dict[Place, list[_Point]], span: tuple[float, float]) -> None:
-    """Write each framework's name once, beside its highest point; those of one side of the panel are kept apart."""
+def _names(panel: "Axes", of_places: dict[Place, list[_Point]], span: tuple[float, float], aside: float) -> None:
+    """Write each framework's name once, beside its highest point, no name over another."""
     highest: dict[str, _Point] = {}
     for points in of_places.values():
         for point in points:
             if point.name not in highest or point.speedup > highest[point.name].speedup:
                 highest[point.name] = point
     bottom, top = (math.log(end) for end in panel.get_ylim())
+
+    def at(when: float, speedup: float) -> tuple[float, float]:
+        return (when - span[0]) / (span[1] - span[0]), (math.log(speedup) - bottom) / (top - bottom)
+
+    marks = []
+    for points in of_places.values():
+        for point in points:
+            (x, y), half = at(point.when, point.speedup), aside + _MARK.right
+            _, low = at(point.when, point.low or point.speedup)
+            _, high = at(point.when, point.high or point.speedup)
+            marks.append(Box(x - half, min(low, y + _MARK.bottom), x + half, max(high, y + _MARK.top)))
     last = max(point.when for point in highest.values())
-    width = span[1] - span[0]
-    early, middle, late = _Side([], 0.02, "left"), _Side([], -0.02, "right"), _Side([], 0.02, "left")
-    for point in sorted(highest.values(), key=lambda point: point.speedup):
-        # The latest stand close to one another: their names go into a column beside all points.
-        recent = last - point.when <= _LATE * width and len(highest) > 1
-        side = late if recent else early if point.when - span[0] <= 0.45 * width else middle
-        side.points.append(point)
-    for side in (early, middle, late):
-        heights = _apart([(math.log(point.speedup) - bottom) / (top - bottom) for point in side.points])
-        for point, height in zip(side.points, heights, strict=True):
-            beside = last if side is late else point.when
-            panel.annotate(
-                point.name,
-                (point.when, point.speedup),
-                xytext=((beside - span[0]) / width + side.aside, height),
-                textcoords="axes fraction",
-                ha=side.align,
-                va="center",
-                fontsize=6.5,
-                arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2},
-            )
+    ordered = sorted(highest.values(), key=lambda point: point.speedup)
+    # The latest stand close to one another: their names go into a column beside all points.
+    late = [point for point in ordered if last - point.when <= _LATE * (span[1] - span[0]) and len(highest) > 1]
+    others = [point for point in ordered if point not in late]
+    heights = _apart([at(point.when, point.speedup)[1] for point in late])
+    column = at(last, 1.0)[0] + GAP
+    boxes = [
+        Box(column, height - _APART / 2, column + _LETTER * len(point.name), height + _APART / 2)
+        for point, height in zip(late, heights, strict=True)
+    ]
+    labels = [Label(column, height, "left", box) for height, box in zip(heights, boxes, strict=True)]
+    anchors = [at(point.when, point.speedup) for point in others]
+    labels += place_labels(anchors, [_LETTER * len(point.name) for point in others], _APART, boxes, marks)
+    for point, label in zip([*late, *others], labels, strict=True):
+        panel.annotate(
+            point.name,
+            (point.when, point.speedup),
+            xytext=(label.x, label.y),
+            textcoords="axes fraction",
+            ha=label.align,
+            va="center",
+            fontsize=6.5,
+            arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2},
+        )
 
 
 def _apart(heights: list[float]) -> list[float]:

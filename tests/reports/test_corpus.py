@@ -66,6 +66,7 @@ def by_the_product(corpus: Corpus, random: np.random.Generator, about: int = 25)
     return found
 
 
+@pytest.mark.slow
 def test_identical_code_raises_no_alarm_by_the_product_itself(corpus: Corpus, random: np.random.Generator) -> None:
     assert_few_alarms(rates.alarms(by_the_product(corpus, random)))
 

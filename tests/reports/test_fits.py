@@ -111,7 +111,7 @@ def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) 
         assert all(reason.strip() for reason in fit.rejected)
 
 
-@pytest.mark.parametrize(("count", "deviation"), [(3, 0.01), (5, 0.02)])
+@pytest.mark.parametrize(("count", "deviation"), [(3, 0.01), pytest.param(5, 0.02, marks=pytest.mark.slow)])
 def test_intervals_cover_the_truth_as_often_as_they_say(
     count: int, deviation: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

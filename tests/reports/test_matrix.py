@@ -76,6 +76,19 @@ def test_rows_and_columns_have_a_settled_order() -> None:
     ]
 
 
+def test_devices_stand_by_number_and_precisions_and_placements_as_the_contract_lists_them() -> None:
+    records = [
+        make.record([1.0], device=device, precision=precision, placement=placement)
+        for device in ("cuda:10", "cuda:2", "cuda:0:1", "cpu", "cuda:0:0")
+        for precision in ("bfloat16", "float64", "float32", "tf32")
+        for placement in ("pageable", "resident", "pinned")
+    ]
+    matrix = matrix_of(*records)
+    assert [column.device for column in matrix.columns] == ["cpu", "cuda:0:0", "cuda:0:1", "cuda:2", "cuda:10"]
+    assert list(dict.fromkeys(group.precision for group in matrix.rows)) == ["float32", "tf32", "bfloat16", "float64"]
+    assert list(dict.fromkeys(group.placement for group in matrix.rows)) == ["resident", "pinned", "pageable"]
+
+
 def test_the_best_of_each_column_and_network_is_marked() -> None:
     matrix = matrix_of(
         make.record([1.0], framework="torch"),

@@ -1,0 +1,64 @@
+"""The kinds of flags that a cell can carry: what its own evidence says against taking its number at face value."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FlagKind:
+    """A kind of flag: its name in JSON, its mark in a table, and what the mark means."""
+
+    name: str
+    symbol: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag raised on a cell, with the facts that raised it."""
+
+    kind: FlagKind
+    sentence: str
+
+
+PARITY = FlagKind("parity", "!", "computed something else than the reference: not comparable")
+PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "nothing proves that it computed the same as the others")
+LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
+ECC_ERRORS = FlagKind("ecc_errors", "m", "the GPU's memory had errors while it was measured")
+THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
+THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
+CONTENDED = FlagKind("contended", "~", "others were in the way while it was measured")
+THROTTLED = FlagKind("throttled", "q", "the CPU quota throttled it: it allows less than one CPU a thread")
+DEVICE_THROTTLED = FlagKind("device_throttled", "t", "heat or the power supply slowed the GPU down")
+DEVICE_TIME = FlagKind("device_time", "d", "the GPU's own clock and the wall clock differ by more than 2 %")
+HOST_BOUND = FlagKind("host_bound", "h", "the GPU waited for the host: it worked less than 80 % of the time")
+NO_STEADY_STATE = FlagKind(
+    "no_steady_state", "u", "no steady state: the samples still change after the longest warm-up"
+)
+OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
+FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches did not end well")
+OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
+FEW_LAUNCHES = FlagKind(
+    "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
+)
+
+KINDS = (
+    PARITY,
+    PARITY_UNCHECKED,
+    LOSS_NOT_FINITE,
+    ECC_ERRORS,
+    THREADS_EXCEEDED,
+    THREADS_UNUSED,
+    CONTENDED,
+    THROTTLED,
+    DEVICE_THROTTLED,
+    DEVICE_TIME,
+    HOST_BOUND,
+    NO_STEADY_STATE,
+    OVER_CEILING,
+    FAILED_LAUNCHES,
+    OTHER_ENVIRONMENT,
+    FEW_LAUNCHES,
+)
+
+ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, ECC_ERRORS})
+"""What makes the mathematics doubtful counts from one launch on; what is measured with noise, from half of them."""

@@ -1,0 +1,150 @@
+"""A step explained from made-up profiles: shares add up, rates are by definition, and doubtful ones are warned of."""
+
+import json
+import math
+
+import pytest
+from factory_of_records import cell, outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench.adapters.networks import NETWORKS, training_flops
+from dlbench.adapters.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY, OTHER, RECURRENT
+from dlbench.adapters.protocol import Operator, Profile
+from dlbench.reports.errors import ReportError
+from dlbench.reports.explained import IDLE, explain
+from dlbench.reports.export.explained import explained_to_json, explained_to_terminal
+
+PROFILE = Profile(
+    "torch.profiler",
+    5,
+    1.1,
+    [
+        Operator("aten::mm", MATRIX, False, 0.6, 8.0),
+        Operator("aten::addmm", MATRIX, False, 0.2, 4.0),
+        Operator("aten::_fused_sgd_", ELEMENTWISE, False, 0.1, 1.0),
+        Operator("aten::t", MEMORY, False, 0.0, 20.0),
+    ],
+)
+
+
+def explained(profile=PROFILE, seconds=(1.0, 1.0, 1.0), **of_cell):
+    return explain(cell(**of_cell), outcome(seconds, profile=profile))
+
+
+def on_gpu(*operators, step=1.0, **more):
+    return explained(Profile("torch.profiler", 3, step, list(operators)), device="cuda:0", **more)
+
+
+def test_kinds_are_sums_of_their_operators_and_what_is_left_is_idle():
+    found = explained()
+    kinds = {each.kind: each for each in found.kinds}
+    assert math.isclose(kinds[MATRIX].seconds, 0.8)
+    assert kinds[MATRIX].calls == 12.0
+    assert math.isclose(kinds[IDLE].seconds, 0.2)
+    assert [each.kind for each in found.kinds] == [MATRIX, ELEMENTWISE, MEMORY, IDLE]
+    assert [each.name for each in found.operators][:2] == ["aten::mm", "aten::addmm"]
+    assert found.calls == 33.0
+
+
+def test_rates_are_the_networks_flops_over_the_time_of_the_operators_that_do_them():
+    flops = training_flops(NETWORKS["fcn5"], 64)
+    found = explained()
+    assert found.flops == flops
+    assert math.isclose(found.product_rate, flops / 0.8)
+    assert math.isclose(found.step_rate, flops / 1.0)
+    recurrent = explained(Profile("p", 1, 1.0, [Operator("lstm", RECURRENT, False, 0.5, 2.0)]), network="lstm32")
+    assert math.isclose(recurrent.product_rate, training_flops(NETWORKS["lstm32"], 64) / 0.5)
+
+
+def test_where_no_operator_is_a_product_there_is_no_rate_of_them():
+    found = explained(Profile("p", 1, 1.0, [Operator("cluster", OTHER, False, 0.9, 1.0)]))
+    assert found.product_rate is None
+    assert "FLOP" not in explained_to_terminal(found)
+    assert json.loads(explained_to_json(found))["product_rate"] is None
+
+
+def test_on_a_gpu_its_own_operators_count_and_no_others():
+    found = on_gpu(Operator("sgemm", MATRIX, True, 0.7, 3.0), Operator("aten::mm", MATRIX, False, 0.9, 3.0))
+    assert [each.name for each in found.operators] == ["sgemm"]
+    assert {each.kind: round(each.share, 3) for each in found.kinds} == {MATRIX: 0.7, IDLE: 0.3}
+
+
+def test_operators_side_by_side_are_shares_of_their_sum():
+    found = on_gpu(Operator("a", MATRIX, True, 0.9, 1.0), Operator("b", MEMORY, True, 0.6, 1.0))
+    assert found.side_by_side
+    assert [round(each.share, 6) for each in found.kinds] == [0.6, 0.4, 0.0]
+    assert "side by side" in explained_to_terminal(found)
+
+
+operators = st.lists(
+    st.builds(
+        Operator,
+        name=st.text(max_size=60),
+        kind=st.sampled_from(KINDS),
+        on_device=st.booleans(),
+        seconds=st.floats(1e-9, 1e3) | st.just(0.0),
+        calls=st.floats(0.1, 1e6),
+    ),
+    max_size=30,
+)
+
+
+@given(operators, st.floats(1e-9, 1e3), st.sampled_from(["cpu", "cuda:1"]))
+def test_shares_add_up_to_one_and_every_operator_is_in_its_kind(made_up, step, device):
+    profile = Profile("p", 2, step, made_up)
+    there = [each for each in made_up if each.on_device is (device != "cpu")]
+    if not there:
+        with pytest.raises(ReportError, match="no operator"):
+            explained(profile, device=device)
+        return
+    found = explained(profile, device=device)
+    assert math.isclose(sum(each.share for each in found.kinds), 1.0, rel_tol=1e-9)
+    assert all(0.0 <= each.share <= 1.0 + 1e-9 for each in (*found.kinds, *found.operators))
+    assert found.kinds[-1].kind == IDLE
+    assert sum(each.kind != IDLE for each in found.kinds) == len({each.kind for each in there})
+    assert math.isclose(sum(each.share for each in found.operators) + found.kinds[-1].share, 1.0, rel_tol=1e-9)
+    assert list(found.operators) == sorted(found.operators, key=lambda each: (-each.seconds, each.name))
+    assert len(json.loads(explained_to_json(found))["operators"]) == len(there)
+    assert all(len(line) <= 80 for line in explained_to_terminal(found).splitlines())
+
+
+@pytest.mark.parametrize(("profiled", "warned"), [(1.4, False), (1.6, True)])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_profiler_that_slows_is_told_of_and_warned_of_beyond_half_as_much_again(profiled, warned, device):
+    there = Operator("x", MATRIX, device != "cpu", 0.9, 1.0)
+    shown = explained_to_terminal(explained(Profile("p", 2, profiled, [there]), device=device))
+    assert f"{round(100 * (profiled - 1))} % longer" in shown
+    assert ("times as long" in shown) is warned
+
+
+def test_it_fits_a_terminal_and_top_says_how_many_operators():
+    long = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3> >"
+    )
+    many = [Operator(f"{long}({number})", ELEMENTWISE, True, 0.01, 1234.5) for number in range(20)]
+    shown = explained_to_terminal(on_gpu(*many, step=0.5, network="resnet50", batch_size=16), top=7)
+    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert shown.count("vectorized_elementwise_kernel") == 7
+    assert "7 longest of 20" in shown
+    assert "at::native" not in shown
+
+
+def test_json_has_everything_with_full_names_in_seconds():
+    told = json.loads(explained_to_json(explained()))
+    assert told["schema"] == "dlbench-explained-1"
+    assert told["cell"]["network"] == "fcn5"
+    assert told["profiler"] == "torch.profiler"
+    assert math.isclose(told["slowdown"], 1.1)
+    assert told["operators"][0] == {
+        "name": "aten::mm",
+        "kind": MATRIX,
+        "seconds": 0.6,
+        "share": 0.6 / 1.1,
+        "calls": 8.0,
+    }
+
+
+def test_without_a_profile_there_is_nothing_to_explain():
+    with pytest.raises(ReportError, match="no profile"):
+        explained(None)

@@ -1,0 +1,457 @@
+"""Time against mini-batch size: best sizes and knees of known laws, holes, exporters, and the picture."""
+
+import csv as csv_of_python
+import io
+import json as json_of_python
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dlbench.reports.export
+from dlbench.adapters.protocol import Status
+from dlbench.reports.errors import ReportError
+from dlbench.reports.export import latex, markdown, terminal
+from dlbench.reports.export.figure1 import figure1_page, figure1_to_csv, figure1_to_json
+from dlbench.reports.export.figure1_plot import figure1_to_picture
+from dlbench.reports.figure1 import PAYS, Figure1, Line, fastest_sizes, figure1, find_knee
+from dlbench.reports.hosts import Host
+from dlbench.reports.matrix import build_matrix
+from dlbench.reports.record import Record
+from dlbench.reports.results import Results
+from dlbench.reports.statistics import Summary, indistinguishable, published, ratio, summarise
+
+FORMATS: dict[str, Callable[[Figure1], str]] = {
+    "terminal": lambda found: terminal.page_to_terminal(figure1_page(found)),
+    "markdown": lambda found: markdown.page_to_markdown(figure1_page(found, best="bold:")),
+    "latex": lambda found: latex.page_to_latex(figure1_page(found, best="bold:")),
+    "csv": figure1_to_csv,
+    "json": figure1_to_json,
+}
+SIZES = (16, 32, 64, 128, 256, 512)
+
+
+def saturating(half: float, sizes: Sequence[int] = SIZES, highest: float = 1000.0) -> dict[int, float]:
+    """Seconds of a device that gives half of its highest rate at a mini-batch of ``half``: T(b) = (b + half) / highest.
+
+    A doubling from b multiplies the rate by 2 (b + half) / (2 b + half), which falls under 1.1 at b = 4.5 half.
+    """
+    return {size: (size + half) / highest for size in sizes}
+
+
+def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
+    """Launches with these times by mini-batch size (three of each, half a per cent apart, unless given)."""
+    records = []
+    for size, given_times in times.items():
+        each = [f * given_times for f in (0.995, 1.0, 1.005)] if isinstance(given_times, float) else given_times
+        records += [make.record([t] * 5, launch=n, batch_size=size, **of_cell) for n, t in enumerate(each)]
+    return records
+
+
+def figure_of(records: Sequence[Record], **of_host: Any) -> Figure1:
+    hosts = {r.machine: Host(r.machine, f"machine {r.machine}", 2, 2, 2.0, **of_host) for r in records}
+    return figure1(build_matrix(Results(tuple(records), hosts)))
+
+
+def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record] = ()) -> Line:
+    (panel,) = figure_of([*records_of(times), *extra]).panels
+    (line,) = panel.lines
+    return line
+
+
+# Best and knee.
+
+
+@pytest.mark.parametrize(("half", "knee"), [(3.0, 16), (5.0, 32), (14.0, 64), (20.0, 128), (40.0, 256), (200.0, None)])
+def test_the_knee_of_a_saturating_device_is_where_its_law_says(half: float, knee: int | None) -> None:
+    line = line_of(saturating(half))
+    assert line.knee is not None
+    assert line.knee.batch_size == knee
+    # X(512) is the highest; X(b) is within 2 % of it from b = 512 half / (1.02 half + 0.02 * 512) on.
+    bound = 512 * half / (1.02 * half + 0.02 * 512)
+    assert line.best == min(size for size in SIZES if size >= bound)
+
+
+def test_a_slow_size_in_the_middle_makes_no_knee() -> None:
+    line = line_of({16: 0.016, 32: 0.0315, 64: 0.034, 128: 0.068, 256: 0.136})
+    assert line.knee is not None
+    # From 16 to 32 nothing is gained, but from 16 to 64 nearly twice.
+    assert line.knee.batch_size == 64
+    assert line.best == 64
+    assert line.as_fast == (128, 256)
+
+
+def test_steps_that_are_no_doublings_are_held_to_the_same_rate_of_growth() -> None:
+    # 15 % for a tripling are less than 10 % for a doubling: 1.1 ** log2(3) is 1.163.
+    found = find_knee({100: published(1.0), 300: published(3.0 / 1.15)})
+    assert found is not None
+    assert found.batch_size == 100
+    found = find_knee({100: published(1.0), 300: published(3.0 / 1.18)})
+    assert found is not None
+    assert found.batch_size is None
+
+
+def test_intervals_leave_room_for_the_knee() -> None:
+    sharp, noisy = (
+        line_of({size: [t * f for f in factors] for size, t in saturating(20.0).items()}).knee
+        for factors in ((0.9999, 1.0, 1.0001), (0.93, 1.0, 1.07))
+    )
+    assert sharp is not None
+    assert (sharp.earliest, sharp.batch_size, sharp.latest) == (128, 128, 128)
+    assert noisy is not None
+    assert noisy.batch_size == 128
+    assert noisy.earliest is not None
+    assert noisy.earliest < 128
+    assert noisy.latest is None or noisy.latest > 128
+
+
+def test_the_interval_of_the_knee_covers_the_truth() -> None:
+    random = np.random.default_rng(11)
+    truth, covered, tries = 128, 0, 200
+    for _ in range(tries):
+        times = {
+            size: summarise([[t * math.exp(0.02 * random.standard_normal())] for _ in range(4)])
+            for size, t in saturating(20.0).items()
+        }
+        knee = find_knee(times)
+        assert knee is not None
+        early = knee.earliest is not None and knee.earliest <= truth
+        covered += early and (knee.latest is None or knee.latest >= truth)
+    assert covered >= 0.95 * tries
+
+
+rates = st.dictionaries(st.sampled_from([2**n for n in range(3, 12)]), st.floats(10.0, 1e5), min_size=1)
+launches_of_a_size = st.lists(st.floats(0.9, 1.1), min_size=1, max_size=5)
+
+
+@st.composite
+def summaries(draw: st.DrawFn) -> dict[int, Summary]:
+    """Seconds per mini-batch by size: anything from one published value to five launches."""
+    return {
+        size: summarise([[size / rate * f, size / rate * f * 1.001] for f in draw(launches_of_a_size)])
+        for size, rate in draw(rates).items()
+    }
+
+
+@settings(max_examples=80, deadline=None)
+@given(summaries())
+def test_best_and_knee_keep_to_what_they_promise(times: dict[int, Summary]) -> None:
+    throughput = {size: size / seconds.median for size, seconds in times.items()}
+    highest = max(throughput, key=lambda size: throughput[size])
+    sizes = fastest_sizes(times)
+    best = sizes[0]
+    assert highest in sizes
+    for size in times:
+        # Held against one another by the same number of examples, not by their own mini-batches.
+        told = ratio(_same_items(times[size], size), _same_items(times[highest], highest))
+        assert (size in sizes) is indistinguishable(told)
+    assert throughput[best] >= throughput[highest] / 1.05 * (1 - 1e-9)
+    knee = find_knee(times)
+    if len(times) == 1:
+        assert knee is None
+        return
+    assert knee is not None
+    largest = max(times)
+    chosen = [size for size in (knee.earliest, knee.batch_size, knee.latest) if size is not None]
+    assert chosen == sorted(chosen)
+    assert all(size in times and size < largest for size in chosen)
+    # None only in one order: shown not to pay, then not seen to, then not shown to.
+    assert knee.latest is None or knee.batch_size is not None
+    assert knee.batch_size is None or knee.earliest is not None
+    if best < largest:
+        assert knee.batch_size is not None
+        assert knee.batch_size <= best
+    for size in times:
+        pays = any(
+            throughput[c] / throughput[size] > (1 + PAYS) ** math.log2(c / size) * (1 + 1e-9) for c in times if c > size
+        )
+        assert not (pays and size == knee.batch_size)
+
+
+def _same_items(seconds: Summary, size: int) -> Summary:
+    """Return the seconds of 4096 examples, by repeating the mini-batch."""
+    factor = 4096 / size
+    return replace(
+        seconds,
+        median=seconds.median * factor,
+        low=None if seconds.low is None else seconds.low * factor,
+        high=None if seconds.high is None else seconds.high * factor,
+        launch_medians=tuple(each * factor for each in seconds.launch_medians),
+    )
+
+
+@given(rates, st.integers(-8, 8))
+def test_a_device_of_another_speed_has_the_same_best_and_knee(found: dict[int, float], power: int) -> None:
+    times = {size: published(size / rate) for size, rate in found.items()}
+    scaled = {size: published(size / rate * 2.0**power) for size, rate in found.items()}
+    assert fastest_sizes(times) == fastest_sizes(scaled)
+    assert find_knee(times) == find_knee(scaled)
+
+
+# What takes part.
+
+
+def test_wrong_mathematics_and_too_many_threads_cannot_be_used() -> None:
+    wrong = make.outcome([0.001] * 5)._replace(parity=make.parity("disagrees"), status=Status.PARITY_FAILED)
+    greedy = make.outcome([0.001] * 5)._replace(threads=make.threads(1, 0.5, 4.0))
+    extra = [make.record(result=wrong, batch_size=1024), make.record(result=greedy, batch_size=2048)]
+    line = line_of(saturating(20.0), extra)
+    assert [point.batch_size for point in line.timed] == list(SIZES)
+    assert line.best is not None
+    assert line.best <= 512
+
+
+def contended(size: int, seconds: float) -> list[Record]:
+    waiting = make.contention(run_queue_seconds=5 * seconds / 2, others_cpu_seconds=5 * seconds)
+    result = make.outcome([seconds] * 5, threads=make.threads(1, 5 * seconds, 0.5), contention=waiting)
+    return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
+
+
+def test_a_size_where_others_were_in_the_way_takes_part_only_where_they_were_everywhere() -> None:
+    line = line_of({16: 1.0, 32: 1.6, 64: 3.2}, contended(128, 3.0))
+    assert [point.takes_part for point in line.points] == [True, True, True, False]
+    assert line.best == 32
+    text = FORMATS["terminal"](figure_of([*records_of({16: 1.0, 32: 1.6, 64: 3.2}), *contended(128, 3.0)]))
+    assert "best of those that take part at 32" in " ".join(text.split())
+    everywhere = line_of({}, [*contended(16, 1.0), *contended(32, 1.0)])
+    assert [point.takes_part for point in everywhere.points] == [True, True]
+    assert everywhere.best == 32
+
+
+def test_a_size_that_proved_nothing_takes_part_only_where_none_did() -> None:
+    def unproved(size: int, seconds: float) -> list[Record]:
+        result = make.outcome([seconds] * 5, parity=make.parity("unchecked", "no reference"))
+        return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
+
+    assert line_of({16: 1.0, 32: 1.5}, unproved(64, 1.6)).best == 32
+    assert line_of({}, [*unproved(32, 1.5), *unproved(64, 1.6)]).best == 64
+
+
+def test_a_size_of_an_older_build_takes_no_part() -> None:
+    old = records_of({16: 0.001}, environment="older")
+    new = [record for size in (32, 64) for record in records_of({size: size / 100}, minutes=60.0)]
+    line = line_of({}, [*old, *new])
+    assert [point.takes_part for point in line.points] == [False, True, True]
+    assert line.best == 32
+
+
+def test_growth_is_of_neighbours_that_take_part_for_each_doubling() -> None:
+    first, second, third = line_of({16: 1.0, 64: 2.0, 128: 4.0}).points
+    assert first.growth is None
+    assert second.growth is not None
+    assert second.growth.value == pytest.approx(math.sqrt(2.0))
+    assert third.growth is not None
+    assert third.growth.value == pytest.approx(1.0)
+
+
+# Holes, single sizes, lines and panels.
+
+
+def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
+    return [make.hole(status, f"{status.value}!", batch_size=size, **of_cell) for size, status in sizes.items()]
+
+
+def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_did() -> None:
+    extra = holes({1024: Status.OUT_OF_MEMORY, 2048: Status.SKIPPED})
+    line = line_of(saturating(200.0), extra)
+    assert line.memory_ends == 1024
+    assert line.best == 512
+    text = " ".join(FORMATS["terminal"](figure_of([*records_of(saturating(200.0)), *extra])).split())
+    assert "best at 512, 719 items/s, the largest that memory held; no knee: 512 still gains 28% for a doubling" in text
+    assert "out of memory from 1024" in text
+    assert "torch eager at 2048: skip, skipped!" in text
+    odd = line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY}))
+    assert odd.memory_ends is None
+
+
+def test_a_single_size_has_nothing_to_be_compared_with() -> None:
+    line = line_of({64: 1.0})
+    assert (line.best, line.knee, line.as_fast) == (64, None, ())
+    text = FORMATS["terminal"](figure_of(records_of({64: 1.0})))
+    assert "torch eager: only 64 was measured: nothing to compare." in text
+    assert "k the knee" not in text
+
+
+def test_rows_of_a_single_size_are_left_out_beside_curves_and_counted() -> None:
+    records = [*records_of(saturating(20.0)), *records_of({64: 1.0}, threads=2)]
+    records += records_of({128: 1.0}, network="lstm32")
+    found = figure_of(records)
+    assert [(panel.network, len(panel.lines)) for panel in found.panels] == [("fcn5", 1)]
+    assert "Left out: 2 rows measured at one mini-batch size only (fcn5, lstm32)." in " ".join(
+        FORMATS["terminal"](found).split()
+    )
+
+
+def test_a_row_without_any_number_has_no_column_but_its_reason() -> None:
+    nothing = holes({16: Status.UNSUPPORTED, 32: Status.UNSUPPORTED}, framework="theano", mode="compiled")
+    text = FORMATS["terminal"](figure_of([*records_of(saturating(20.0)), *nothing]))
+    assert "theano compiled at 16, 32: n/a, unsupported!" in text
+    (head,) = [line for line in text.splitlines() if line.startswith("mini-batch")]
+    assert head.split() == ["mini-batch", "torch", "eager"]
+    only = FORMATS["terminal"](figure_of(nothing))
+    assert "theano compiled at 16, 32: n/a, unsupported!" in only
+
+
+def test_precisions_devices_and_machines_are_lines_of_their_own_in_one_panel() -> None:
+    times = saturating(20.0, (16, 32, 64))
+    records = [
+        *records_of(times),
+        *records_of(times, device="cuda:0"),
+        *records_of(times, device="cuda:0", precision="bfloat16"),
+        *records_of(times, device="cuda:1"),
+        *records_of(times, device="cuda:0", machine="m-two"),
+    ]
+    found = figure_of(records, description=(("GPU 0", "NVIDIA H200, 140 GiB"), ("GPU 1", "NVIDIA H200, 140 GiB")))
+    (panel,) = found.panels
+    assert len(panel.lines) == len(set(found.places)) == 5
+    text = FORMATS["terminal"](found)
+    for title in (
+        "fcn5, on cpu, 1 thread, float32, of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200), float32, of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200), bfloat16, of machine m-one",
+        "fcn5, on cuda:1 (NVIDIA H200), float32, of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200), float32, of machine m-two",
+    ):
+        assert title in text.splitlines()
+
+
+# The exporters.
+
+
+def busy() -> Figure1:
+    records: list[Record] = []
+    for place, (framework, mode) in enumerate(
+        (("torch", "eager"), ("torch", "compile"), ("jax", "jit"), ("mxnet", "hybrid"), ("tensorflow", "function"))
+    ):
+        for device, precision, speed in (
+            ("cpu", "float32", 1.0),
+            ("cuda:0", "float32", 40.0),
+            ("cuda:0", "bfloat16", 90.0),
+        ):
+            for network, sizes in (("fcn5", SIZES), ("resnet50", SIZES[:4]), ("lstm32", SIZES[2:])):
+                of_cell: dict[str, Any] = {
+                    "framework": framework,
+                    "mode": mode,
+                    "network": network,
+                    "device": device,
+                    "precision": precision,
+                }
+                records += records_of(saturating(10.0 * (place + 1), sizes, 300.0 * speed * (1 + place / 5)), **of_cell)
+                if network == "resnet50" and place % 2:
+                    records += holes({256: Status.OUT_OF_MEMORY, 512: Status.SKIPPED}, **of_cell)
+    records += [make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", batch_size=1024, framework="jax", mode="jit")]
+    return figure_of(records)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_shows_every_line(name: str) -> None:
+    text = FORMATS[name](busy())
+    for word in ("fcn5", "resnet50", "lstm32", "mxnet", "compile", "bfloat16", "cuda:0", "512"):
+        assert word in text
+    if name == "terminal":
+        assert max(map(len, text.splitlines())) <= 80
+        assert "timeout, 100 % of <the> time_limit" in " ".join(text.split())
+        assert re.search(r"^64 .* \*?0\.\d+±\d%k", text, re.MULTILINE)
+    if name == "latex":
+        assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}")
+
+
+def test_items_are_shown_instead_of_seconds_with_their_own_interval() -> None:
+    found = figure_of(records_of({16: [0.5, 0.5, 0.5], 32: [0.8, 0.8, 0.8]}))
+    text = terminal.page_to_terminal(figure1_page(found, "items"))
+    assert "Items per second against mini-batch size." in text
+    assert re.search(r"^16 +32\.0±1%", text, re.MULTILINE)
+    assert re.search(r"^32 +\*40\.0±1%", text, re.MULTILINE)
+    with pytest.raises(ReportError, match="choose one of seconds, items"):
+        figure1_page(found, "gflops")
+
+
+def test_without_anything_measured_it_says_so() -> None:
+    for name in ("terminal", "markdown", "latex"):
+        assert "Nothing was measured yet" in FORMATS[name](figure_of([]))
+    assert json_of_python.loads(FORMATS["json"](figure_of([])))["panels"] == []
+
+
+def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
+    found = busy()
+    content = json_of_python.loads(figure1_to_json(found))
+    lines = list(csv_of_python.DictReader(io.StringIO(figure1_to_csv(found))))
+    points = [(line, point) for panel in content["panels"] for line in panel["lines"] for point in line["points"]]
+    assert len(lines) == len(points)
+    for row, (line, point) in zip(lines, points, strict=True):
+        assert (row["network"], row["device"], row["batch_size"]) == (
+            line["network"],
+            line["device"],
+            str(point["batch_size"]),
+        )
+        assert row["best_batch_size"] == str(line["best_batch_size"])
+        assert row["status"] == point["status"]
+        knee = line["knee"]["batch_size"]
+        assert row["knee.batch_size"] == ("" if knee is None else str(knee))
+    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    named = set(re.findall(r"`(\w+)`", schema.partition("report figure1 --json")[2].partition("\n## ")[0]))
+    line, point = next((line, point) for line, point in points if point["growth_per_doubling"])
+    for part in (content, content["panels"][0], line, line["knee"], point, point["growth_per_doubling"]):
+        assert set(part) <= named
+
+
+# The picture.
+
+
+def texts(path: Path) -> list[str]:
+    """Return every text of an SVG, in order."""
+    return [
+        "".join(element.itertext()).strip()
+        for element in ElementTree.parse(path).iter()
+        if element.tag.endswith("}text")
+    ]
+
+
+@pytest.mark.parametrize("quantity", ["seconds", "items"])
+def test_the_picture_names_networks_rows_places_and_where_memory_ended(tmp_path: Path, quantity: str) -> None:
+    (written,) = figure1_to_picture(busy(), tmp_path / "figure1.svg", quantity)
+    said = texts(written)
+    for word in ("fcn5", "resnet50", "lstm32", "torch eager", "jax jit", "cpu, 1 thread, float32", "cuda:0, bfloat16"):
+        assert word in said
+    assert "out of memory from 256" in said
+    assert any("knee" in text for text in said)
+    assert any({"seconds": "seconds per", "items": "items per"}[quantity] in text for text in said)
+    assert {"16", "64", "512"} <= set(said)
+    (again,) = figure1_to_picture(busy(), tmp_path / "again.svg", quantity)
+    assert written.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [],
+        records_of({64: 1.0}),
+        records_of({64: [1.0]}),
+        records_of({16: 1.0, 32: 1.0}),
+        holes({16: Status.CRASHED, 32: Status.OUT_OF_MEMORY}),
+        records_of({size: 1e-4 * size for size in range(1, 40)}),
+    ],
+    ids=["nothing", "one size", "one launch", "flat", "holes", "many sizes"],
+)
+def test_any_figure_is_drawn(tmp_path: Path, records: list[Record]) -> None:
+    (written,) = figure1_to_picture(figure_of(records), tmp_path / "f.png")
+    assert written.read_bytes().startswith(b"\x89PNG")
+
+
+def test_more_places_than_kinds_of_line_have_pages_of_their_own(tmp_path: Path) -> None:
+    records = [r for n in range(8) for r in records_of({16: 1.0, 32: 1.5}, device=f"cuda:{n}")]
+    pages = figure1_to_picture(figure_of(records), tmp_path / "f.svg")
+    assert [page.name for page in pages] == ["f.svg", "f-2.svg"]
+    assert "cuda:5" in texts(pages[0])
+    assert "cuda:6" in texts(pages[1])
+    with pytest.raises(ReportError, match="PNG or SVG"):
+        figure1_to_picture(figure_of(records), tmp_path / "f.pdf")
