@@ -5,7 +5,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS
+from dlbench.hardware_probe import Gpus
 
 from .errors import UsageError, unknown_name
 from .framework import Framework, catalogue, find, modes_meant, offered
@@ -16,18 +17,22 @@ _COUNT = re.compile(r"(?:([0-9]{1,18})\*)?(cores|cpus)")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
-_DEVICE = re.compile(r"cpu|cuda:([0-9]{1,4}|all)")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 MOST_THREADS = 4096
 MOST_LAUNCHES = 1_000_000
+RESIDENT = PLACEMENTS[0]
+NO_GPUS = Gpus((), None, None, "not looked for")
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What this machine offers: physical cores and logical CPUs this process may use."""
+    """What this machine offers: physical cores and logical CPUs this process may use, and its GPUs."""
 
     cores: int
     cpus: int
+    gpus: Gpus = NO_GPUS
+    visible: str | None = None
+    """CUDA_VISIBLE_DEVICES of whoever starts the command; None where it is not set."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,14 @@ def counts(text: str, capacity: Capacity, what: str = "thread count", most: int 
     return tuple(sorted(found))
 
 
+def one_count(text: str, capacity: Capacity) -> int:
+    """Return the one thread count meant, such as "cores"; raises UsageError where several are."""
+    found = counts(text, capacity)
+    if len(found) > 1:
+        raise UsageError(f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU have no more.")
+    return found[0]
+
+
 def _ladder(low: int, high: int) -> set[int]:
     """Return both ends and what lies between of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: steps of a half to a third."""
     between = {base << shift for base in (2, 3) for shift in range(high.bit_length())} | {1}
@@ -123,17 +136,24 @@ def launch_range(text: str, option: str) -> tuple[int, int]:
     return fewest, most
 
 
-def device(word: str) -> str:
-    """Return the device's name, "cpu" or "cuda:N"; raises UsageError for anything else."""
-    if not _DEVICE.fullmatch(word):
-        raise UsageError(f"{word!r} is no device. There are: cpu, cuda:0, cuda:1, ...")
-    return word
-
-
 def affinity(word: str) -> str:
     """Return "bound" or "oversubscribed"; raises UsageError for anything else."""
-    if word not in (BOUND, OVERSUBSCRIBED):
-        raise UsageError(f"{word[:40]!r} is no affinity. There are: {BOUND}, {OVERSUBSCRIBED}.")
+    return _one_of(word, "affinity", (BOUND, OVERSUBSCRIBED))
+
+
+def precision(word: str) -> str:
+    """Return "float32", "tf32", "bfloat16" or "float16"; raises UsageError for anything else."""
+    return _one_of(word, "precision", PRECISIONS)
+
+
+def placement(word: str) -> str:
+    """Return "resident", "pinned" or "pageable"; raises UsageError for anything else."""
+    return _one_of(word, "placement", PLACEMENTS)
+
+
+def _one_of(word: str, what: str, known: tuple[str, ...]) -> str:
+    if word not in known:
+        raise UsageError(f"{word[:40]!r} is no {what}. There are: {', '.join(known)}.")
     return word
 
 

@@ -28,6 +28,9 @@ PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
+# Two test files at a time, or up to four; then those that must not run beside others.
+SIDE_BY_SIDE = ["-n", "logical", "--maxprocesses", "4", "--dist", "loadfile", "-m", "not slow and not alone"]
+ALONE = ["-m", "alone and not slow"]
 
 
 class SetUpError(Exception):
@@ -89,7 +92,10 @@ def run_tests(arguments: list[str]) -> int:
     built = subprocess.run([*DLBENCH, "env", "build"]).returncode
     if built != 0 and os.environ.get("CI"):
         return built
-    return subprocess.run([*PYTEST, *arguments], cwd=ROOT, env=variables_of_tests(on_request=False)).returncode
+    variables = variables_of_tests(on_request=False)
+    parts = [arguments] if arguments else [SIDE_BY_SIDE, ALONE]
+    codes = [subprocess.run([*PYTEST, *part], cwd=ROOT, env=variables).returncode for part in parts]
+    return next((code for code in codes if code != 0), 0)
 
 
 def frameworks(on_request: bool) -> list[str]:

@@ -15,39 +15,56 @@ go into the records.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
-from dlbench.hardware_probe import Machine
+from dlbench.hardware_probe import Machine, probe_gpus
+from dlbench.hardware_probe import nvml as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.attempts import disturbed
 from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Record, Run
 
-from . import environment
+from . import devices, environment
 from .adapter_digest import DIGEST, adapter_digest
+from .devices import Located, Locator
 from .errors import UsageError
 from .launcher import Launched, Launcher, Order, Tick, no_tick
 from .plan import Plan, PlannedLaunch
+from .references import Reference
 from .sources import Source
+from .telemetry_of_launch import while_sampled
 
 MOST_ATTEMPTS = 3
 """A launch that others disturbed is repeated until it was attempted this often."""
 
-Reference = Callable[[Cell], Path | None]
+References = Callable[[Cell], Reference | None]
 
 
 def _do_nothing() -> None:
     """Repeat at once."""
 
 
+@dataclass(frozen=True)
+class _Carried:
+    """What a launch gave, and what the record says besides."""
+
+    launched: Launched
+    told: dict[str, Any] = field(default_factory=dict)
+    """By the host, of the launch: part of the record's software."""
+    telemetry: dict[str, Any] | None = None
+
+
 class Carrier:
     """Carries out launches of one run's cells, data in and data out.
 
     ``machine`` is the one probed when the run began: it tells which CPUs a bound cell gets, which quota the records
-    note, and whether others were in a launch's way; without it no launch counts as disturbed.
+    note, which GPU a name in a cell means, and whether others were in a launch's way; without it no launch counts as
+    disturbed. ``nvml`` is asked about GPUs: before each launch on one, and now and then while it lasts.
     """
 
     def __init__(
@@ -56,13 +73,14 @@ class Carrier:
         run: Run,
         launcher: Launcher,
         sources: Mapping[str, Source],
-        reference: Reference,
+        reference: References,
         *,
         machine: Machine | None = None,
         default_threads: Mapping[tuple[str, str], int] = MappingProxyType({}),
         variables: Mapping[str, str] = MappingProxyType({}),
         guest: Path | None = None,
         before_repeat: Callable[[], object] = _do_nothing,
+        nvml: Any = None,
     ) -> None:
         self._plan = plan
         self._run = run
@@ -75,6 +93,8 @@ class Carrier:
         self._variables = variables
         self._guest = guest
         self._before_repeat = before_repeat
+        self._nvml = chosen_nvml.in_use() if nvml is None else nvml
+        self._locator = Locator(None if machine is None else machine.gpus, lambda: probe_gpus(self._nvml))
 
     def carry_out(
         self,
@@ -103,7 +123,8 @@ class Carrier:
     ) -> Iterator[Record]:
         """Yield a record for each attempt, until one was left alone or ``attempts`` were made.
 
-        A row without interpreter, or a reason to ``skip``, gives one record of status SKIPPED and starts nothing.
+        A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives one record of status
+        SKIPPED and starts nothing.
         Raises FrameworkEnvironmentError where a launch cannot write its folder, and KeyboardInterrupt as it comes.
         """
         for attempt in range(max(1, attempts)):
@@ -121,37 +142,54 @@ class Carrier:
         started = datetime.now(UTC)
         source = self._sources[cell.framework]
         if source.interpreter is None or skip:
-            launched = Launched(Outcome(Status.SKIPPED, skip if source.interpreter else source.reason), 0.0)
+            carried = _skipped(skip if source.interpreter else source.reason)
         else:
-            launched = self._launcher.launch(self._order(cell, protocol, source.interpreter, source.folder), tick)
-        outcome = launched.outcome
+            carried = self._launch(cell, protocol, source.interpreter, source.folder, tick)
+        outcome = carried.launched.outcome
+        told: dict[str, Any] = {}
         default = self._default_threads.get((cell.framework, cell.mode))
-        if default is not None:
-            outcome = outcome._replace(software={**outcome.software, "default_threads": default})
-        # dlbench's own adapters come with its version. A launch that could not answer measured nothing.
-        if source.build.framework.outside is not None and launched.outcome.software:
-            told = {DIGEST: adapter_digest(source.build.framework)}
-            outcome = outcome._replace(software={**outcome.software, **told})
+        if default is not None and cell.on_cpu:
+            told["default_threads"] = default
+        if outcome.software:  # a launch that could not answer measured nothing
+            told |= carried.told
+            # dlbench's own adapters come with its version.
+            if source.build.framework.outside is not None:
+                told[DIGEST] = adapter_digest(source.build.framework)
         return Record(
             run=self._run.id,
             suite=self._run.suite,
             launch=planned.block,
             cell=cell,
-            outcome=outcome,
+            outcome=outcome._replace(software={**outcome.software, **told}),
             machine=self._run.machine,
             environment=source.digest,
             interpreter=source.name,
             protocol=protocol,
             started=started,
-            wall_seconds=launched.wall_seconds,
+            wall_seconds=carried.launched.wall_seconds,
             version=self._run.version,
             attempt=attempt,
             side=side,
             stage=stage,
             quota_cpus=None if self._machine is None else self._machine.cpu.quota_cpus,
+            telemetry=carried.telemetry,
         )
 
-    def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None) -> Order:
+    def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Carried:
+        """Carry out a launch on the cell's device."""
+        located = Located(None) if cell.on_cpu else self._locator.find(cell.device)
+        if located.reason:
+            return _skipped(located.reason)
+        device = located.device
+        order = self._order(cell, protocol, interpreter, folder, None if device is None else device.uuid)
+        repeated = order.launch.repeated_batch
+        told: dict[str, Any] = {} if repeated is None else {"repeated_batch": repeated}
+        if device is None or device.uuid is None:
+            return _Carried(self._launcher.launch(order, tick), told)
+        launched, telemetry = while_sampled(device.uuid, self._nvml, lambda: self._launcher.launch(order, tick))
+        return _Carried(launched, {**told, "gpu": device.identity(located.driver)}, telemetry)
+
+    def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
         row = self._plan.row_of(cell)
         framework = row.build.framework
         settings = {**framework.modes[row.mode].settings, **self._plan.settings.get(framework.name, {})}
@@ -161,12 +199,18 @@ class Carrier:
             cell,
             protocol,
             settings,
-            None if reference is None else str(reference),
+            None if reference is None else str(reference.path),
             str(cache),
             cpus=self._cpus(cell),
             adapter_directory=framework.outside,
+            gpu=gpu,
+            repeated_batch=None if reference is None else reference.repeated_batch,
         )
-        variables = {**framework.launch_variables(row.mode, cell.threads, folder), **self._variables}
+        variables = {
+            **framework.launch_variables(row.mode, cell.threads, folder),
+            **self._variables,
+            **devices.variables(gpu),
+        }
         return Order(launch, interpreter, variables, self._plan.cell_seconds, self._guest)
 
     def _cpus(self, cell: Cell) -> list[int] | None:
@@ -179,3 +223,7 @@ class Carrier:
                 f"{cell.threads} threads cannot be bound to as many CPUs here: this process may use fewer."
             )
         return list(mask)
+
+
+def _skipped(reason: str) -> _Carried:
+    return _Carried(Launched(Outcome(Status.SKIPPED, reason), 0.0))

@@ -19,6 +19,7 @@ from .commands.compare import compare_command
 from .commands.doctor import doctor_command
 from .commands.env import env_app
 from .commands.exchange import export_command, import_command
+from .commands.explain import explain_command
 from .commands.gate import gate_command
 from .commands.history import history_command
 from .commands.report import report_app
@@ -70,6 +71,7 @@ app.command("export")(export_command)
 app.command("import")(import_command)
 app.command("doctor")(doctor_command)
 app.command("history")(history_command)
+app.command("explain")(explain_command)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -36,6 +36,8 @@ class Mode(_Data):
     default: bool = False
     settings: dict[str, Any] = {}
     variables: dict[str, str] = {}
+    devices: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
+    """Where the mode means anything; elsewhere it has no cells. What a build cannot do is for the adapter to say."""
 
 
 class Debian(_Data):

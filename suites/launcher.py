@@ -41,7 +41,7 @@ _TICK_SECONDS = 0.5
 _GRACE_SECONDS = 3.0
 _STDERR_LINES = 4
 _NOT_STARTED = 127  # as the shell says it
-_MARK = "DLBENCH_LAUNCH"  # the variable by which a launch's processes are known, whatever session they made themselves
+MARK = "DLBENCH_LAUNCH"  # the variable by which a launch's processes are known, whatever session they made themselves
 
 Tick = Callable[[Path], None]
 
@@ -115,7 +115,7 @@ class ProcessLauncher:
     def _run(self, order: Order, directory: Path, tick: Tick) -> tuple[bool, int, int]:
         command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
         oom_kills = _oom_kills()
-        variables = {**guest_environment(order.variables), _MARK: str(directory)}
+        variables = {**guest_environment(order.variables), MARK: str(directory)}
         with (directory / "stderr").open("wb") as stderr:
             try:
                 child = subprocess.Popen(
@@ -167,7 +167,7 @@ def _end_strays(mark: str) -> None:
     """Kill what a launch left behind in sessions of its own: it would disturb every later measurement."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(_MARK) == mark:
+            if process.environ().get(MARK) == mark:
                 process.kill()
 
 

@@ -10,7 +10,7 @@ from dlbench.reports.record import Record
 
 from . import allocation
 from .allocation import Candidate, Seen, Target
-from .plan import Plan, group_of
+from .plan import Plan, group_of, sizes_of
 
 # Statuses after which launching the same cell once more could tell something new.
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
@@ -52,6 +52,7 @@ class Ledger:
         self._estimates = Estimates(plan.protocol.seconds + 8.0)
         self._records: dict[Cell, list[Record]] = {}
         self._by_group: dict[Cell, dict[int, Record]] = {}
+        self._out_of_memory: dict[Cell, int] = {}
         self._left: dict[Cell, int] = {}
         self._seen: dict[Cell, tuple[Seen, ...]] = {}
         self.count = 0
@@ -71,6 +72,10 @@ class Ledger:
     def _take(self, record: Record) -> None:
         self._records.setdefault(record.cell, []).append(record)
         self._by_group.setdefault(group_of(record.cell), {}).setdefault(record.cell.threads, record)
+        if record.outcome.status is Status.OUT_OF_MEMORY:
+            sizes = sizes_of(record.cell)
+            known = self._out_of_memory.get(sizes, record.cell.batch_size)
+            self._out_of_memory[sizes] = min(known, record.cell.batch_size)
         self.count += 1
         self.repeated += record.attempt > 0
         if record.outcome.status is not Status.SKIPPED:
@@ -155,8 +160,17 @@ class Ledger:
         steps = allocation.steps(self._seen[cell], protocol.minimum_steps, protocol.steps, searching)
         return protocol._replace(steps=steps)
 
-    def beyond_budget(self, cell: Cell) -> str:
-        """Return why a cell is not worth starting, by what its group's cell of fewest threads showed; else nothing."""
+    def not_worth_starting(self, cell: Cell) -> str:
+        """Return why a cell is not worth starting, by what others like it showed; else nothing."""
+        return self._beyond_memory(cell) or self._beyond_budget(cell)
+
+    def _beyond_memory(self, cell: Cell) -> str:
+        """Return with which smaller mini-batch of the same cell memory ran out; nothing for one that fitted before."""
+        smallest = cell.batch_size if self._seen[cell] else self._out_of_memory.get(sizes_of(cell), cell.batch_size)
+        return f"mini-batch {smallest} ran out of memory already" if smallest < cell.batch_size else ""
+
+    def _beyond_budget(self, cell: Cell) -> str:
+        """Return what the group's cell of fewest threads showed that more threads will not make good."""
         limit = self._plan.cell_seconds
         peers = self._by_group.get(group_of(cell), {})
         fewest = min(peers, default=cell.threads)

@@ -1,13 +1,13 @@
 """A plan: the cells of a suite on this machine, and the order in which they are launched."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Protocol
 
-from . import axes
+from . import axes, devices
 from .axes import Build, Capacity, Row
 from .errors import UsageError
 from .suite import LARGEST_BATCH, LARGEST_COUNT, USUAL_PRECISION, USUAL_RANGE, Suite, check_networks
@@ -31,6 +31,9 @@ class Choices:
     builds: tuple[Build, ...] = ()
     joining: tuple[str, ...] = ()
     """Frameworks that join the suite's rows where none are named: adapters given for this command."""
+    precisions: str = ""
+    placements: str = ""
+    device_threads: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,9 @@ class Plan:
         """Yield the launches that every cell gets: one of each cell per block, shuffled by the seed.
 
         Within the first block the cell with the fewest threads comes first in its group (same row, network, device
-        and mini-batch): its time tells whether the rest of the group fits the cell's budget. Other than that the
-        order is random, so that a drift of the machine falls on all cells alike.
+        and mini-batch): its time tells whether the rest of the group fits the cell's budget. On a GPU the cells that
+        differ in their mini-batch only come the smaller first: where one runs out of memory, larger ones would too.
+        Other than that the order is random, so that a drift of the machine falls on all cells alike.
         """
         for block in range(self.launches):
             yield from self.block(block)
@@ -88,7 +92,7 @@ class Plan:
         """Yield one launch of each cell, in the order of this block."""
         shuffled = list(self.cells)
         random.Random(self.lot(block)).shuffle(shuffled)
-        for cell in _fewest_threads_first(shuffled) if block == 0 else shuffled:
+        for cell in _telling_first(shuffled) if block == 0 else shuffled:
             yield PlannedLaunch(cell, block)
 
     def lot(self, block: int) -> str:
@@ -101,26 +105,51 @@ def group_of(cell: Cell) -> Cell:
     return cell._replace(threads=0)
 
 
-def _fewest_threads_first(cells: list[Cell]) -> list[Cell]:
-    """Swap each group's cell of fewest threads to the first place its group holds."""
-    places: dict[Cell, list[int]] = {}
-    for index, cell in enumerate(cells):
-        places.setdefault(group_of(cell), []).append(index)
+def sizes_of(cell: Cell) -> Cell:
+    """Return what cells share that differ in their mini-batch only."""
+    return cell._replace(batch_size=0)
+
+
+def _telling_first(cells: list[Cell]) -> list[Cell]:
+    """Let the cells that tell whether others are worth starting change places with those."""
     ordered = list(cells)
-    for indices in places.values():
+    for indices in _places(cells, group_of):
         fewest = min(indices, key=lambda index: cells[index].threads)
         ordered[indices[0]], ordered[fewest] = ordered[fewest], ordered[indices[0]]
+    # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is undone here.
+    for indices in _places(cells, sizes_of):
+        if not cells[indices[0]].on_cpu:
+            rising = sorted((ordered[index] for index in indices), key=lambda cell: cell.batch_size)
+            for index, cell in zip(indices, rising, strict=True):
+                ordered[index] = cell
     return ordered
+
+
+def _places(cells: list[Cell], group: Callable[[Cell], Cell]) -> Iterable[list[int]]:
+    """Return the places of each group's cells, rising."""
+    places: dict[Cell, list[int]] = {}
+    for index, cell in enumerate(cells):
+        places.setdefault(group(cell), []).append(index)
+    return places.values()
 
 
 def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Plan:
     """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
     networks = check_networks(axes.words(choices.networks)) if choices.networks else suite.networks
-    rows = _rows(suite, choices)
-    devices = axes.words(choices.devices) if choices.devices else list(suite.devices)
-    affinities = [axes.affinity(word) for word in axes.words(choices.affinity)] if choices.affinity else suite.affinity
+    named = axes.words(choices.devices) if choices.devices else suite.devices
+    on = devices.meant(named, capacity.gpus, capacity.visible)
+    rows = _rows_on(_rows(suite, choices), on)
+    affinities = _words(choices.affinity, suite.affinity, axes.affinity)
+    precisions = _words(choices.precisions, suite.precisions, axes.precision)
     section = suite.protocol
+    placements = {device: _placements(suite, choices, device) for device in on}
+    threads_on = {device: _threads(suite, choices, capacity, device) for device in on}
     fewest, most, precision = _launches(suite, choices)
+    if choices.threads and devices.CPU not in on:
+        raise UsageError(
+            "--threads is for cells on the CPU, and no device here is it. Cells on a GPU have one count, of threads "
+            "that only start what it computes: --device-threads."
+        )
     if choices.steps is not None:
         section = section.model_copy(update={"steps": _within_reason(choices.steps, "--steps")})
     if choices.cell_budget:
@@ -131,19 +160,29 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
             row.build.framework.folder,
             row.mode,
             network,
-            axes.device(device),
+            device,
             threads,
             batch,
-            affinity=affinity,
+            precision_of_cell,
+            placement,
+            affinity,
         )
         for network in networks
         for row in rows
-        for device in devices
-        for batch in _batch_sizes(suite, choices, network, capacity)
+        for device in on
+        if _means_anything(row, device)
+        for batch in _batch_sizes(suite, choices, network, device, capacity)
+        for precision_of_cell in precisions
+        for placement in placements[device]
         for affinity in affinities
-        for threads in _threads(suite, choices, capacity)
+        for threads in threads_on[device]
     )
     distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
+    if not distinct:
+        raise UsageError(
+            f"On the CPU the mini-batch is always {axes.RESIDENT}: other placements are of GPUs. Name a GPU with "
+            "--devices, or leave --placements out."
+        )
     kept = tuple(cell for cell in distinct if cell.affinity != BOUND or cell.threads <= capacity.cpus)
     if not kept:
         raise UsageError(
@@ -201,7 +240,36 @@ def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
     return axes.rows(wanted, builds)
 
 
-def _threads(suite: Suite, choices: Choices, capacity: Capacity) -> tuple[int, ...]:
+def _means_anything(row: Row, device: str) -> bool:
+    """Tell whether a row's mode is one of this device: there are no CUDA graphs on a CPU."""
+    mode = row.build.framework.modes.get(row.mode)
+    return mode is None or ("cpu" if device == devices.CPU else "gpu") in mode.devices
+
+
+def _rows_on(rows: tuple[Row, ...], on: tuple[str, ...]) -> tuple[Row, ...]:
+    """Return the rows that have a cell on any of these devices; raises UsageError where none has."""
+    found = tuple(row for row in rows if any(_means_anything(row, device) for device in on))
+    if not found:
+        names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
+        raise UsageError(
+            f"{names}: not a mode of {', '.join(on)}. Name another device with --devices, or another mode."
+        )
+    return found
+
+
+def _words(chosen: str, otherwise: tuple[str, ...], check: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(check(word) for word in axes.words(chosen)) if chosen else otherwise
+
+
+def _placements(suite: Suite, choices: Choices, device: str) -> tuple[str, ...]:
+    """Return where a device's mini-batches lie; to the CPU nothing needs to be copied."""
+    found = _words(choices.placements, suite.placements, axes.placement)
+    return tuple(each for each in found if device != devices.CPU or each == axes.RESIDENT)
+
+
+def _threads(suite: Suite, choices: Choices, capacity: Capacity, device: str) -> tuple[int, ...]:
+    if device != devices.CPU:
+        return (axes.one_count(choices.device_threads or suite.device_threads, capacity),)
     found = axes.counts(choices.threads or suite.threads, capacity)
     if choices.threads and not choices.threads_limit:
         return found  # what the user typed is what is measured
@@ -212,9 +280,11 @@ def _threads(suite: Suite, choices: Choices, capacity: Capacity) -> tuple[int, .
     return kept
 
 
-def _batch_sizes(suite: Suite, choices: Choices, network: str, capacity: Capacity) -> tuple[int, ...]:
+def _batch_sizes(suite: Suite, choices: Choices, network: str, device: str, capacity: Capacity) -> tuple[int, ...]:
     if choices.batch_sizes:
         return axes.counts(choices.batch_sizes, capacity, "mini-batch size", LARGEST_BATCH)
+    if device == devices.CPU and network in suite.cpu_batch_sizes:
+        return suite.cpu_batch_sizes[network]
     return suite.batch_sizes.get(network, (NETWORKS[network].batch_size,))
 
 

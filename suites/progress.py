@@ -7,9 +7,10 @@ from statistics import median
 
 from rich.console import Console
 
-from dlbench.adapters.protocol import BOUND, Status
+from dlbench.adapters.protocol import BOUND, PRECISIONS, Status
 from dlbench.reports.record import Record
 
+from .axes import RESIDENT
 from .ledger import Ledger
 from .plan import Plan, PlannedLaunch
 from .screen import counted
@@ -41,7 +42,10 @@ def describe_cell(planned: PlannedLaunch) -> str:
     threads = "1 thread" if cell.threads == 1 else f"{cell.threads} threads"
     where = "" if cell.device == "cpu" else f" on {cell.device}"
     bound = " bound" if cell.affinity == BOUND else ""
-    return f"{cell.network} b{cell.batch_size} {cell.framework} {cell.mode} {threads}{bound}{where}"
+    precision = "" if cell.precision == PRECISIONS[0] else f" {cell.precision}"
+    copied = "" if cell.placement == RESIDENT else f" from {cell.placement} memory"
+    what = f"{cell.network} b{cell.batch_size} {cell.framework} {cell.mode}"
+    return f"{what} {threads}{bound}{where}{precision}{copied}"
 
 
 def result_line(record: Record) -> str:

@@ -1,7 +1,13 @@
-"""The float64 reference of each network and mini-batch: shipped with dlbench, or computed once and kept."""
+"""The float64 reference of each network and mini-batch: shipped with dlbench, or computed once and kept.
+
+A mini-batch that repeats a smaller one k times has its mean loss, gradients and batch statistics. So the reference of
+the smaller one proves a large mini-batch too, whose own would take hours and more memory than there is.
+"""
 
 import hashlib
+import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.adapters import reference_files
@@ -12,6 +18,54 @@ from .environment import Report
 
 # Largest float64 intermediates a host should hold for a reference; beyond it the cell's parity stays unchecked.
 _MOST_EXAMPLES = {"resnet50": 128, "alexnet": 512}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a cell's launches are compared with."""
+
+    path: Path
+    repeated_batch: int | None = None
+    """The mini-batch that it was computed for, where that is repeated to fill the cell's; None: it is the cell's."""
+
+
+def fitting(network: str, batch_size: int, on_cpu: bool, report: Report, threads: int = 1) -> Reference | None:
+    """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
+
+    Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. None, with
+    a report, where there is none of either: parity is then unchecked for these cells, and shown so.
+    """
+    found = find(network, batch_size)
+    smaller = None
+    if found is None and (not on_cpu or not _computable(network, batch_size)):
+        smaller = _largest_within(network, batch_size)
+    if smaller is not None:
+        times = batch_size // smaller.size
+        report(f"parity of {network} at mini-batch {batch_size}: that of {smaller.size}, repeated {times} times")
+        return Reference(smaller.path, smaller.size)
+    path = found or ensure(network, batch_size, report, threads)
+    return None if path is None else Reference(path)
+
+
+@dataclass(frozen=True)
+class _Smaller:
+    size: int
+    path: Path
+
+
+def _largest_within(network: str, batch_size: int) -> _Smaller | None:
+    """Return the reference at hand of the largest mini-batch that fills this one when repeated."""
+    low = [size for size in range(1, math.isqrt(batch_size) + 1) if batch_size % size == 0]
+    divisors = {*low, *(batch_size // size for size in low)} - {batch_size}
+    for size in sorted(divisors, reverse=True):
+        path = find(network, size)
+        if path is not None:
+            return _Smaller(size, path)
+    return None
+
+
+def _computable(network: str, batch_size: int) -> bool:
+    return batch_size <= _MOST_EXAMPLES.get(network, 4096)
 
 
 def find(network: str, batch_size: int) -> Path | None:
@@ -37,7 +91,7 @@ def ensure(network: str, batch_size: int, report: Report, threads: int = 1) -> P
     found = find(network, batch_size)
     if found is not None:
         return found
-    if batch_size > _MOST_EXAMPLES.get(network, 4096):
+    if not _computable(network, batch_size):
         report(f"no reference for {network} at mini-batch {batch_size}: it would need too much memory")
         return None
     path = _own(network, batch_size)

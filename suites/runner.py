@@ -138,7 +138,7 @@ class Runner:
             planned,
             self.ledger.protocol(cell),
             attempts=self._attempts(cell),
-            skip=self.ledger.beyond_budget(cell),
+            skip=self.ledger.not_worth_starting(cell),
             tick=self._tick(seconds, self.ledger.seconds_left() - seconds),
         ):
             self._store.append(record)

@@ -2,11 +2,11 @@
 
 import contextlib
 import importlib.metadata
+import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from types import MappingProxyType
 
 import filelock
@@ -25,6 +25,7 @@ from .framework import catalogue, offered
 from .interpreters import inspect
 from .launcher import Launcher
 from .plan import Plan
+from .references import Reference
 from .sources import Source
 
 
@@ -34,9 +35,10 @@ def version() -> str:
 
 
 def capacity(machine: Machine) -> Capacity:
-    """Return the physical cores and effective CPUs that thread counts are given in."""
+    """Return the physical cores and effective CPUs that thread counts are given in, and the GPUs."""
     effective = machine.cpu.effective_cpus
-    return Capacity(cores=max(1, min(machine.cpu.usable_physical_cores, effective)), cpus=effective)
+    cores = max(1, min(machine.cpu.usable_physical_cores, effective))
+    return Capacity(cores, effective, machine.gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def new_seed() -> int:
@@ -48,8 +50,17 @@ def begin(
     plan: Plan, store: Store, machine: Machine, purpose: str = "suite", sides: Mapping[str, str] = MappingProxyType({})
 ) -> Run:
     """Store and return a new run of this plan; of a comparison with its purpose and what its sides are, in words."""
+    run = new_run(plan, machine, purpose, sides)
+    store.begin_run(run)
+    return run
+
+
+def new_run(
+    plan: Plan, machine: Machine, purpose: str = "suite", sides: Mapping[str, str] = MappingProxyType({})
+) -> Run:
+    """Return a new run of this plan, in no store yet."""
     now = datetime.now(UTC)
-    run = Run(
+    return Run(
         id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         suite=plan.suite,
         protocol=plan.protocol,
@@ -65,8 +76,6 @@ def begin(
         purpose=purpose,
         sides=dict(sides),
     )
-    store.begin_run(run)
-    return run
 
 
 def unfinished(store: Store, suite: str, machine: Machine, purpose: str) -> Run | None:
@@ -129,13 +138,14 @@ def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
 
 def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
     """Measure this machine's ceilings at those of the plan's thread counts that the store has none for yet."""
-    if not any(row.build.framework.computes for row in plan.rows):
+    on_cpu = {cell.threads for cell in plan.cells if cell.on_cpu}
+    if not on_cpu or not any(row.build.framework.computes for row in plan.rows):
         return
     kept = store.ceilings(machine.fingerprint)
     known = Ceilings.from_dict(kept).measured if kept else ()
     effective = machine.cpu.effective_cpus
     # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p' <= p.
-    wanted = {min(cell.threads, effective) for cell in plan.cells} | {1}
+    wanted = {min(threads, effective) for threads in on_cpu} | {1}
     missing = wanted - {each.threads for each in known}
     if not missing:
         return
@@ -199,7 +209,12 @@ def check_brought(builds: Iterable[Build]) -> None:
 def prepare_defaults(
     plan: Plan, prepared: dict[str, Source], machine: Machine, launcher: Launcher, report: Report
 ) -> dict[tuple[str, str], int]:
-    """Return the thread count each row takes when nobody asks for one; see ``defaults``."""
+    """Return the thread count each row takes when nobody asks for one; see ``defaults``.
+
+    Left out are rows without a cell on the CPU: their threads only start what a GPU computes.
+    """
+    used = {(cell.framework, cell.mode) for cell in plan.cells if cell.on_cpu}
+    plan = replace(plan, rows=tuple(row for row in plan.rows if (row.build.name, row.mode) in used))
     where = f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
     return defaults.threads_by_default(plan, prepared, where, launcher, report)
 
@@ -220,11 +235,13 @@ def exclusive(run: Run) -> Iterator[None]:
         (folder / f"{run.id}.lock").unlink(missing_ok=True)
 
 
-def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Path | None]:
+def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
     """Return a look-up of each cell's parity reference, computing what is not there yet."""
     computing = {row.build.name for row in plan.rows if row.build.framework.computes}
+    wanted = dict.fromkeys((c.network, c.batch_size, c.on_cpu) for c in plan.cells if c.framework in computing)
+    # Those of the CPU first: what is computed for it then serves the GPU too.
     found = {
-        key: references.ensure(*key, report, capacity(machine).cores)
-        for key in dict.fromkeys((c.network, c.batch_size) for c in plan.cells if c.framework in computing)
+        key: references.fitting(*key, report, capacity(machine).cores)
+        for key in sorted(wanted, key=lambda key: not key[2])
     }
-    return lambda cell: found.get((cell.network, cell.batch_size))
+    return lambda cell: found.get((cell.network, cell.batch_size, cell.on_cpu))

@@ -6,7 +6,7 @@ from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.reports.evidence import wanting_threads, working_threads
 
-from . import environment
+from . import devices, environment
 from .framework import Framework
 from .launcher import Launcher, Order
 from .sources import Source
@@ -43,7 +43,7 @@ def ask(
         only_capabilities=only_capabilities,
     )
     assert source.interpreter is not None
-    named = framework.launch_variables(mode, variables, source.folder)
+    named = {**framework.launch_variables(mode, variables, source.folder), **devices.variables(None)}
     return launcher.launch(Order(launch, source.interpreter, named, _SECONDS)).outcome
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Protocol
+from dlbench.adapters.protocol import OVERSUBSCRIBED, PRECISIONS, Protocol
 
-from . import axes
+from . import axes, devices
 from .errors import SuiteError, UsageError, unknown_name
 from .framework import explain, offered
 
@@ -78,13 +78,17 @@ class Suite(_Data):
     frameworks: tuple[str, ...] = Field(min_length=1)
     threads: str
     threads_limit: str = "4096"
+    device_threads: str = "cores"  # of cells on a GPU: threads that only start what it computes, so one count
     batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
+    cpu_batch_sizes: dict[str, Batches] = {}  # by network, instead of those on the CPU
     devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
+    precisions: tuple[str, ...] = Field(default=PRECISIONS[:1], min_length=1)
+    placements: tuple[str, ...] = Field(default=(axes.RESIDENT,), min_length=1)  # other ones on GPUs only
     affinity: tuple[str, ...] = Field(default=(OVERSUBSCRIBED,), min_length=1)
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
 
-    @field_validator("threads", mode="before")
+    @field_validator("threads", "device_threads", mode="before")
     @classmethod
     def _join(cls, value: object) -> object:
         if isinstance(value, list):
@@ -99,12 +103,16 @@ def _check_words(suite: Suite, where: str) -> None:
     for key, check in (
         ("threads", lambda: axes.counts(suite.threads, _SOME_CAPACITY)),
         ("threads_limit", lambda: axes.count(suite.threads_limit, _SOME_CAPACITY)),
-        ("devices", lambda: [axes.device(word) for word in suite.devices]),
+        ("device_threads", lambda: axes.one_count(suite.device_threads, _SOME_CAPACITY)),
+        ("devices", lambda: [devices.check(word) for word in suite.devices]),
+        ("precisions", lambda: [axes.precision(word) for word in suite.precisions]),
+        ("placements", lambda: [axes.placement(word) for word in suite.placements]),
         ("affinity", lambda: [axes.affinity(word) for word in suite.affinity]),
         ("protocol.launches", lambda: axes.launch_range(str(suite.protocol.launches), "launches")),
         ("protocol.precision", suite.protocol.launches_of_a_cell),
         ("networks", lambda: check_networks(list(suite.networks))),
         ("batch_sizes", lambda: check_networks(list(suite.batch_sizes))),
+        ("cpu_batch_sizes", lambda: check_networks(list(suite.cpu_batch_sizes))),
         ("frameworks", lambda: axes.rows(list(suite.frameworks), [])),
         ("settings", lambda: _check_frameworks(suite)),
     ):

@@ -9,7 +9,7 @@ import pytest
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
-from dlbench.suites import environment, outside, references
+from dlbench.suites import devices, environment, outside, references
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.framework import Framework, catalogue, find
 from dlbench.suites.launcher import Order, ProcessLauncher
@@ -86,6 +86,8 @@ def launch_once(
         only_capabilities=only_capabilities,
     )
     variables = framework.launch_variables(mode, threads, interpreter.parent.parent)
+    if device == "cpu":
+        variables = {**variables, **devices.variables(None)}
     return ProcessLauncher().launch(Order(launch, interpreter, variables, timeout)).outcome
 
 

@@ -50,6 +50,9 @@ def gate_command(
     frameworks: options.Frameworks = "",
     threads: options.Threads = "",
     batch_sizes: options.BatchSizes = "",
+    devices: options.Devices = "",
+    precisions: options.Precisions = "",
+    placements: options.Placements = "",
     baseline_env: BaselineEnv = None,
     candidate_env: CandidateEnv = None,
     baseline_adapters: BaselineAdapters = "",
@@ -90,7 +93,8 @@ def gate_command(
         (baseline_adapters, candidate_adapters),
         same,
     )
-    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter)
+    axes_of_gpus = devices, precisions, placements
+    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter, *axes_of_gpus)
     machine = probe()
     plan = plan_of(name, chosen, machine, seed)
     found = measure(

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from dlbench.adapters.protocol import PRECISIONS
+
 from .. import axes, outside
 from ..plan import Choices
 
@@ -24,8 +26,27 @@ Threads = Annotated[
 ThreadsLimit = Annotated[
     str, typer.Option("--threads-limit", help="Largest thread count taken from the suite (table4: `4*cpus`).")
 ]
-BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes: 64 or 16,32,64.")]
-Devices = Annotated[str, typer.Option("--devices", help="Devices: cpu (cuda:0, ... are typed unsupported so far).")]
+BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes: 64, 16,32,64, or a ladder, 16..128.")]
+Devices = Annotated[
+    str,
+    typer.Option(
+        "--devices", help="Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all there are, if any), UUIDs: `GPU-...`."
+    ),
+]
+DeviceThreads = Annotated[
+    str,
+    typer.Option("--device-threads", help="Thread count of cells on a GPU, where threads only start work: `cores`."),
+]
+Precisions = Annotated[
+    str, typer.Option("--precisions", help=f"Precisions of the arithmetic: {', '.join(PRECISIONS)}.")
+]
+Placements = Annotated[
+    str,
+    typer.Option(
+        "--placements",
+        help="Where mini-batches lie: `resident` on the GPU, or copied in each step from `pinned`, `pageable` memory.",
+    ),
+]
 Affinity = Annotated[
     str,
     typer.Option(
@@ -103,9 +124,13 @@ def choices(
     cell_budget: str = "",
     python: list[str] | None = None,
     adapter: list[str] | None = None,
+    precisions: str = "",
+    placements: str = "",
+    device_threads: str = "",
 ) -> Choices:
     """Return what the options say; raises UsageError for a --python that cannot be read."""
     builds = tuple(axes.build(text) for text in python or [])
     narrowed = networks, frameworks, threads, threads_limit, batch_sizes, devices, affinity
     joining = tuple(text.partition("=")[0] for text in adapter or [])
-    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds, joining)
+    on_gpus = precisions, placements, device_threads
+    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds, joining, *on_gpus)

@@ -1,23 +1,21 @@
 """`dlbench report`: from stored records to the matrix, the threads analysis and the tables, in every format."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from dlbench.reports import shi2016
-from dlbench.reports.against import Against, against
+from dlbench.reports.against import against
 from dlbench.reports.builds import Builds
-from dlbench.reports.export import csv, json, latex, markdown, terminal
-from dlbench.reports.export.against import against_page, against_to_csv, against_to_json
-from dlbench.reports.export.layout import Table
-from dlbench.reports.export.progress import progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.export.figure1 import check_quantity
+from dlbench.reports.figure1 import figure1
 from dlbench.reports.matrix import Matrix, build_matrix
-from dlbench.reports.progress import Progress, progress
+from dlbench.reports.progress import progress
 from dlbench.reports.results import Results
-from dlbench.reports.scaling import Curve, curves
+from dlbench.reports.scaling import curves
 from dlbench.reports.store import Store
 from dlbench.reports.tables import tables
 
@@ -25,58 +23,9 @@ from ..errors import UsageError, unknown_name
 from ..projects import release_dates, stands_for_2016
 from ..screen import print_json, say, table
 from . import options
+from .exporters import EXPORTERS, exporter_named
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
-
-
-class Exporter(NamedTuple):
-    """One output format: a function for each report."""
-
-    matrix: Callable[[Matrix, str], str]
-    threads: Callable[[Sequence[Curve]], str]
-    tables: Callable[[Sequence[Table]], str]
-    against: Callable[[Against], str]
-    progress: Callable[[Progress], str]
-
-
-EXPORTERS = {
-    "terminal": Exporter(
-        lambda matrix, quantity: terminal.matrix_to_terminal(matrix, quantity, colour=_colour()),
-        lambda found: terminal.threads_to_terminal(found, colour=_colour()),
-        lambda found: terminal.tables_to_terminal(found, colour=_colour()),
-        lambda found: terminal.page_to_terminal(against_page(found), colour=_colour()),
-        lambda found: terminal.page_to_terminal(progress_page(found), colour=_colour()),
-    ),
-    "markdown": Exporter(
-        markdown.matrix_to_markdown,
-        markdown.threads_to_markdown,
-        markdown.tables_to_markdown,
-        lambda found: markdown.page_to_markdown(against_page(found)),
-        lambda found: markdown.page_to_markdown(progress_page(found)),
-    ),
-    "latex": Exporter(
-        latex.matrix_to_latex,
-        latex.threads_to_latex,
-        latex.tables_to_latex,
-        lambda found: latex.page_to_latex(against_page(found)),
-        lambda found: latex.page_to_latex(progress_page(found)),
-    ),
-    # These two hold every quantity of a cell at once.
-    "csv": Exporter(
-        lambda matrix, _: csv.matrix_to_csv(matrix),
-        csv.threads_to_csv,
-        csv.tables_to_csv,
-        against_to_csv,
-        progress_to_csv,
-    ),
-    "json": Exporter(
-        lambda matrix, _: json.matrix_to_json(matrix),
-        json.threads_to_json,
-        json.tables_to_json,
-        against_to_json,
-        progress_to_json,
-    ),
-}
 
 Stores = Annotated[
     list[str] | None,
@@ -93,17 +42,17 @@ Reference = Annotated[
 AllModes = Annotated[
     bool, typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
 ]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, a panel for each network.")
+]
 
 
-def _colour() -> bool:
-    return os.isatty(1) and "NO_COLOR" not in os.environ
+def _check_plot(plot: Path | None) -> None:
+    """Raise ReportError before anything is read where this cannot be a picture."""
+    if plot is not None:
+        from dlbench.reports.export.plots import check_picture
 
-
-def _exporter(name: str, as_json: bool) -> Exporter:
-    chosen = "json" if as_json else name
-    if chosen not in EXPORTERS:
-        raise unknown_name("format", chosen, EXPORTERS)
-    return EXPORTERS[chosen]
+        check_picture(plot)
 
 
 def _results(
@@ -174,7 +123,7 @@ def matrix_command(
     - `dlbench report matrix --store here.sqlite --store there.sqlite`
     - `dlbench report matrix --against shi2016`
     """
-    exporter = _exporter(form, as_json)
+    exporter = exporter_named(form, as_json)
     if _published_name(beside, "published table"):
         if reference or quantity != "seconds":
             other = "--reference" if reference else "--quantity"
@@ -208,7 +157,7 @@ def threads_command(
     - `dlbench report threads`
     - `dlbench report threads --reference shi2016`
     """
-    exporter = _exporter(form, as_json)
+    exporter = exporter_named(form, as_json)
     matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
     print(exporter.threads(curves(matrix)))
 
@@ -221,10 +170,7 @@ def progress_command(
     machine: MachineName = None,
     all_modes: AllModes = False,
     all_runs: AllRuns = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, a panel for each network."),
-    ] = None,
+    plot: Plot = None,
     form: Format = "terminal",
     as_json: options.Json = False,
 ) -> None:
@@ -235,19 +181,47 @@ def progress_command(
     - `dlbench report progress`
     - `dlbench report progress --all-modes --plot progress.png`
     """
-    exporter = _exporter(form, as_json)
-    if plot is not None:
-        from dlbench.reports.export.plots import check_picture
-
-        check_picture(plot)
+    exporter = exporter_named(form, as_json)
+    _check_plot(plot)
     results = _results(store, run, suite, machine, all_runs)
     found = progress(build_matrix(results, all_runs), Builds(results.records, release_dates()), all_modes)
     if plot is not None:
         from dlbench.reports.export.progress_plot import progress_to_picture
 
-        written = progress_to_picture(found, plot)
-        say(f"Drawn: {', '.join(map(str, written))}.")
+        say(f"Drawn: {', '.join(map(str, progress_to_picture(found, plot)))}.")
     print(exporter.progress(found))
+
+
+@report_app.command("figure1")
+def figure1_command(
+    store: Stores = None,
+    run: Run = None,
+    suite: SuiteName = None,
+    machine: MachineName = None,
+    quantity: Annotated[
+        str, typer.Option("--quantity", help="seconds (per mini-batch) or items (per second), in tables and picture.")
+    ] = "seconds",
+    all_runs: AllRuns = False,
+    plot: Plot = None,
+    form: Format = "terminal",
+    as_json: options.Json = False,
+) -> None:
+    """Time against mini-batch size, as in the paper's Figure 1: the best size, and where larger ones stop paying.
+
+    Examples:
+
+    - `dlbench report figure1 --plot figure1.png`
+    - `dlbench report figure1 --quantity items --suite figure1`
+    """
+    exporter = exporter_named(form, as_json)
+    check_quantity(quantity)
+    _check_plot(plot)
+    found = figure1(build_matrix(_results(store, run, suite, machine, all_runs), all_runs))
+    if plot is not None:
+        from dlbench.reports.export.figure1_plot import figure1_to_picture
+
+        say(f"Drawn: {', '.join(map(str, figure1_to_picture(found, plot, quantity)))}.")
+    print(exporter.figure1(found, quantity))
 
 
 @report_app.command("tables")
@@ -265,7 +239,7 @@ def tables_command(
 
     - `dlbench report tables --format markdown`
     """
-    exporter = _exporter(form, as_json)
+    exporter = exporter_named(form, as_json)
     print(exporter.tables(tables(_results(store, run, suite, machine))))
 
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from dlbench.adapters.protocol import BOUND, Cell
+from dlbench.adapters.protocol import BOUND, PRECISIONS, Cell
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.hosts import host_of
 from dlbench.reports.record import Run
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.store import Store
 
-from .. import block_gate, environment, session, suite
+from .. import axes, block_gate, environment, session, suite
 from ..carrier import Carrier
 from ..errors import Interrupted, Terminated, UsageError
 from ..launcher import ProcessLauncher
@@ -35,6 +35,9 @@ def plan_command(
     threads_limit: options.ThreadsLimit = "",
     batch_sizes: options.BatchSizes = "",
     devices: options.Devices = "",
+    device_threads: options.DeviceThreads = "",
+    precisions: options.Precisions = "",
+    placements: options.Placements = "",
     affinity: options.Affinity = "",
     launches: options.Launches = "",
     precision: options.Precision = "",
@@ -50,6 +53,7 @@ def plan_command(
     Examples:
 
     - `dlbench plan table4 --networks fcn5 --threads 1,2`
+    - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
     """
     chosen = options.choices(
         networks,
@@ -65,6 +69,9 @@ def plan_command(
         cell_budget,
         python,
         adapter,
+        precisions,
+        placements,
+        device_threads,
     )
     plan = _plan(name, chosen, probe(), seed)
     if as_json:
@@ -72,7 +79,7 @@ def plan_command(
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell in plan.cells:
-        key = (cell.network, str(cell.batch_size), cell.framework, cell.mode, cell.device, _cpus(cell))
+        key = (cell.network, str(cell.batch_size), cell.framework, cell.mode, _device(cell), _cpus(cell))
         groups.setdefault(key, []).append(str(cell.threads))
     table(
         f"{plan.suite}: {_size(plan)}",
@@ -98,6 +105,9 @@ def run_command(
     threads_limit: options.ThreadsLimit = "",
     batch_sizes: options.BatchSizes = "",
     devices: options.Devices = "",
+    device_threads: options.DeviceThreads = "",
+    precisions: options.Precisions = "",
+    placements: options.Placements = "",
     affinity: options.Affinity = "",
     launches: options.Launches = "",
     precision: options.Precision = "",
@@ -126,6 +136,7 @@ def run_command(
 
     - `dlbench run quick`
     - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8 --budget 10m`
+    - `dlbench run quick --frameworks torch --devices cpu,cuda:0 --batch-sizes 64,256`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     """
@@ -143,6 +154,9 @@ def run_command(
         cell_budget,
         python,
         adapter,
+        precisions,
+        placements,
+        device_threads,
     )
     allowed = options.Budget.parse(budget)
     if resume and chosen != Choices(builds=chosen.builds, joining=chosen.joining):
@@ -216,6 +230,13 @@ def _size(plan: Plan) -> str:
 
 def _cpus(cell: Cell) -> str:
     return "as threads" if cell.affinity == BOUND else "all"
+
+
+def _device(cell: Cell) -> str:
+    """Return the device, with precision and placement where they are not the usual ones."""
+    unusual = [cell.precision] if cell.precision != PRECISIONS[0] else []
+    unusual += [cell.placement] if cell.placement != axes.RESIDENT else []
+    return " ".join([cell.device, *unusual])
 
 
 def _kind_of_protocol(plan: Plan) -> str:

@@ -83,6 +83,9 @@ def choices(
     batch_sizes: str,
     steps: int | None,
     adapter: list[str] | None,
+    devices: str = "",
+    precisions: str = "",
+    placements: str = "",
 ) -> Choices:
     """Return what the options narrow a suite to."""
     # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
@@ -93,8 +96,11 @@ def choices(
         frameworks=named,
         threads=threads,
         batch_sizes=batch_sizes,
+        devices=devices,
         steps=steps,
         builds=candidate.builds,
+        precisions=precisions,
+        placements=placements,
     )
 
 

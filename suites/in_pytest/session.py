@@ -187,6 +187,9 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
         frameworks=text("frameworks"),
         threads=text("threads"),
         batch_sizes=text("batch_sizes"),
+        devices=text("devices"),
+        precisions=text("precisions"),
+        placements=text("placements"),
         affinity=text("affinity"),
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
         launches="1" if disabled else text("launches"),

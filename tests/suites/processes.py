@@ -59,7 +59,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 
 def variables_of_command(home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a command under test: a DLBENCH_HOME of its own, nothing else of dlbench's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_", "CUDA_"))}
     # The lock against two that measure at once lies there: tests that run side by side shall not wait for each other.
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Allocation: properties of the rules, and simulations of what they come to, with fixed seeds."""
 
+import functools
 import math
 from dataclasses import replace
 
@@ -164,10 +165,21 @@ def coverage_of(ended):
     return np.mean([covers(each) for each in ended])
 
 
+@functools.cache
+def ended_by_the_rules(deviation):
+    return simulate(TARGET, deviation)
+
+
 # The standard error of a coverage of 95 % over 4000 cells is 0.34 %.
-@pytest.mark.parametrize("deviation", [0.003, 0.015, 0.03, 0.04, 0.06])
+@pytest.mark.parametrize(
+    "deviation",
+    [
+        pytest.param(each, marks=[] if each in (0.015, 0.04) else pytest.mark.slow)
+        for each in (0.003, 0.015, 0.03, 0.04, 0.06)
+    ],
+)
 def test_optional_stopping_leaves_coverage_between_93_and_97_per_cent(deviation):
-    ended = simulate(TARGET, deviation)
+    ended = ended_by_the_rules(deviation)
     assert 0.93 - 2 * 0.0034 <= coverage_of(ended) <= 0.97
     assert np.mean([len(each) for each in ended]) < 20
 
@@ -181,9 +193,10 @@ def test_the_target_is_reached_with_fewer_launches_than_twenty(deviation, most_l
     assert np.mean([reached(each, TARGET) for each in ended]) >= least_reached
 
 
+@pytest.mark.slow
 def test_without_the_doubt_coverage_would_be_lower(monkeypatch):
     """The mutation that this rule is there against: stop at the first look that meets the target."""
-    with_doubt = coverage_of(simulate(TARGET, 0.04))
+    with_doubt = coverage_of(ended_by_the_rules(0.04))
     monkeypatch.setattr("dlbench.suites.allocation.DOUBT_FREEDOM", 0)
     without = coverage_of(simulate(TARGET, 0.04))
     assert without < 0.93

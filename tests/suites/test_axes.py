@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dlbench.suites import axes
+from dlbench.adapters import protocol
+from dlbench.suites import axes, devices
 from dlbench.suites.axes import Build, Capacity
 from dlbench.suites.errors import UsageError
 from dlbench.suites.framework import find
@@ -161,10 +162,37 @@ def test_a_duration_is_positive_and_finite_or_refused(text):
     assert "10m" in refusal if refusal else 0 < seconds < 1e13
 
 
-def test_devices():
-    assert [axes.device(word) for word in ("cpu", "cuda:0", "cuda:12")] == ["cpu", "cuda:0", "cuda:12"]
-    for word in ("gpu", "cuda", "CPU", "cuda:", "cuda:x", "", "cpu ", "cuda:٣"):
-        assert "cuda:0" in refused(axes.device, word)
+def test_devices_of_any_machine():
+    for word in ("cpu", "cuda:0", "cuda:12", "cuda:0:3", "cuda:all", "gpus", "GPU-8932f937-d72c", "MIG-41ac"):
+        assert devices.check(word) == word
+    for word in (
+        "gpu",
+        "cuda",
+        "CPU",
+        "cuda:",
+        "cuda:x",
+        "",
+        "cpu ",
+        "cuda:٣",
+        "GPU-",
+        "GPU-a b",
+        "cuda:0:",
+        "gpu-8932",
+    ):
+        assert "cuda:0" in refused(devices.check, word)
+
+
+def test_precisions_and_placements():
+    assert [axes.precision(word) for word in protocol.PRECISIONS] == ["float32", "tf32", "bfloat16", "float16"]
+    assert [axes.placement(word) for word in protocol.PLACEMENTS] == ["resident", "pinned", "pageable"]
+    assert "tf32, bfloat16" in refused(axes.precision, "fp16")
+    assert "pinned, pageable" in refused(axes.placement, "host")
+
+
+def test_one_count():
+    assert axes.one_count("2*cores", MACHINE) == 6
+    assert "2 thread counts" in refused(axes.one_count, "1,2", MACHINE)
+    assert "whole number from 1" in refused(axes.one_count, "many", MACHINE)
 
 
 def test_a_build_takes_a_frameworks_row_or_one_of_its_own(tmp_path):

@@ -63,6 +63,8 @@ def one_line(errors: str) -> str:
         (["quick", "--threads-limit", "none"], ["'none' is no thread limit"]),
         (["quick", "--batch-sizes", "x"], ["'x' is no mini-batch size"]),
         (["quick", "--devices", "gpu"], ["'gpu' is no device", "cuda:0"]),
+        (["quick", "--precisions", "fp16"], ["'fp16' is no precision", "bfloat16"]),
+        (["quick", "--placements", "pinned"], ["always resident", "--devices"]),
         (["quick", "--launches", "0"], ["--launches 0", "from 1"]),
         (["quick", "--launches", "two"], ["--launches 'two'", "such as 5-20"]),
         (["quick", "--steps", "1000000000000"], ["from 1 to 1000000"]),

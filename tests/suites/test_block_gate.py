@@ -12,6 +12,8 @@ from dlbench.reports.store import Store
 from dlbench.suites.block_gate import GIVE_UPS, PATIENCE_SECONDS, BlockGate, earlier_readings
 from dlbench.suites.quiet import RECORD_LENGTH, Gate
 
+pytestmark = pytest.mark.alone
+
 QUIET = Reading(
     gemm_flops_per_second=1e11,
     bandwidth_bytes_per_second=1e10,

@@ -17,6 +17,8 @@ from dlbench.suites.framework import find
 from dlbench.suites.launcher import Launched
 from dlbench.suites.sources import Source
 
+pytestmark = pytest.mark.alone
+
 TOLD = {
     "gpu": [False, "asked"],
     "network:fcn5": [True, ""],

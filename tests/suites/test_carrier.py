@@ -1,9 +1,12 @@
 """The carrier: what each side's launches are told, and what their records say; no process is started."""
 
+import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pretended_gpus import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import probe
@@ -29,12 +32,12 @@ MACHINE = probe()
 class Taker:
     """A launcher that notes its orders and answers that all is well."""
 
-    def __init__(self):
-        self.orders = []
+    def __init__(self, software=None):
+        self.orders, self.software = [], software or {}
 
     def launch(self, order, tick=None):
         self.orders.append(order)
-        return Launched(Outcome(Status.OK, samples_ns=[10**7] * 3), 1.0)
+        return Launched(Outcome(Status.OK, samples_ns=[10**7] * 3, software=self.software), 1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +93,62 @@ def test_a_record_notes_the_protocol_and_the_quota_in_force():
     (record,) = carrier_of(launcher).carry_out(planned(), protocol)
     assert record.protocol == launcher.orders[0].launch.protocol == protocol
     assert record.quota_cpus == MACHINE.cpu.quota_cpus
+
+
+def on_gpu(number=1, network="fcn5"):
+    return PlannedLaunch(planned().cell._replace(device=f"cuda:{number}", network=network), 0)
+
+
+def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
+    launcher = Taker(software={"version": "1"})
+    carrier = carrier_of(
+        launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(TWO), variables={"CUDA_VISIBLE_DEVICES": "0,1"}
+    )
+    (record,) = carrier.carry_out(on_gpu(), PLAN.protocol)
+    (order,) = launcher.orders
+    assert order.launch.gpu == order.variables["CUDA_VISIBLE_DEVICES"] == SECOND
+    assert order.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    told = {"index": 1, "name": "NVIDIA H200", "uuid": SECOND, "driver": "550.54.15"}
+    assert record.outcome.software == {"version": "1", "gpu": told}
+    assert record.telemetry["gpu"]["uuid"] == SECOND
+    (on_cpu,) = carrier.carry_out(planned(), PLAN.protocol)
+    assert launcher.orders[-1].launch.gpu is None
+    assert launcher.orders[-1].variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert (on_cpu.outcome.software, on_cpu.telemetry) == ({"version": "1"}, None)
+
+
+def test_a_launch_on_a_mig_device_sees_that_part_of_the_gpu():
+    launcher = Taker(software={"version": "1"})
+    carrier = carrier_of(launcher, machine=replace(MACHINE, gpus=gpus(PARTED)), nvml=nvml(PARTED))
+    (record,) = carrier.carry_out(on_gpu("0:1"), PLAN.protocol)
+    assert launcher.orders[0].variables["CUDA_VISIBLE_DEVICES"] == launcher.orders[0].launch.gpu == OTHER_PART
+    assert record.outcome.software["gpu"]["index"] == 0
+    assert record.outcome.software["gpu"]["uuid"] == OTHER_PART
+    assert record.telemetry["gpu"]["part"] is True
+
+
+def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothing():
+    launcher = Taker()
+    left = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
+    carrier = carrier_of(launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(left))
+    carrier.carry_out(on_gpu(), PLAN.protocol)
+    (lost,) = carrier.carry_out(on_gpu(0), PLAN.protocol, attempts=3)
+    assert [order.launch.gpu for order in launcher.orders] == [SECOND]
+    assert (lost.outcome.status, lost.telemetry) == (Status.SKIPPED, None)
+    assert lost.outcome.reason.startswith("cuda:0 (NVIDIA A100")
+
+
+def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
+    class Interrupted(Taker):
+        def launch(self, order, tick=None):
+            raise KeyboardInterrupt
+
+    playing = nvml(TWO)
+    carrier = carrier_of(Interrupted(), machine=replace(MACHINE, gpus=gpus(TWO)), nvml=playing)
+    with pytest.raises(KeyboardInterrupt):
+        carrier.carry_out(on_gpu(), PLAN.protocol)
+    assert playing.opened == 0
+    assert not [thread for thread in threading.enumerate() if thread.name == "gpu-telemetry"]
 
 
 def test_what_is_skipped_starts_nothing():

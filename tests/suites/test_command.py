@@ -21,6 +21,8 @@ from dlbench.reports.store import Store
 from dlbench.suites import session, suite
 from dlbench.suites.framework import GUEST_DIRECTORY, offered
 
+pytestmark = pytest.mark.alone
+
 SUITE = """
 name = "mine"
 summary = "for tests"
@@ -262,6 +264,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_every_finished_record(folder
     assert launched(folder) == ALL
 
 
+@pytest.mark.slow
 def test_without_network_the_framework_is_left_out_and_the_others_run(folder):
     dead = {
         "PIP_CONFIG_FILE": os.devnull,

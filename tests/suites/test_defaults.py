@@ -12,6 +12,8 @@ from dlbench.suites.launcher import Launched
 from dlbench.suites.plan import Choices, expand
 from dlbench.suites.sources import Source
 
+pytestmark = pytest.mark.alone
+
 
 class Pretender:
     """A launcher whose launches show this thread evidence."""

@@ -14,6 +14,8 @@ from dlbench.suites import machine_lock
 from dlbench.suites.commands import doctor as cli_doctor
 from dlbench.suites.commands.doctor import folded, show, summary
 
+pytestmark = pytest.mark.alone
+
 GOVERNOR = Finding(
     "governor",
     "Frequency governor",

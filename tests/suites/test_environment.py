@@ -479,6 +479,7 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
     assert not environment.downloads(built.directory).exists()
 
 
+@pytest.mark.slow
 def test_checksums_on_continued_lines_are_checksums(home, tmp_path):
     wheel = make_wheel(tmp_path, "tinymodule")
     good = hashlib.sha256(wheel.read_bytes()).hexdigest()

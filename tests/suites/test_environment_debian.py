@@ -164,6 +164,7 @@ def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):
     assert recipe.build() == (0, "Tiny: ready")  # nothing to do
 
 
+@pytest.mark.slow
 def test_another_package_makes_another_environment(recipe):
     first = recipe.succeeds()
     recipe.mirror.add("tiny-c", "1.1")
@@ -210,6 +211,7 @@ def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
+@pytest.mark.slow
 def test_a_kept_file_that_was_changed_is_fetched_anew(recipe):
     with over_http(recipe) as server:
         server.stalls = "tiny-c_1.0_all.deb"
@@ -225,6 +227,7 @@ def test_a_kept_file_that_was_changed_is_fetched_anew(recipe):
         assert set(server.downloads()) == {"tiny-a_1.0_all.deb", "tiny-c_1.0_all.deb"}
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
     package = recipe.mirror.folder / "pool" / "tiny-b_2.0_all.deb"
     tamper(package)
@@ -258,6 +261,7 @@ def test_a_tampered_line_of_the_lock_is_refused(recipe):
     recipe.succeeds()
 
 
+@pytest.mark.slow
 def test_a_version_that_the_mirror_has_no_more_is_named(recipe):
     right = (recipe.adapter / "debian.lock").read_text()
     (recipe.adapter / "debian.lock").write_text(right.replace("1:2.0", "1:1.9"))
@@ -266,6 +270,7 @@ def test_a_version_that_the_mirror_has_no_more_is_named(recipe):
     assert "keeps old versions" in message
 
 
+@pytest.mark.slow
 def test_a_release_that_the_mirror_has_no_more_is_named(recipe):
     shutil.rmtree(recipe.mirror.folder / "dists")
     recipe.mirror.publish("newer")
@@ -286,6 +291,7 @@ def test_lists_that_another_key_signed_are_refused(recipe, tmp_path):
     recipe.succeeds()
 
 
+@pytest.mark.slow
 def test_lists_that_nobody_signed_are_refused(recipe):
     recipe.mirror.publish(sign=False)
     assert "not signed" in recipe.refused()
@@ -321,17 +327,20 @@ def test_without_apt_it_is_unavailable(recipe, program, package):
     assert_unavailable(recipe, f"{program} (of the package {package}) is not on PATH", f"Install {package}")
 
 
+@pytest.mark.slow
 def test_without_a_debian_mirror_it_is_unavailable(recipe):
     del recipe.variables["DLBENCH_DEBIAN_MIRROR"]
     replace_program(recipe, "apt-get", "echo \"'http://archive.example/ubuntu/dists/noble/InRelease' name 0\"")
     assert_unavailable(recipe, "apt sources name no Debian mirror", "Set DLBENCH_DEBIAN_MIRROR")
 
 
+@pytest.mark.slow
 def test_without_the_keys_it_is_unavailable(recipe):
     recipe.variables["DLBENCH_DEBIAN_KEYRING"] = "/none.gpg"
     assert_unavailable(recipe, "(/none.gpg)", "debian-archive-keyring")
 
 
+@pytest.mark.slow
 def test_for_another_machine_it_is_unavailable(recipe):
     lock = (recipe.adapter / "debian.lock").read_text()
     (recipe.adapter / "debian.lock").write_text(lock.replace("tiny-a 1.0 all", "tiny-a 1.0 s390x"))
@@ -386,6 +395,7 @@ def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, li
         apt.machines_mirror.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_while_downloading(recipe):
     limit = 100_000  # bytes of a file; a package has more, a list less
 
@@ -414,6 +424,7 @@ def test_a_disk_that_is_full_while_unpacking(recipe):
     recipe.succeeds()
 
 
+@pytest.mark.slow
 def test_a_package_that_cannot_be_unpacked_is_named(recipe):
     replace_program(recipe, "dpkg-deb", "echo 'dpkg-deb: error: it is broken' >&2; exit 2")
     message = recipe.refused()

@@ -16,6 +16,8 @@ from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
 from dlbench.suites import cli
 
+pytestmark = pytest.mark.alone
+
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 

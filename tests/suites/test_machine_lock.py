@@ -17,6 +17,8 @@ from processes import PATIENCE, wait_until
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
 from dlbench.suites.machine_lock import lock_file, measuring
 
+pytestmark = pytest.mark.alone
+
 HOLDER = """
 import sys
 from dlbench.suites.machine_lock import measuring

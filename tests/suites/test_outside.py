@@ -39,7 +39,8 @@ class Mine(Adapter):
     parity_reason = "it computes nothing"
     def prepare(self, network, weights, batch): self.held = {{name: value.copy() for name, value in weights.items()}}
     def set_learning_rate(self, rate): pass
-    def step(self): pass
+    def step(self):
+        for value in self.held.values(): value += 1
     def last_loss(self): return 1.0
     def parameters(self): return iter(self.held.items())
     def describe(self): return {{"framework": "mine", "version": "1"}}

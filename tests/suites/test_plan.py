@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretended_gpus import TWO, gpus
 
 from dlbench.adapters.protocol import Cell
 from dlbench.suites import axes, suite
 from dlbench.suites.axes import Capacity
 from dlbench.suites.errors import UsageError
-from dlbench.suites.plan import Choices, expand, group_of, narrow_to
+from dlbench.suites.framework import find
+from dlbench.suites.plan import Choices, expand, group_of, narrow_to, sizes_of
 
-MACHINE = Capacity(cores=2, cpus=4)
+MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
 AS_THE_SUITE_SAYS = Choices()
 TABLE = suite.load("table4")
 QUICK = suite.load("quick")
@@ -24,7 +26,9 @@ choices_of_a_user = st.builds(
     frameworks=st.sampled_from(["", "null", "torch:*,null"]),
     threads=st.sampled_from(["", "1", "3,1-2", "4,1,8"]),
     batch_sizes=st.sampled_from(["", "64", "8,16"]),
-    devices=st.sampled_from(["", "cpu", "cpu,cuda:0", "cpu,cpu"]),
+    devices=st.sampled_from(["", "cpu", "cpu,cuda:0", "cpu,cpu", "gpus,cpu"]),
+    precisions=st.sampled_from(["", "tf32,float32"]),
+    placements=st.sampled_from(["", "resident,pinned"]),
     launches=st.sampled_from([None, 1, 3]),
 )
 seeds = st.integers(0, 2**31)
@@ -98,10 +102,46 @@ def values(plan, field):
         (Choices(threads="2*cpus"), "threads", {8}),
         (Choices(batch_sizes="16,64"), "batch_size", {16, 64}),
         (Choices(devices="cuda:0"), "device", {"cuda:0"}),
+        (Choices(devices="cuda:all"), "device", {"cuda:0", "cuda:1"}),
+        (Choices(devices="cuda:0"), "threads", {2}),  # the cores
+        (Choices(devices="cuda:0", device_threads="1"), "threads", {1}),
+        (Choices(devices="cuda:0", precisions="tf32,float16"), "precision", {"tf32", "float16"}),
+        (Choices(devices="cuda:0", placements="pinned,pageable"), "placement", {"pinned", "pageable"}),
     ],
 )
 def test_every_axis_can_be_chosen(choices, field, expected):
     assert values(plan_of(choices), field) == expected
+
+
+def test_to_the_cpu_nothing_is_copied_and_its_threads_are_an_axis():
+    plan = plan_of(Choices(frameworks="null", devices="cpu,cuda:1", threads="1,3", placements="pinned,resident"))
+    found = {(cell.device, cell.placement, cell.threads) for cell in plan.cells}
+    on_gpu = {("cuda:1", "pinned", 2), ("cuda:1", "resident", 2)}
+    assert found == {("cpu", "resident", 1), ("cpu", "resident", 3), *on_gpu}
+
+
+@given(st.permutations([8, 16, 64, 256]), seeds)
+def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_block(sizes, seed):
+    sizes = ",".join(map(str, sizes))
+    choices = Choices(networks="fcn5,lstm32", frameworks="null", devices="cpu,gpus", batch_sizes=sizes, launches=2)
+    order = list(plan_of(choices, seed).order())
+    groups = {}
+    for planned in order[: len(order) // 2]:
+        groups.setdefault(sizes_of(planned.cell), []).append(planned.cell.batch_size)
+    assert all(found == sorted(found) for group, found in groups.items() if not group.on_cpu)
+    # The groups themselves stay mixed.
+    assert len({planned.cell.device for planned in order[:12]}) > 1
+
+
+def test_a_mode_of_gpus_only_has_cells_there_alone():
+    plan = plan_of(Choices(networks="fcn5", frameworks="torch:*", devices="cpu,gpus", threads="1"))
+    modes = find("torch").modes
+    for mode, about in modes.items():
+        kinds = {"cpu" if cell.on_cpu else "gpu" for cell in plan.cells if cell.mode == mode}
+        assert kinds == set(about.devices)
+    only_there = next(mode for mode, about in modes.items() if about.devices == ("gpu",))
+    with pytest.raises(UsageError, match=f"torch {only_there}: not a mode of cpu"):
+        plan_of(Choices(frameworks=f"torch:{only_there}"))
 
 
 def test_what_is_not_chosen_stays_as_the_suite_says():
@@ -110,13 +150,15 @@ def test_what_is_not_chosen_stays_as_the_suite_says():
 
 
 def test_threads_typed_by_the_user_are_not_limited_by_the_suite():
-    assert values(plan_of(Choices(threads="64"), of=TABLE), "threads") == {64}
-    assert values(plan_of(Choices(threads="1,64", threads_limit="8"), of=TABLE), "threads") == {1}
+    assert values(plan_of(Choices(threads="64"), of=TABLE, machine=Capacity(2, 4)), "threads") == {64}
+    assert values(plan_of(Choices(threads="1,64", threads_limit="8"), of=TABLE, machine=Capacity(2, 4)), "threads") == {
+        1
+    }
 
 
 def test_the_suites_threads_keep_to_its_limit():
-    assert values(plan_of(of=TABLE), "threads") == {1, 2, 4, 8, 16}
-    assert values(plan_of(Choices(threads_limit="2"), of=TABLE), "threads") == {1, 2}
+    assert values(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
+    assert values(plan_of(Choices(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
     with pytest.raises(UsageError, match="Raise --threads-limit"):
         plan_of(Choices(threads="8", threads_limit="4"))
 
@@ -164,7 +206,7 @@ def test_launches_and_precision_of_a_suite_with_a_range(launches, precision, exp
 def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
     asked = replace(choices, affinity=affinity)
     everything = plan_of(replace(choices, affinity="oversubscribed"))
-    plan = plan_of(asked, machine=Capacity(1, 2)) if "1" in asked.threads else plan_of(asked)
+    plan = plan_of(asked, machine=Capacity(1, 2, MACHINE.gpus)) if "1" in asked.threads else plan_of(asked)
     limit = 2 if "1" in asked.threads else MACHINE.cpus
     words = affinity.split(",") if affinity else ["oversubscribed"]
     assert {cell.affinity for cell in plan.cells} <= set(words)
@@ -195,6 +237,11 @@ def test_a_plan_of_nothing_but_too_many_bound_threads_is_refused():
         (Choices(batch_sizes="0"), "whole number from 1"),
         (Choices(batch_sizes="1000001"), "1000000"),
         (Choices(devices="tpu"), "cuda:0"),
+        (Choices(devices="cuda:2"), "NVIDIA H200"),
+        (Choices(devices="cuda:0", threads="1"), "--device-threads"),
+        (Choices(devices="cuda:0", device_threads="1,2"), "Give one"),
+        (Choices(precisions="double"), "tf32"),
+        (Choices(placements="pinned"), "Name a GPU"),
         (Choices(launches=0), "1 to 1000000"),
         (Choices(launches=10**9), "1 to 1000000"),
         (Choices(launches="5-"), "a range such as 5-20"),

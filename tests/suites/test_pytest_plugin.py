@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import inspect
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -23,6 +24,8 @@ from dlbench.reports.pytest_benchmark_runs import runs_of
 from dlbench.reports.record import Record
 from dlbench.reports.store import Store
 from dlbench.suites.in_pytest.replay import MeasuredCell, ReplayClock, clock
+
+pytestmark = pytest.mark.alone
 
 pytest_plugins = ["pytester"]
 
@@ -61,7 +64,9 @@ def session(pytester, monkeypatch, tmp_path):
     (tmp_path / "temporary").mkdir()
     # Where the lock lies that keeps two from measuring at once: others may be measuring.
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # Neither these tests' own options, nor that they may themselves be spread over processes.
+    for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
+        monkeypatch.delenv(name)
     pytester.path.joinpath("mine.toml").write_text(SUITE)
 
     def run(*words, suite="mine.toml"):
@@ -246,7 +251,6 @@ def test_what_cannot_be_meant_is_one_line(session, words, part):
 
 
 def test_tests_spread_over_processes_are_refused(session, pytester):
-    pytester.makeconftest('def pytest_addoption(parser): parser.addoption("--dist", default="no")')
     session("--dist", "no", "--dlbench-threads", "1", "--dlbench-launches", "1").assert_outcomes(passed=1)
     found = session("--dist", "load")
     assert found.ret == pytest.ExitCode.USAGE_ERROR

@@ -29,6 +29,8 @@ from dlbench.reports.store import Store
 from dlbench.suites.framework import catalogue
 from dlbench.suites.launcher import Order, guest_environment
 
+pytestmark = pytest.mark.alone
+
 PERIOD = 100_000
 #: Low enough for a launch to come up against it on a machine that other programs use too.
 QUOTA = 0.2

@@ -11,10 +11,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from pretended_gpus import TWO, stand_in
 from processes import PATIENCE
 
 import dlbench.suites
 from dlbench.reports.store import Store
+
+pytestmark = pytest.mark.alone
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads the workflow file")
 
@@ -159,3 +162,32 @@ def test_systemd_takes_the_units(tmp_path) -> None:
     calendar = re.search(r"OnCalendar=(.*)", (RECIPES / "dlbench-nightly.timer").read_text())
     assert calendar
     assert subprocess.run(["systemd-analyze", "calendar", calendar[1]], capture_output=True).returncode == 0
+
+
+def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
+    folder, variables = night
+    variables = {**variables, "DLBENCH_NVML": stand_in(folder, TWO), "ROWS": "null", "DEVICES": "cuda:0"}
+    script = str(RECIPES / "gpu-proof.sh")
+    parts = ["machine", "placements", "figure1", "explain", "reports"]
+    done = subprocess.run(
+        ["bash", script, *parts], cwd=folder, env=variables, capture_output=True, text=True, timeout=PATIENCE
+    )
+    logs = {path.name: path.read_text() for path in (folder / "gpu-proof").glob("*.log")}
+    assert done.returncode == 0, (done.stderr, logs)
+    assert [line.removeprefix("gpu-proof: ") for line in done.stderr.splitlines()] == parts
+    with Store.open(folder / "gpu-proof" / "results.sqlite", create=False) as store:
+        cells = {record.cell for record in store.records()}
+    assert {cell.device for cell in cells} == {"cuda:0"}
+    assert {cell.placement for cell in cells} == {"resident", "pinned", "pageable"}
+    assert (folder / "gpu-proof" / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("machine.txt", "explain-resnet50.txt", "matrix.json", "figure1-report.txt"):
+        assert (folder / "gpu-proof" / name).read_text().strip(), name
+
+
+def test_the_proof_on_a_gpu_knows_its_parts(night):
+    folder, variables = night
+    done = subprocess.run(
+        ["bash", str(RECIPES / "gpu-proof.sh"), "matrix"], cwd=folder, env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "there is no part matrix" in done.stderr

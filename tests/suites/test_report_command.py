@@ -1,4 +1,4 @@
-"""`dlbench report progress` and `report matrix --against`, as called: on a store with a build that a user named."""
+"""`dlbench report progress`, `figure1` and `matrix --against`, as called: on a store with a build that a user named."""
 
 import csv
 import io
@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from processes import run_command
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
@@ -16,7 +17,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports import shi2016
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
-from dlbench.suites import cli, projects
+from dlbench.suites import cli, projects, suite
 from dlbench.suites.framework import catalogue
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -130,7 +131,16 @@ def test_against_the_paper_pytorch_stands_for_torch(call):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("words", [("progress",), ("progress", "--all-modes"), ("matrix", "--against", "shi2016")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("progress",),
+        ("progress", "--all-modes"),
+        ("figure1",),
+        ("figure1", "--quantity", "items"),
+        ("matrix", "--against", "shi2016"),
+    ],
+)
 def test_each_format_comes_out(call, form, words):
     fill("s.sqlite")
     code, out, errors = call(*words, "--store", "s.sqlite", "--format", form)
@@ -159,6 +169,8 @@ def test_the_plot_is_written_beside_the_table(call):
         (["matrix", "--against", "shi2016", "--reference", "shi2016"], "without --reference"),
         (["matrix", "--all-modes"], "--all-modes goes with --against"),
         (["progress", "--plot", "p.pdf"], "PNG or SVG"),
+        (["figure1", "--plot", "p.pdf"], "PNG or SVG"),
+        (["figure1", "--quantity", "gflops"], "choose one of seconds, items"),
         (["progress", "--format", "jsn"], "Did you mean 'json'?"),
         (["progress", "--run", "none"], "matches --run none"),
     ],
@@ -197,3 +209,19 @@ def test_each_framework_of_the_paper_has_somebody_to_stand_for_it_or_a_reason():
     assert stands["tensorflow"].adapter == "tensorflow"
     for stand in stands.values():
         assert bool(stand.adapter) is not bool(stand.missing)
+
+
+def test_figure_1_of_the_null_framework_from_run_to_picture(tmp_path):
+    narrowed = ("--devices", "cpu", "--frameworks", "null", "--networks", "lstm32", "--steps", "2", "--no-ceilings")
+    done = run_command(tmp_path, "run", "figure1", *narrowed)
+    assert done.returncode == 0, done.stderr
+    done = run_command(tmp_path, "report", "figure1", "--json", "--plot", "figure1.png")
+    assert done.returncode == 0, done.stderr
+    (panel,) = json.loads(done.stdout)["panels"]
+    (line,) = panel["lines"]
+    assert [point["batch_size"] for point in line["points"]] == list(suite.load("figure1").cpu_batch_sizes["lstm32"])
+    # A step of the null framework takes as long whatever its mini-batch: throughput doubles to the end.
+    assert line["best_batch_size"] == line["points"][-1]["batch_size"]
+    assert line["knee"]["batch_size"] is None
+    assert all(point["growth_per_doubling"]["value"] > 1.5 for point in line["points"][1:])
+    assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")

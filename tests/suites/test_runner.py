@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretended_gpus import TWO, gpus, nvml
 
 from dlbench.adapters.protocol import Contention, Outcome, Parity, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
@@ -22,7 +23,8 @@ from dlbench.suites.axes import Capacity
 from dlbench.suites.carrier import Carrier
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.launcher import Launched
-from dlbench.suites.plan import Choices, expand
+from dlbench.suites.plan import Choices, expand, sizes_of
+from dlbench.suites.references import Reference
 from dlbench.suites.runner import Ending, Estimates, Runner
 from dlbench.suites.sources import Source
 
@@ -115,7 +117,9 @@ def begin(store, plan=PLAN):
 def runner_of(
     store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None, defaults=None
 ):
-    carrier = Carrier(plan, run, launcher, given or sources(plan), reference, default_threads=defaults or {})
+    carrier = Carrier(
+        plan, run, launcher, given or sources(plan), reference, default_threads=defaults or {}, nvml=nvml(TWO)
+    )
     return Runner(plan, run, store, carrier, watcher or Watcher(), budget, lambda: launcher.time)
 
 
@@ -150,7 +154,9 @@ def test_a_record_says_what_it_was_measured_on():
 
 
 def test_a_launch_is_told_settings_variables_time_and_reference():
-    reference = lambda cell: Path(f"/references/{cell.network}") if cell.framework == "torch" else None  # noqa: E731
+    def reference(cell):
+        return Reference(Path(f"/references/{cell.network}"), 16) if cell.framework == "torch" else None
+
     _, launcher, _ = carry_out(reference=reference)
     by_mode = {(o.launch.cell.mode, o.launch.cell.threads, o.launch.cell.network): o for o in launcher.orders}
     null, compiled = by_mode["null", 4, "fcn5"], by_mode["compile", 2, "lstm32"]
@@ -160,7 +166,9 @@ def test_a_launch_is_told_settings_variables_time_and_reference():
     assert null.timeout == 10.0
     assert compiled.launch.settings["compile"] == "over the mode's own"
     assert compiled.launch.settings["channels_last"] is True  # the mode's own
-    assert compiled.launch.reference == "/references/lstm32"
+    assert (compiled.launch.reference, compiled.launch.repeated_batch) == ("/references/lstm32", 16)
+    assert (null.launch.repeated_batch, null.launch.gpu) == (None, None)
+    assert null.variables["CUDA_VISIBLE_DEVICES"] == compiled.variables["CUDA_VISIBLE_DEVICES"] == ""
     assert compiled.variables["OMP_NUM_THREADS"] == "2"
     assert Path(compiled.launch.cache_directory).is_dir()
 
@@ -208,6 +216,44 @@ def test_a_cell_within_its_budget_is_never_skipped():
 def test_a_cell_slow_at_more_threads_says_nothing_of_fewer():
     store, _, _ = carry_out(lambda cell: ok(11.0 if cell.threads == 4 else 0.1))
     assert {record.outcome.status for record in store.records()} == {Status.OK}
+
+
+SIZES = (8, 16, 64, 256)
+BATCHES = expand(
+    suite.parse(TEXT, "pretended.toml"),
+    Choices(
+        networks="fcn5",
+        frameworks="null",
+        devices="cpu,gpus",
+        precisions="float32,tf32",
+        threads="1",
+        batch_sizes="8,16,64,256",
+    ),
+    Capacity(2, 4, gpus(TWO)),
+    seed=5,
+)
+GROUPS = sorted({sizes_of(cell) for cell in BATCHES.cells})
+
+
+@settings(max_examples=8)
+@given(st.dictionaries(st.sampled_from(GROUPS), st.sampled_from((0, *SIZES))))
+def test_beyond_the_mini_batch_that_runs_out_of_memory_none_is_launched(limits):
+    def answer(cell):
+        over = cell.batch_size > limits.get(sizes_of(cell), max(SIZES))
+        return Outcome(Status.OUT_OF_MEMORY, "CUDA out of memory") if over else ok()
+
+    store, _, ending = carry_out(answer, plan=BATCHES)
+    assert ending.launches_left == 0
+    for group in GROUPS:
+        found = {r.cell.batch_size: r.outcome for r in store.records() if sizes_of(r.cell) == group}
+        fitting = [size for size in SIZES if size <= limits.get(group, max(SIZES))]
+        first, *larger = [*(size for size in SIZES if size not in fitting), None]
+        assert {found[size].status for size in fitting} <= {Status.OK}
+        if first is not None and not group.on_cpu:  # on the CPU a larger one may have come before it
+            assert found[first].status is Status.OUT_OF_MEMORY
+            skipped = [found[size] for size in larger if size is not None]
+            assert {outcome.status for outcome in skipped} <= {Status.SKIPPED}
+            assert {outcome.reason for outcome in skipped} <= {f"mini-batch {first} ran out of memory already"}
 
 
 def test_a_framework_without_interpreter_is_skipped_with_the_reason_and_the_others_run():

@@ -15,6 +15,8 @@ from dlbench.suites.errors import UsageError
 from dlbench.suites.interpreters import inspect
 from dlbench.suites.plan import Choices, expand
 
+pytestmark = pytest.mark.alone
+
 HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
 
 

@@ -3,10 +3,12 @@
 import datetime
 import json
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pretended_gpus import TWO, gpus
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Protocol
@@ -126,6 +128,10 @@ def test_threads_may_be_a_number_a_text_or_a_list(threads):
         ({"threads_limit": "lots"}, ["key threads_limit", "4*cpus"]),
         ({"devices": ["gpu"]}, ["key devices", "cuda:0"]),
         ({"devices": []}, ["key devices"]),
+        ({"device_threads": "1,2"}, ["key device_threads", "Give one"]),
+        ({"precisions": ["fp16"]}, ["key precisions", "tf32, bfloat16"]),
+        ({"placements": ["host"]}, ["key placements", "pinned, pageable"]),
+        ({"placements": []}, ["key placements"]),
         ({"batch_sizes": {"fcn9": [1]}}, ["key batch_sizes", "Did you mean"]),
         ({"batch_sizes": {"fcn5": [0]}}, ["key batch_sizes.fcn5.0"]),
         ({"batch_sizes": {"fcn5": []}}, ["key batch_sizes.fcn5"]),
@@ -217,6 +223,9 @@ sections = st.fixed_dictionaries(
     optional={
         "threads_limit": values,
         "devices": values,
+        "device_threads": values,
+        "precisions": values,
+        "placements": values,
         "batch_sizes": st.dictionaries(st.sampled_from(["fcn5", "lstm32", "fcn9"]), values, max_size=2),
         "protocol": st.dictionaries(st.sampled_from(sorted(suite.ProtocolSection.model_fields)), values, max_size=4),
         "settings": st.dictionaries(st.sampled_from(["null", "torch", "x"]), values, max_size=2),
@@ -240,7 +249,7 @@ def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_c
     read = suite.load("table4")
     plan = expand(read, Choices(), Capacity(cores=2, cpus=2), seed=0)
     real = [name for name, each in offered().items() if each.computes and not each.unavailable]
-    rows = {(name, mode) for name in real for mode in find(name).modes}
+    rows = {(name, mode) for name in real for mode, about in find(name).modes.items() if "cpu" in about.devices}
     found = {(cell.framework, cell.mode) for cell in plan.cells}
     assert {name for name, _ in found} == set(real)
     assert found == rows
@@ -252,6 +261,8 @@ def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_c
     }
     assert {(c.network, c.framework, c.mode, c.device, c.threads, c.batch_size) for c in plan.cells} == expected
     assert len(plan.cells) == len(expected)
+    parted = expand(read, Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2, gpus(TWO)), seed=0)
+    assert Counter(cell.device for cell in parted.cells) == {"cpu": 4, "cuda:0": 1, "cuda:1": 1}
     raised = expand(read, Choices(threads_limit="64"), Capacity(2, 2), seed=0)
     assert {cell.threads for cell in raised.cells} == {1, 2, 4, 8, 16, 32}
 

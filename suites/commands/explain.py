@@ -1,0 +1,191 @@
+"""`dlbench explain`: the operators of one cell's step, by the time they take."""
+
+import contextlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlbench.adapters.protocol import PLACEMENTS, PRECISIONS, Cell, Outcome, Status
+from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.attempts import disturbed
+from dlbench.reports.errors import ReportError
+from dlbench.reports.explained import explain
+from dlbench.reports.export.explained import TOP, explained_to_json, explained_to_terminal
+from dlbench.reports.hosts import host_of
+from dlbench.reports.record import Record
+
+from .. import axes, environment, references, session
+from ..carrier import Carrier
+from ..errors import FrameworkEnvironmentError, UsageError
+from ..framework import Framework, offered
+from ..launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick, read_phase
+from ..machine_lock import measuring
+from ..plan import Choices, Plan, PlannedLaunch, expand
+from ..progress import describe_cell
+from ..references import Reference
+from ..screen import err, say
+from ..status_line import StatusLine
+from ..suite import ProtocolSection, Suite, check_networks
+from . import options
+
+_FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
+_PROTOCOL = ProtocolSection(warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0)
+_MOST_STEPS = 1000  # a profiler keeps every call of every operator until its end
+
+Threads = Annotated[str, typer.Option("--threads", help="Thread count on the CPU: `2`, `cores`.", show_default="cores")]
+BatchSize = Annotated[
+    str, typer.Option("--batch-size", "--batch-sizes", help="Mini-batch size.", show_default="the paper's")
+]
+Device = Annotated[
+    str, typer.Option("--device", "--devices", help="Device: `cpu`, `cuda:0`, `GPU-...`.", show_default="cpu")
+]
+Affinity = Annotated[str, typer.Option("--affinity", help="CPUs of the threads: `oversubscribed` (all) or `bound`.")]
+Precision = Annotated[
+    str,
+    typer.Option("--precision", "--precisions", help=f"Precision of the arithmetic: {', '.join(PRECISIONS)}."),
+]
+Placement = Annotated[
+    str, typer.Option("--placement", "--placements", help=f"Where the mini-batch lies: {', '.join(PLACEMENTS)}.")
+]
+
+
+def explain_command(
+    cell: Annotated[
+        str, typer.Argument(metavar="CELL", help="Row and network: `torch/resnet50`, `torch:compile/fcn5`.")
+    ],
+    threads: Threads = "",
+    batch_size: BatchSize = "",
+    device: Device = "",
+    precision: Precision = "",
+    placement: Placement = "",
+    affinity: Affinity = "",
+    device_threads: options.DeviceThreads = "",
+    steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5,
+    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = TOP,
+    python: options.Python = None,
+    adapter: options.Adapter = None,
+    no_build: Annotated[bool, typer.Option("--no-build", help="Build no environment.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show where the time of one cell's step goes: its operators, by the framework's own profiler.
+
+    One launch: first some steps without the profiler, then some with it. Nothing of it is stored.
+
+    Examples:
+
+    - `dlbench explain torch/resnet50`
+    - `dlbench explain torch:compile/fcn5 --threads 2 --batch-size 128 --top 30`
+    - `dlbench explain mxnet/lstm32 --device cuda:0 --json`
+    """
+    chosen = Choices(
+        threads=threads,
+        batch_sizes=batch_size,
+        devices=device,
+        affinity=affinity,
+        builds=tuple(axes.build(text) for text in python or []),
+        precisions=precision,
+        placements=placement,
+        device_threads=device_threads,
+    )
+    row, network = _named(cell)
+    machine = probe()
+    plan = _plan(row, network, chosen, machine)
+    session.check_brought(chosen.builds)
+    environment.make_folder(environment.home())
+    record = _launch(plan, machine, steps, build_missing=not no_build)
+    outcome = record.outcome
+    if not outcome.samples_ns:
+        say(f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: {outcome.reason}")
+        raise typer.Exit(1)
+    if outcome.profile is None:
+        raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
+    found = explain(record.cell, outcome)
+    if as_json:
+        print(explained_to_json(found))
+    else:
+        print(explained_to_terminal(found, top, colour=os.isatty(1) and "NO_COLOR" not in os.environ), end="")
+    if outcome.status is Status.PARITY_FAILED:
+        say(f"This cell computes something else than the reference: {outcome.reason}")
+    if disturbed(record, host_of(machine)):
+        say("Others used this machine meanwhile: its times are theirs too. Explain it again when they are done.")
+
+
+def _named(text: str) -> tuple[str, str]:
+    row, slash, network = (part.strip() for part in text.partition("/"))
+    if not (row and slash and network):
+        raise UsageError(f"{text[:60]!r} is no cell. {_FORM}.")
+    check_networks([network])
+    return row, network
+
+
+def _plan(row: str, network: str, chosen: Choices, machine: Machine) -> Plan:
+    """Return the plan of one cell; raises UsageError where the words mean several."""
+    suite = Suite(
+        name="explain",
+        summary="one cell",
+        networks=(network,),
+        frameworks=(row,),
+        threads="cores",
+        protocol=_PROTOCOL,
+    )
+    plan = expand(suite, replace(chosen, frameworks=row), session.capacity(machine), session.new_seed())
+    if len(plan.cells) > 1:
+        first, second = (describe_cell(PlannedLaunch(cell, 0)) for cell in plan.cells[:2])
+        raise UsageError(
+            f"One cell is explained at a time, and this means {len(plan.cells)}: {first}; {second}"
+            f"{'; ...' if len(plan.cells) > 2 else ''}. Give one value to each option, and one row. {_FORM}."
+        )
+    return plan
+
+
+@dataclass(frozen=True)
+class _Profiling:
+    """A launcher whose launches profile so many steps after the timed ones."""
+
+    launcher: Launcher
+    steps: int
+
+    def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
+        """Carry out one launch."""
+        return self.launcher.launch(replace(order, launch=order.launch._replace(profiled_steps=self.steps)), tick)
+
+
+def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
+    """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
+    planned = PlannedLaunch(plan.cells[0], 0)
+    sources = session.prepare_sources(plan, say, build_missing)
+    source = sources[planned.cell.framework]
+    if source.interpreter is None:
+        raise FrameworkEnvironmentError(source.reason)
+    launcher = _Profiling(ProcessLauncher(), steps)
+    run = session.new_run(plan, machine, "explain")
+    carrier = Carrier(plan, run, launcher, sources, _reference_at_hand, machine=machine)
+    # What computes nothing disturbs nobody, and nobody disturbs it.
+    with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
+        say(f"launching {describe_cell(planned)}")
+        with StatusLine(err) as status:
+
+            def tick(directory: Path) -> None:
+                status.draw(f"  {read_phase(directory)[0] or 'starting'}")
+
+            return carrier.carry_out(planned, plan.protocol, tick=tick)[0]
+
+
+def _reference_at_hand(cell: Cell) -> Reference | None:
+    """Return the cell's reference where there is one: none is computed for the sake of a profile."""
+    path = references.find(cell.network, cell.batch_size)
+    return None if path is None else Reference(path)
+
+
+def _no_profile(framework: Framework, outcome: Outcome) -> ReportError:
+    failed = outcome.software.get("profile_failed")
+    if failed:
+        return ReportError(f"{framework.title} ran, but its profiler failed: {failed}")
+    others = [name for name, each in offered().items() if (each.directory / "profile.py").exists()]
+    return ReportError(
+        f"{framework.title}'s adapter has no profiler for such a cell. Explain a row of another framework "
+        f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
+    )

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# All that dlbench does with GPUs, carried out once on this machine, into one folder. Settings come from the environment:
+#
+#   DLBENCH    the command                                        (dlbench)
+#   BUILDS     builds that drive the GPU, as for --python,        (none: dlbench's own environments)
+#              blanks between: "torch=/usr/bin/python3 jax=/usr/bin/python3"
+#   ROWS       what is measured                                   (torch:eager,torch:graph,torch:compile,jax)
+#   DEVICES    as for --devices                                   (gpus)
+#   FOLDER     where everything goes                              (gpu-proof)
+#   BUDGET     time for each sweep                                (8m)
+#
+#   gpu-proof.sh            every part in turn
+#   gpu-proof.sh figure1    one part, or several, of: machine table4 precisions placements figure1 explain reports
+#
+# Each part keeps its results in FOLDER/results.sqlite as it goes and may be run again. Ends with 1 where a part failed.
+set -uo pipefail
+dlbench=${DLBENCH:-dlbench}
+rows=${ROWS:-torch:eager,torch:graph,torch:compile,jax}
+devices=${DEVICES:-gpus}
+folder=${FOLDER:-gpu-proof}
+budget=${BUDGET:-8m}
+builds=()
+for build in ${BUILDS:-}; do builds+=(--python "$build"); done
+mkdir -p "$folder" || exit 2
+export DLBENCH_STORE=$folder/results.sqlite
+failed=0
+
+measure() { # name, then the words of `dlbench run`
+  local name=$1
+  shift
+  "$dlbench" run "$@" --frameworks "$rows" "${builds[@]}" --devices "$devices" --budget "$budget" --no-build \
+    >"$folder/$name.txt" 2>"$folder/$name.log" || { echo "gpu-proof: $name failed, see $folder/$name.log" >&2; failed=1; }
+}
+
+show() { # file, then the words of a command that prints it
+  local file=$1
+  shift
+  "$dlbench" "$@" >"$folder/$file" 2>"$folder/$file.log" || { echo "gpu-proof: $file failed, see $folder/$file.log" >&2; failed=1; }
+}
+
+part() {
+  case $1 in
+    machine) show machine.txt probe ;;
+    table4) measure table4 table4 ;;
+    precisions) measure precisions table4 --networks fcn8,alexnet,resnet50,lstm32 --precisions float32,tf32,bfloat16,float16 ;;
+    placements) measure placements table4 --networks fcn5,resnet50 --placements resident,pinned,pageable ;;
+    figure1) measure figure1 figure1 ;;
+    explain)
+      for network in resnet50 fcn8 lstm32; do
+        show "explain-$network.txt" explain "${rows%%,*}/$network" --device cuda:0 "${builds[@]}" --no-build
+      done
+      ;;
+    reports)
+      show matrix.txt report matrix
+      show matrix.json report matrix --json
+      show ceiling.txt report matrix --quantity ceiling
+      show figure1-report.txt report figure1 --suite figure1 --plot "$folder/figure1.png"
+      show tables.txt report tables
+      ;;
+    *)
+      echo "gpu-proof: there is no part $1. There are: machine table4 precisions placements figure1 explain reports" >&2
+      exit 2
+      ;;
+  esac
+}
+
+for name in "${@:-machine table4 precisions placements figure1 explain reports}"; do
+  for each in $name; do
+    echo "gpu-proof: $each" >&2
+    part "$each"
+  done
+done
+exit "$failed"
