@@ -72,6 +72,7 @@ __all__ = [
     "cell_flags",
     "few_launches",
     "launch_flags",
+    "more_threads_than",
     "record_flags",
     "wanting_threads",
     "working_threads",
@@ -115,6 +116,20 @@ def working_threads(threads: ThreadEvidence) -> int | None:
     if threads.cpu_seconds_by_thread is None:
         return None
     return sum(1 for seconds in threads.cpu_seconds_by_thread if seconds >= WORKER_SHARE * threads.wall_seconds)
+
+
+def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contention | None) -> bool:
+    """Tell whether clearly more threads than asked had work to do.
+
+    More must have wanted to run, and the threads beyond the busiest ``asked`` ones must have done some of the work:
+    beside other programs a thread that does next to nothing still waits long for a CPU each time it wakes.
+    """
+    if wanting_threads(threads, contention) <= asked * EXCEEDED_FACTOR + EXCEEDED_SLACK:
+        return False
+    if threads.cpu_seconds_by_thread is None:
+        return True
+    of_busiest = sum(sorted(threads.cpu_seconds_by_thread, reverse=True)[:asked])
+    return threads.cpu_seconds - of_busiest > EXCEEDED_SLACK * threads.wall_seconds
 
 
 def record_flags(record: Record, host: Host | None) -> list[Flag]:
@@ -186,7 +201,7 @@ def _of_threads(outcome: Outcome, capacity: float | None) -> list[Flag]:
         return []
     asked, says = threads.requested, threads.framework_says
     wanting = wanting_threads(threads, outcome.contention)
-    if wanting > asked * EXCEEDED_FACTOR + EXCEEDED_SLACK:
+    if more_threads_than(asked, threads, outcome.contention):
         return [Flag(THREADS_EXCEEDED, f"{wanting:.1f} threads wanted to run on average, {asked} asked")]
     if says is not None and says > asked:
         return [Flag(THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]

@@ -138,8 +138,11 @@ def test_one_thread_is_one_thread(launched):
     # Thread clocks tick a hundred times a second, so a short region is judged a few ticks more leniently.
     allowance = 0.04 / threads.wall_seconds
     # Threads running or waiting to run at any moment. Two that take turns are one (XLA hands a step's parts from one
-    # pool thread to another), so the spread over threads is not asked.
-    assert wanting_threads(threads, outcome.contention) <= ONE_THREAD + allowance, threads.cpu_seconds_by_thread
+    # pool thread to another), so the spread over threads is asked only where other tests, running beside this one,
+    # made threads wait that had next to nothing to do.
+    beyond_one = (threads.cpu_seconds - max(threads.cpu_seconds_by_thread)) / threads.wall_seconds
+    wanting = wanting_threads(threads, outcome.contention)
+    assert min(wanting, 1.0 + beyond_one) <= ONE_THREAD + allowance, threads
 
 
 def test_it_says_what_it_is(launched):

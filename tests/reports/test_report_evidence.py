@@ -42,7 +42,8 @@ def test_a_launch_that_keeps_its_word_has_no_flag(requested: int) -> None:
 
 
 def test_more_cpu_than_threads_is_too_many_threads() -> None:
-    assert flags(1, 1.9) == ["threads_exceeded"]
+    two = {"cpu_seconds_by_thread": [9.5, 9.5]}
+    assert flags(1, 1.9, evidence_of_threads=two) == ["threads_exceeded"]
     assert flags(1, 1.2) == []  # a helper thread now and then
     assert flags(2, 2.0, says=4) == ["threads_exceeded"]
 
@@ -50,7 +51,8 @@ def test_more_cpu_than_threads_is_too_many_threads() -> None:
 def test_more_threads_than_cpus_hide_nothing() -> None:
     # Four asked on two CPUs, eight at work: CPU / wall is 2 in both cases, but six wait.
     assert flags(4, 2.0, run_queue_seconds=20.0) == []
-    assert flags(4, 2.0, run_queue_seconds=60.0) == ["threads_exceeded"]
+    eight = {"cpu_seconds_by_thread": [2.5] * 8}
+    assert flags(4, 2.0, run_queue_seconds=60.0, evidence_of_threads=eight) == ["threads_exceeded"]
 
 
 def test_threads_that_take_turns_are_one_thread() -> None:
@@ -93,7 +95,17 @@ def test_what_a_launch_does_to_itself_is_no_contention() -> None:
     assert flags(2, 1.5, host=QUOTA, throttled_seconds=0.4) == []
     assert flags(1, 1.0, host=QUOTA, throttled_seconds=5.0) == ["contended"]
     # Too many threads wait for one another.
-    assert flags(1, 1.0, run_queue_seconds=30.0) == ["threads_exceeded"]
+    four = {"cpu_seconds_by_thread": [2.5] * 4}
+    assert flags(1, 1.0, run_queue_seconds=30.0, evidence_of_threads=four) == ["threads_exceeded"]
+
+
+def test_a_thread_that_waits_long_to_do_next_to_nothing_is_no_thread_too_many() -> None:
+    # As seen beside a load of twenty: the main thread worked, an engine's thread waited for a CPU at each wake-up.
+    idle = {"cpu_seconds_by_thread": [5.70, 0.01, 0.0]}
+    assert flags(1, 0.571, run_queue_seconds=7.1, others_cpu_seconds=12.0, evidence_of_threads=idle) == ["contended"]
+    # Threads that ended before the count, too, did some of the work.
+    ended = {"cpu_seconds_by_thread": [3.0, 0.0]}
+    assert "threads_exceeded" in flags(1, 0.6, run_queue_seconds=7.0, evidence_of_threads=ended)
 
 
 def test_on_another_device_host_threads_are_not_judged() -> None:
