@@ -25,20 +25,22 @@ def _die_with_parent():
 
 def main():
     # type: () -> int
-    """Carry out the launch in the control directory that the one argument names."""
+    """Carry out the launch in the control directory that the first argument names, or be one of its further workers."""
     _die_with_parent()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     package = types.ModuleType(PACKAGE)
     package.__path__ = [here]  # type: ignore[attr-defined]  # typeshed knows it on packages only
     sys.modules[PACKAGE] = package
-    if len(sys.argv) != 2:
-        sys.stderr.write("usage: python -I adapters CONTROL_DIR\n")
+    directory, number = sys.argv[1:2], sys.argv[3:]
+    if not directory or sys.argv[2:3] != (["--worker"] if number else []) or len(number) > 1:
+        sys.stderr.write("usage: python -I adapters CONTROL_DIR [--worker NUMBER]\n")
         return 2
+    which = int(number[0]) if number else 0
     # Before NumPy is imported: its thread pools count the CPUs of this process once.
-    __import__(PACKAGE + ".affinity", fromlist=["affinity"]).apply(sys.argv[1])
+    __import__(PACKAGE + ".affinity", fromlist=["affinity"]).apply(directory[0], which)
     worker = __import__(PACKAGE + ".worker", fromlist=["worker"])
-    code = worker.run(sys.argv[1])
+    code = worker.join(directory[0], which) if which else worker.run(directory[0])
     sys.stdout.flush()
     sys.stderr.flush()
     # Frameworks' thread pools have hung or crashed at interpreter exit; the outcome is on disk, so leave at once.

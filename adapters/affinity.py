@@ -3,14 +3,23 @@
 import os
 from typing import List, Optional
 
-from .protocol import ProtocolError, read_launch
+from .protocol import Launch, ProtocolError, read_launch
 
 
-def apply(directory):
-    # type: (str) -> None
-    """Bind this process to the CPUs that the launch names; what goes wrong is left for the worker to report."""
+def share(launch, worker):
+    # type: (Launch, int) -> Optional[List[int]]
+    """Return the CPUs of this worker, from 0: its part of the launch's, as many as every other's; None: any."""
+    if launch.cpus is None:
+        return None
+    each = len(launch.cpus) // launch.cell.world_size
+    return launch.cpus[worker * each : (worker + 1) * each]
+
+
+def apply(directory, worker=0):
+    # type: (str, int) -> None
+    """Bind this process to its part of the CPUs that the launch names; what goes wrong the worker reports."""
     try:
-        cpus = read_launch(directory).cpus
+        cpus = share(read_launch(directory), worker)
         if cpus is None:
             return
         before = os.sched_getaffinity(0)

@@ -21,6 +21,9 @@ from .batches import Batch
 from .networks import Network
 from .protocol import Cell, Profile
 
+PROCESSES = "processes"
+ONE_PROCESS = "one process"
+
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
     """Raised in ``prepare`` for what turns out only there not to be possible; the text is the reason shown."""
@@ -34,6 +37,9 @@ class Adapter:
     parity_reason = ""
     #: What it computes in on the CPU.
     precisions = ("float32",)  # type: Tuple[str, ...]
+    #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
+    #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
+    data_parallel = ""
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -62,9 +68,22 @@ class Adapter:
             return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
         return True, ""
 
+    def join(self, worker, meeting):
+        # type: (int, str) -> None
+        """Become this worker, from 0, of the ``cell.world_size`` of a launch; return when all of them are there.
+
+        Called in each of their processes before ``prepare``, which is then given the worker's part of the mini-batch,
+        and only with `PROCESSES`. ``meeting`` is a file that is not there yet and that all of them can reach. From then
+        on ``step`` updates with the mean gradient of the whole mini-batch, and ``last_loss`` returns its mean loss:
+        both are called in every worker, in the same order.
+        """
+        raise NotImplementedError
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the network with these weights (copied) and put the mini-batch where the cell's placement says.
+
+        With `ONE_PROCESS` it is the whole mini-batch, to be dealt out to the workers in equal parts.
 
         Shapes and layouts are those of ``networks`` and ``batches``. Nothing of ``weights`` may be kept: the worker
         drops it so that peak memory is the framework's own.

@@ -15,6 +15,7 @@ class Companions(NamedTuple):
 
     living: Dict[str, float]  # by process id
     ended: float  # of those that were waited for, their own descendants included
+    threads: Dict[str, float] = {}  # of the living ones, by process and thread id
 
 
 def _times():
@@ -45,12 +46,31 @@ def snapshot():
     for name, fields in stats.items():
         children.setdefault(fields[1], []).append(name)
     living = {}
+    threads = {}  # type: Dict[str, float]
     waiting = list(children.get(str(os.getpid()), []))
     while waiting:
         name = waiting.pop()
-        living[name] = (int(stats[name][11]) + int(stats[name][12])) / float(_TICKS)
+        living[name] = _seconds(stats[name])
+        threads.update(_threads_of(name))
         waiting += children.get(name, [])
-    return Companions(living, ended)
+    return Companions(living, ended, threads)
+
+
+def _seconds(fields):
+    # type: (List[str]) -> float
+    return (int(fields[11]) + int(fields[12])) / float(_TICKS)
+
+
+def _threads_of(process):
+    # type: (str) -> Dict[str, float]
+    found = {}
+    try:
+        for name in os.listdir("/proc/%s/task" % process):
+            with open("/proc/%s/task/%s/stat" % (process, name)) as file:
+                found["%s/%s" % (process, name)] = _seconds(file.read().rpartition(")")[2].split())
+    except (OSError, UnicodeDecodeError):
+        pass  # it ended just now
+    return found
 
 
 def cpu_seconds(before, after):
@@ -60,3 +80,10 @@ def cpu_seconds(before, after):
     # What ended brings all its time into `ended`; what of it was there before does not belong to the region.
     gone = sum(seconds for name, seconds in before.living.items() if name not in after.living)
     return living + [max(0.0, after.ended - before.ended - gone)]
+
+
+def cpu_seconds_by_thread(before, after):
+    # type: (Companions, Companions) -> List[float]
+    """Return the CPU seconds between two readings of each thread of the living, and of what ended as one together."""
+    each = [max(0.0, seconds - before.threads.get(name, 0.0)) for name, seconds in after.threads.items()]
+    return each + cpu_seconds(before, after)[-1:]

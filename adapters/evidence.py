@@ -164,14 +164,14 @@ def _difference(after, before):
 
 def thread_evidence(requested, framework_says, before, after):
     # type: (int, Optional[int], Snapshot, Snapshot) -> ThreadEvidence
-    """Return how the CPU time of the region was spread over the process's threads; a companion counts as one."""
+    """Return how the CPU time of the region was spread over threads: the process's and its companions'."""
     others = companions.cpu_seconds(before.company, after.company)
     spread = None  # type: Optional[List[float]]
     if before.thread_cpu is not None and after.thread_cpu is not None:
         earlier = before.thread_cpu
         spread = sorted(
             [max(0.0, seconds - earlier.get(name, 0.0)) for name, seconds in after.thread_cpu.items()]
-            + [seconds for seconds in others if seconds > 0.0],
+            + [each for each in companions.cpu_seconds_by_thread(before.company, after.company) if each > 0.0],
             reverse=True,
         )[:64]
     return ThreadEvidence(

@@ -52,12 +52,19 @@ class Cell(NamedTuple):
     precision: str = "float32"
     placement: str = "resident"  # where the mini-batch lies when the step starts
     affinity: str = OVERSUBSCRIBED  # which CPUs the threads may use: BOUND or OVERSUBSCRIBED
+    world_size: int = 1  # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
 
     @property
     def on_cpu(self):
         # type: () -> bool
         """Tell whether the CPU computes; on a GPU it only starts what is computed there."""
         return self.device == "cpu"
+
+    @property
+    def all_threads(self):
+        # type: () -> int
+        """Return the intra-op threads requested of all workers together."""
+        return self.threads * self.world_size
 
 
 class Protocol(NamedTuple):
@@ -83,7 +90,7 @@ class Launch(NamedTuple):
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
     adapter_directory: Optional[str] = None  # the adapter's folder where it lies outside adapters/
     only_capabilities: bool = False  # measure nothing: say what this build of the framework can do
-    gpu: Optional[str] = None  # UUID of the one GPU that this process sees; None: the cell runs on the CPU
+    gpu: Optional[str] = None  # UUIDs of the GPUs that it sees, one a worker, with commas; None: it runs on the CPU
     repeated_batch: Optional[int] = None  # the mini-batch is one of this size over and over; None: all its own
     profiled_steps: int = 0  # after the timed steps, tell the operators of so many; 0: do not profile
 
@@ -286,6 +293,17 @@ def write_json(path, content):
     os.replace(partial, path)
 
 
+def read_json_object(path):
+    # type: (str) -> Optional[Dict[str, Any]]
+    """Return the object in a file of ``write_json``; None where there is no such file, or no object in it."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
 def _read(path, kind, what):
     # type: (str, Any, str) -> Any
     try:
@@ -310,6 +328,8 @@ def _write(path, value):
     for key, usual in _SINCE_THE_FIRST:
         if key in content and content[key] == usual:
             del content[key]
+    if content.get("cell", {}).get("world_size") == 1:
+        del content["cell"]["world_size"]
     content["schema_version"] = SCHEMA_VERSION
     write_json(path, content)
 

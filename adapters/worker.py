@@ -3,13 +3,27 @@
 import gc
 import math
 import os
+import sys
 import time
 import traceback
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from . import affinity, batches, contract, device, evidence, extra_work, networks, parity, software, steady, timing
+from . import (
+    affinity,
+    batches,
+    contract,
+    device,
+    evidence,
+    extra_work,
+    networks,
+    parity,
+    software,
+    steady,
+    team,
+    timing,
+)
 from .base import Adapter, Unsupported
 from .protocol import (
     PHASE_FILE,
@@ -135,13 +149,13 @@ def _timed(sample, synchronize, protocol):
     return Series(series[:start], series[start:], True)
 
 
-def _measure(launch, phases, load):
-    # type: (Launch, Phases, Callable[[Launch], Adapter]) -> Outcome
+def _measure(launch, phases, load, gather):
+    # type: (Launch, Phases, Callable[[Launch], Adapter], Callable[[Adapter], Adapter]) -> Outcome
     cell, protocol = launch.cell, launch.protocol
     network = networks.NETWORKS.get(cell.network)
     if network is None:
         return Outcome(Status.UNSUPPORTED, "no network is named %r" % cell.network)
-    refused = affinity.refusal(launch.cpus)
+    refused = affinity.refusal(affinity.share(launch, 0))
     if refused:
         return Outcome(Status.UNSUPPORTED, refused)
     phases.enter("import")
@@ -152,8 +166,11 @@ def _measure(launch, phases, load):
         described = software.environment()
         described["capabilities"] = contract.capabilities(adapter)
         return Outcome(Status.OK, "nothing was timed", import_seconds, software=described)
-    supported, reason = contract.supports(adapter, network)
-    if not supported:
+    in_processes = team.needed(adapter, launch)
+    if in_processes:
+        team.see_own_gpu(launch, 0)
+    reason = team.refusal(adapter, launch) or contract.supports(adapter, network)[1]
+    if reason:
         return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=software.environment())
 
     phases.enter("build")
@@ -161,6 +178,9 @@ def _measure(launch, phases, load):
     weights = batches.initial_weights(network) if adapter.computes else {}
     batch = batches.mini_batch(network, cell.batch_size, launch.repeated_batch)
     before = parity.sample_weights(weights)
+    if in_processes:
+        batch = team.part_of(batch, 0, cell.world_size)
+        adapter = gather(adapter)
     start = time.perf_counter()
     try:
         adapter.prepare(network, weights, batch)
@@ -199,7 +219,8 @@ def _measure(launch, phases, load):
         series = _timed(sample, adapter.synchronize, protocol)
         ended = time.monotonic()
         later = evidence.snapshot()
-        cpus = affinity.cpus_allowed()
+        # Of a team each worker is bound to its part of the launch's.
+        cpus = launch.cpus if in_processes and launch.cpus else affinity.cpus_allowed()
         on_device = watch.end()
         final_loss = contract.loss(adapter)
         peak = evidence.peak_memory_bytes()
@@ -222,7 +243,7 @@ def _measure(launch, phases, load):
         final_loss_finite=math.isfinite(final_loss),
         peak_memory_bytes=peak,
         parity=verdict,
-        threads=evidence.thread_evidence(cell.threads, contract.threads(adapter), earlier, later),
+        threads=evidence.thread_evidence(cell.all_threads, _all_threads_said(adapter, launch), earlier, later),
         contention=evidence.contention(earlier, later),
         software=described,
         parameter_count=opening.parameter_count,
@@ -237,9 +258,18 @@ def _measure(launch, phases, load):
     )
 
 
+def _all_threads_said(adapter, launch):
+    # type: (Adapter, Launch) -> Optional[int]
+    """Return how many threads the framework says it uses, of all workers together."""
+    said = contract.threads(adapter)
+    return said * launch.cell.world_size if said is not None and team.needed(adapter, launch) else said
+
+
 def run(directory, load=contract.load):
     # type: (str, Callable[[Launch], Adapter]) -> int
     """Carry out the launch described in this control directory; return the exit code.
+
+    With several workers this is the first one; `join` is the others.
 
     Whatever goes wrong in the framework is an outcome (exit code 0). Without an outcome file the host takes the
     launch for crashed.
@@ -248,6 +278,7 @@ def run(directory, load=contract.load):
     phases = Phases(directory)
     process = os.getpid()
     made = []  # type: List[Adapter]
+    teams = []  # type: List[team.Team]
 
     def load_and_keep(launch):
         # type: (Launch) -> Adapter
@@ -255,20 +286,27 @@ def run(directory, load=contract.load):
         made.append(adapter)
         return adapter
 
+    def gather(adapter):
+        # type: (Adapter) -> Adapter
+        teams.append(team.Team(launch, directory))
+        adapter.join(0, team.meeting_place(directory))
+        lead = team.Lead(teams[0], adapter)  # type: Any
+        return lead  # type: ignore[no-any-return]
+
     try:
-        outcome = _measure(launch, phases, load_and_keep)
+        outcome = _measure(launch, phases, load_and_keep, gather)
     except contract.ContractBroken as error:
         outcome = Outcome(Status.CRASHED, "the adapter breaks its contract: %s" % error)
     except Exception as error:
-        traceback.print_exc()
-        if isinstance(error, MemoryError) or (made and made[0].is_out_of_memory(error)):
-            outcome = Outcome(Status.OUT_OF_MEMORY, "%s: %s" % (type(error).__name__, _first_line(error)))
-        else:
-            outcome = Outcome(Status.CRASHED, "%s: %s" % (type(error).__name__, _first_line(error)))
+        outcome = _failure(error, made)
     if os.getpid() != process:
         return 1  # a copy that the adapter forked in the last phase
+    for each in teams:
+        if outcome.status in (Status.CRASHED, Status.OUT_OF_MEMORY):
+            outcome = each.why_lost() or outcome
+        each.end()
     write_outcome(directory, outcome)
-    if outcome.samples_ns and device.wants_profile(launch):
+    if not teams and outcome.samples_ns and device.wants_profile(launch):
         # With the measurement safe on disk: a profiler that crashes takes nothing of it along.
         phases.enter("profile")
         outcome = device.with_profile(outcome, launch, made[0])
@@ -276,6 +314,50 @@ def run(directory, load=contract.load):
             return 1
         write_outcome(directory, outcome)
     return 0
+
+
+def join(directory, worker, load=contract.load):
+    # type: (str, int, Callable[[Launch], Adapter]) -> int
+    """Be this worker, from 1, of a launch that the first one measures; return the exit code."""
+    made = []  # type: List[Adapter]
+    try:
+        launch = read_launch(directory)
+        refused = affinity.refusal(affinity.share(launch, worker))
+        if refused:
+            raise Unsupported(refused)
+        team.see_own_gpu(launch, worker)
+        adapter = load(launch)
+        made.append(adapter)
+        network = networks.NETWORKS[launch.cell.network]
+        supported, reason = contract.supports(adapter, network)
+        if not supported:
+            raise Unsupported(reason)
+        weights = batches.initial_weights(network) if adapter.computes else {}
+        batch = batches.mini_batch(network, launch.cell.batch_size, launch.repeated_batch)
+        adapter.join(worker, team.meeting_place(directory))
+        adapter.prepare(network, weights, team.part_of(batch, worker, launch.cell.world_size))
+        adapter.synchronize()
+        del weights, batch
+        gc.collect()
+        gc.disable()
+        team.follow(adapter, sys.stdin.buffer)
+        adapter.synchronize()
+    except Unsupported as error:
+        team.say_why(directory, worker, Outcome(Status.UNSUPPORTED, str(error)))
+        return 1
+    except Exception as error:
+        team.say_why(directory, worker, _failure(error, made))
+        return 1
+    return 0
+
+
+def _failure(error, made):
+    # type: (Exception, List[Adapter]) -> Outcome
+    """Return the outcome of a launch in which the framework, or what drives it, raised this."""
+    traceback.print_exc()
+    ran_out = isinstance(error, MemoryError) or (bool(made) and made[0].is_out_of_memory(error))
+    status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
+    return Outcome(status, "%s: %s" % (type(error).__name__, _first_line(error)))
 
 
 def _first_line(error):

@@ -148,13 +148,13 @@ class CellNumbers:
         return self._known[key]
 
     def _find(self, connection: sa.Connection, key: tuple[str, Cell]) -> int | None:
-        wanted = [self._table.c[name] == value for name, value in _columns_of_cell(*key).items()]
+        wanted = [self._table.c[name] == value for name, value in self._columns(*key).items()]
         return connection.execute(sa.select(self._table.c.id).where(*wanted)).scalar()
 
     def _give(self, connection: sa.Connection, key: tuple[str, Cell]) -> int:
         try:
             with connection.begin_nested():
-                connection.execute(sa.insert(self._table).values(**_columns_of_cell(*key)))
+                connection.execute(sa.insert(self._table).values(**self._columns(*key)))
         except IntegrityError:
             pass  # Another writer of the same database server gave it in this moment.
         number = self._find(connection, key)
@@ -162,6 +162,7 @@ class CellNumbers:
             raise LookupError(f"the cell {key} was not kept")
         return number
 
-
-def _columns_of_cell(machine: str, cell: Cell) -> dict[str, Any]:
-    return {"machine": machine, **cell._asdict()}
+    def _columns(self, machine: str, cell: Cell) -> dict[str, Any]:
+        # While an old store is brought up to date its table lacks what cells were given later.
+        values = {"machine": machine, **cell._asdict()}
+        return {name: value for name, value in values.items() if name in self._table.c}

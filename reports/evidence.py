@@ -173,7 +173,7 @@ def capacity_of(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: flo
     if outcome.cpus:
         cpus: float | None = len(outcome.cpus)
     elif cell.affinity == BOUND:
-        cpus = cell.threads
+        cpus = cell.all_threads
     else:
         cpus = of_host
     if quota_cpus is None and host is not None and of_host is not None and host.logical_cpus is not None:
@@ -225,7 +225,7 @@ def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, capacity: fl
     if contention is None or threads is None or threads.wall_seconds < SHORTEST_REGION:
         return []
     wall = threads.wall_seconds
-    within = capacity is not None and max(cell.threads, _own_threads(threads, contention, capacity)) <= capacity
+    within = capacity is not None and max(cell.all_threads, _own_threads(threads, contention, capacity)) <= capacity
     causes = []
     waited = contention.run_queue_seconds
     others = contention.others_cpu_seconds
@@ -233,14 +233,19 @@ def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, capacity: fl
     within = within and (others is None or others >= OTHERS_PER_WAITED * (waited or 0.0))
     # Of the CPUs themselves: what others do with those that a quota keeps from the launch is no matter.
     usable = len(outcome.cpus) if outcome.cpus else None if host is None else host.effective_cpus
-    if usable is not None and cell.threads > usable and others is not None and others > OTHERS_SHARE * usable * wall:
+    if (
+        usable is not None
+        and cell.all_threads > usable
+        and others is not None
+        and others > OTHERS_SHARE * usable * wall
+    ):
         causes.append(f"other programs used {others / wall:.1f} of the {usable} CPUs that it had more threads than")
     if waited is not None and within:
         share = waited / (waited + threads.cpu_seconds) if waited > 0 else 0.0
         if share > WAITING_SHARE:
             causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")
     pressure = (contention.pressure_seconds or 0.0) / wall
-    if within and capacity is not None and cell.threads < capacity and not causes and pressure > PRESSURE_SHARE:
+    if within and capacity is not None and cell.all_threads < capacity and not causes and pressure > PRESSURE_SHARE:
         causes.append(f"processes waited for a CPU {pressure:.0%} of the time though it left one free")
     if contention.steal_seconds is not None:
         # It is counted over all CPUs of the machine, whichever of them the launch used.

@@ -52,6 +52,7 @@ class Column(NamedTuple):
     machine: str
     device: str
     threads: int | None  # None: the device has no threads to choose (a published GPU column)
+    world_size: int = 1  # workers, each on a device like this one or with so many threads
 
 
 @dataclass(frozen=True)
@@ -185,10 +186,10 @@ def _group_order(group: Group) -> tuple[object, ...]:
     return group.network, group.batch_size, *ranks, group
 
 
-def _device_order(column: Column) -> tuple[bool, list[tuple[int, str]], int]:
+def _device_order(column: Column) -> tuple[bool, list[tuple[int, str]], int, int]:
     """Order devices by their numbers: cuda:2 before cuda:10."""
     parts = [(int(part), "") if part.isdecimal() else (0, part) for part in column.device.split(":")]
-    return column.device != "cpu", parts, column.threads or 0
+    return column.device != "cpu", parts, column.world_size, column.threads or 0
 
 
 def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
@@ -260,9 +261,10 @@ class _Ceilings:
         """Return the ceiling in FLOP/s for this cell; None where nothing was measured."""
         sentinels = self._sentinels.get((machine, cell.device, cell.precision), [])
         on_device = cell.device != "cpu"
-        rates = [rate for threads, rate in sentinels if on_device or threads <= cell.threads]
+        # A framework's own product is one worker's.
+        rates = [rate * cell.world_size for threads, rate in sentinels if on_device or threads <= cell.threads]
         if cell.device == "cpu" and cell.precision == "float32" and machine in self._measured:
-            measured = self._measured[machine].gemm_flops_per_second(cell.threads)
+            measured = self._measured[machine].gemm_flops_per_second(cell.all_threads)
             rates += [measured] if measured else []
         return max(rates, default=None)
 
@@ -280,7 +282,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     place = MatrixCell(
         group=Group(cell.network, cell.batch_size, cell.precision, cell.placement),
         row=Row(cell.framework, cell.mode, cell.affinity),
-        column=Column(newest.machine, cell.device, cell.threads),
+        column=Column(newest.machine, cell.device, cell.threads, cell.world_size),
         status=status,
         reason=reason,
         run=newest.run,

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    insert,
     select,
     text,
     update,
@@ -163,7 +164,38 @@ def _fill_version_2(connection: Connection, tables: MetaData, cells: Table) -> N
     derived.refill(connection, records, derived.CellNumbers(cells), hosts, names)
 
 
+def _cells_of_version_3(tables: MetaData) -> Table:
+    texts = ("machine", "framework", "adapter", "mode", "network", "device", "precision", "placement", "affinity")
+    lengths = (128, 128, 64, 128, 128, 64, 32, 32, 32)
+    return Table(
+        "cells",
+        tables,
+        Column("id", Integer, primary_key=True, autoincrement=True),
+        *(Column(name, String(length), nullable=False) for name, length in zip(texts, lengths, strict=True)),
+        *(Column(name, Integer, nullable=False) for name in ("threads", "batch_size")),
+        Column("world_size", Integer, nullable=False, server_default="1"),
+        UniqueConstraint(*texts, "threads", "batch_size", "world_size", name="one_number_for_each_cell"),
+    )
+
+
+def _third(connection: Connection) -> None:
+    # SQLite cannot change a constraint: the table is made anew. It has a row for each cell, not for each launch.
+    old = Table("cells", MetaData(), autoload_with=connection)
+    rows = [dict(row._mapping) for row in connection.execute(select(old)).all()]
+    old.drop(connection)
+    new = _cells_of_version_3(MetaData())
+    new.create(connection)
+    if not rows:
+        return
+    connection.execute(insert(new), rows)
+    if connection.dialect.name == "postgresql":
+        # Numbers that are written out do not move the sequence that gives the next one.
+        highest = max(row["id"] for row in rows)
+        connection.execute(text("SELECT setval(pg_get_serial_sequence('cells', 'id'), :highest)"), {"highest": highest})
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "machines, ceilings, runs and records", _first),
     Migration(2, "cells by number, medians and contention as columns, sentinels", _second),
+    Migration(3, "cells by the number of their workers too", _third),
 )

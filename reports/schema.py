@@ -77,6 +77,7 @@ cells = Table(
     Column("precision", String(32), nullable=False),
     Column("placement", String(32), nullable=False),
     Column("affinity", String(32), nullable=False),
+    Column("world_size", Integer, nullable=False, server_default="1"),
     UniqueConstraint(
         "machine",
         "framework",
@@ -89,6 +90,7 @@ cells = Table(
         "precision",
         "placement",
         "affinity",
+        "world_size",
         name="one_number_for_each_cell",
     ),
 )

@@ -20,6 +20,7 @@ _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 MOST_THREADS = 4096
 MOST_LAUNCHES = 1_000_000
+MOST_WORKERS = 64
 RESIDENT = PLACEMENTS[0]
 NO_GPUS = Gpus((), None, None, "not looked for")
 
@@ -89,6 +90,11 @@ def counts(text: str, capacity: Capacity, what: str = "thread count", most: int 
             raise UsageError(f"{high} is beyond the largest {what} taken here, {most}.")
         found.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
     return tuple(sorted(found))
+
+
+def world_sizes(text: str, capacity: Capacity) -> tuple[int, ...]:
+    """Return the distinct numbers of workers, rising, meant by a list such as "1,2,4"."""
+    return counts(text, capacity, "world size", MOST_WORKERS)
 
 
 def one_count(text: str, capacity: Capacity) -> int:

@@ -177,17 +177,20 @@ class Carrier:
 
     def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Carried:
         """Carry out a launch on the cell's device."""
-        located = Located(None) if cell.on_cpu else self._locator.find(cell.device)
+        located = Located() if cell.on_cpu else self._locator.find(cell.device, cell.world_size)
         if located.reason:
             return _skipped(located.reason)
-        device = located.device
-        order = self._order(cell, protocol, interpreter, folder, None if device is None else device.uuid)
+        order = self._order(cell, protocol, interpreter, folder, located.uuids)
         repeated = order.launch.repeated_batch
         told: dict[str, Any] = {} if repeated is None else {"repeated_batch": repeated}
-        if device is None or device.uuid is None:
+        first = located.devices[0] if located.devices else None
+        if first is None or first.uuid is None:
             return _Carried(self._launcher.launch(order, tick), told)
-        launched, telemetry = while_sampled(device.uuid, self._nvml, lambda: self._launcher.launch(order, tick))
-        return _Carried(launched, {**told, "gpu": device.identity(located.driver)}, telemetry)
+        # Of several GPUs, which do the same, the first is watched.
+        launched, telemetry = while_sampled(first.uuid, self._nvml, lambda: self._launcher.launch(order, tick))
+        identities = [device.identity(located.driver) for device in located.devices]
+        several = {"gpus": identities} if len(identities) > 1 else {}
+        return _Carried(launched, {**told, "gpu": identities[0], **several}, telemetry)
 
     def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
         row = self._plan.row_of(cell)
@@ -217,10 +220,10 @@ class Carrier:
         """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""
         if cell.affinity != BOUND:
             return None
-        mask = None if self._machine is None else bound_mask(self._machine.cpu, cell.threads)
+        mask = None if self._machine is None else bound_mask(self._machine.cpu, cell.all_threads)
         if mask is None:
             raise UsageError(
-                f"{cell.threads} threads cannot be bound to as many CPUs here: this process may use fewer."
+                f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."
             )
         return list(mask)
 

@@ -187,11 +187,16 @@ def variables(uuid: str | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Located:
-    """A device found again before a launch, or the reason why it was not."""
+    """A launch's devices, found again before it, or the reason why they were not."""
 
-    device: Device | None
+    devices: tuple[Device, ...] = ()
     reason: str = ""
     driver: str | None = None
+
+    @property
+    def uuids(self) -> str | None:
+        """Their UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them; None: no device."""
+        return ",".join(device.uuid or "" for device in self.devices) or None
 
 
 class Locator:
@@ -204,15 +209,23 @@ class Locator:
         self._planned = planned
         self._look = look
 
-    def find(self, name: str) -> Located:
-        """Look for the device of this name now. Raises nothing."""
+    def find(self, name: str, count: int = 1) -> Located:
+        """Look now for the device of this name and the next ones, as many as counted. Raises nothing."""
         now = self._look()
         planned = self._planned = self._planned or now
-        before = next((device for device in present(planned) if device.name == name), None)
-        if before is None:
-            return Located(None, f"this machine has no {name}, but: {_listed(present(planned)) or 'no GPU'}")
-        if before.uuid is not None:
-            for device in present(now):
-                if device.uuid == before.uuid:
-                    return Located(before, "", now.driver_version)
-        return Located(None, f"{before.words} does not answer: {now.reason or 'the driver lists it no more'}")
+        known = present(planned)
+        first = next((place for place, device in enumerate(known) if device.name == name), None)
+        if first is None:
+            return Located((), f"this machine has no {name}, but: {_listed(known) or 'no GPU'}")
+        chosen = known[first : first + count]
+        if len(chosen) < count:
+            return Located((), f"{count} workers need {count} GPUs from {name} on, and this machine has {len(chosen)}")
+        slices = [device.name for device in chosen if device.name.count(":") > 1]
+        if count > 1 and slices:
+            return Located((), f"workers on MIG devices ({', '.join(slices)}) cannot reach one another")
+        answering = {device.uuid for device in present(now)} - {None}
+        for device in chosen:
+            if device.uuid not in answering:
+                reason = now.reason or "the driver lists it no more"
+                return Located((), f"{device.words} does not answer: {reason}")
+        return Located(chosen, "", now.driver_version)

@@ -34,6 +34,7 @@ class Choices:
     precisions: str = ""
     placements: str = ""
     device_threads: str = ""
+    world_sizes: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,11 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     rows = _rows_on(_rows(suite, choices), on)
     affinities = _words(choices.affinity, suite.affinity, axes.affinity)
     precisions = _words(choices.precisions, suite.precisions, axes.precision)
+    world_sizes = axes.world_sizes(choices.world_sizes or suite.world_sizes, capacity)
     section = suite.protocol
     placements = {device: _placements(suite, choices, device) for device in on}
+    # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
+    leading = {devices.CPU, *[device for device in on if device != devices.CPU][:1]}
     threads_on = {device: _threads(suite, choices, capacity, device) for device in on}
     fewest, most, precision = _launches(suite, choices)
     if choices.threads and devices.CPU not in on:
@@ -166,6 +170,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
             precision_of_cell,
             placement,
             affinity,
+            world_size,
         )
         for network in networks
         for row in rows
@@ -175,6 +180,8 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
         for precision_of_cell in precisions
         for placement in placements[device]
         for affinity in affinities
+        for world_size in world_sizes
+        if world_size == 1 or device in leading
         for threads in threads_on[device]
     )
     distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
@@ -183,7 +190,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
             f"On the CPU the mini-batch is always {axes.RESIDENT}: other placements are of GPUs. Name a GPU with "
             "--devices, or leave --placements out."
         )
-    kept = tuple(cell for cell in distinct if cell.affinity != BOUND or cell.threads <= capacity.cpus)
+    kept = tuple(cell for cell in distinct if cell.affinity != BOUND or cell.all_threads <= capacity.cpus)
     if not kept:
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and no thread count is that small. Give "
@@ -200,7 +207,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
         suite.settings,
         most if most > fewest else None,
         precision,
-        tuple(cell for cell in distinct if cell.affinity == BOUND and cell.threads > capacity.cpus),
+        tuple(cell for cell in distinct if cell.affinity == BOUND and cell.all_threads > capacity.cpus),
     )
 
 

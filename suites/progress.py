@@ -45,7 +45,8 @@ def describe_cell(planned: PlannedLaunch) -> str:
     precision = "" if cell.precision == PRECISIONS[0] else f" {cell.precision}"
     copied = "" if cell.placement == RESIDENT else f" from {cell.placement} memory"
     what = f"{cell.network} b{cell.batch_size} {cell.framework} {cell.mode}"
-    return f"{what} {threads}{bound}{where}{precision}{copied}"
+    workers = "" if cell.world_size == 1 else f" x {cell.world_size} workers"
+    return f"{what} {threads}{bound}{where}{precision}{copied}{workers}"
 
 
 def result_line(record: Record) -> str:

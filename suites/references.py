@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.adapters import reference_files
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import NETWORKS, Residual
 
 from . import environment
 from .environment import Report
@@ -29,12 +29,28 @@ class Reference:
     """The mini-batch that it was computed for, where that is repeated to fill the cell's; None: it is the cell's."""
 
 
-def fitting(network: str, batch_size: int, on_cpu: bool, report: Report, threads: int = 1) -> Reference | None:
+def parts(network: str, batch_size: int, world_size: int) -> int:
+    """Return how many equal parts of a mini-batch its reference must have, where workers deal it out among them.
+
+    Workers average what they compute of their parts: that is the whole mini-batch's, but for batch normalisation, whose
+    means and variances are those of a part. Only of equal parts they are those of the whole.
+    """
+    shared = isinstance(NETWORKS[network].family, Residual)
+    return world_size if shared and batch_size % world_size == 0 else 1
+
+
+def fitting(
+    network: str, batch_size: int, on_cpu: bool, parts: int, report: Report, threads: int = 1
+) -> Reference | None:
     """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
 
-    Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. None, with
-    a report, where there is none of either: parity is then unchecked for these cells, and shown so.
+    Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
+    many equal ``parts`` repeats a smaller one anyway. None, with a report, where there is none of either: parity is
+    then unchecked for these cells, and shown so.
     """
+    if parts > 1:
+        of_part = fitting(network, batch_size // parts, on_cpu, 1, report, threads)
+        return of_part and Reference(of_part.path, of_part.repeated_batch or batch_size // parts)
     found = find(network, batch_size)
     smaller = None
     if found is None and (not on_cpu or not _computable(network, batch_size)):

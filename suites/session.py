@@ -138,7 +138,7 @@ def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
 
 def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
     """Measure this machine's ceilings at those of the plan's thread counts that the store has none for yet."""
-    on_cpu = {cell.threads for cell in plan.cells if cell.on_cpu}
+    on_cpu = {cell.all_threads for cell in plan.cells if cell.on_cpu}
     if not on_cpu or not any(row.build.framework.computes for row in plan.rows):
         return
     kept = store.ceilings(machine.fingerprint)
@@ -238,10 +238,15 @@ def exclusive(run: Run) -> Iterator[None]:
 def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
     """Return a look-up of each cell's parity reference, computing what is not there yet."""
     computing = {row.build.name for row in plan.rows if row.build.framework.computes}
-    wanted = dict.fromkeys((c.network, c.batch_size, c.on_cpu) for c in plan.cells if c.framework in computing)
+    wanted = dict.fromkeys(_of_reference(cell) for cell in plan.cells if cell.framework in computing)
     # Those of the CPU first: what is computed for it then serves the GPU too.
     found = {
         key: references.fitting(*key, report, capacity(machine).cores)
         for key in sorted(wanted, key=lambda key: not key[2])
     }
-    return lambda cell: found.get((cell.network, cell.batch_size, cell.on_cpu))
+    return lambda cell: found.get(_of_reference(cell))
+
+
+def _of_reference(cell: Cell) -> tuple[str, int, bool, int]:
+    """Return what cells share that are compared with one reference."""
+    return cell.network, cell.batch_size, cell.on_cpu, references.parts(cell.network, cell.batch_size, cell.world_size)

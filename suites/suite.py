@@ -85,10 +85,11 @@ class Suite(_Data):
     precisions: tuple[str, ...] = Field(default=PRECISIONS[:1], min_length=1)
     placements: tuple[str, ...] = Field(default=(axes.RESIDENT,), min_length=1)  # other ones on GPUs only
     affinity: tuple[str, ...] = Field(default=(OVERSUBSCRIBED,), min_length=1)
+    world_sizes: str = "1"  # workers that train on parts of one mini-batch together: processes, GPUs
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
 
-    @field_validator("threads", "device_threads", mode="before")
+    @field_validator("threads", "device_threads", "world_sizes", mode="before")
     @classmethod
     def _join(cls, value: object) -> object:
         if isinstance(value, list):
@@ -107,6 +108,7 @@ def _check_words(suite: Suite, where: str) -> None:
         ("devices", lambda: [devices.check(word) for word in suite.devices]),
         ("precisions", lambda: [axes.precision(word) for word in suite.precisions]),
         ("placements", lambda: [axes.placement(word) for word in suite.placements]),
+        ("world_sizes", lambda: axes.world_sizes(suite.world_sizes, _SOME_CAPACITY)),
         ("affinity", lambda: [axes.affinity(word) for word in suite.affinity]),
         ("protocol.launches", lambda: axes.launch_range(str(suite.protocol.launches), "launches")),
         ("protocol.precision", suite.protocol.launches_of_a_cell),

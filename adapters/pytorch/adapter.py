@@ -16,11 +16,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 import torch
 
-from ..base import Adapter
+from ..base import PROCESSES, Adapter
 from ..batches import Batch
 from ..networks import Network, Recurrent
 from ..protocol import Cell, Profile
-from . import compiled, cuda, eager, graphs, mixed, onednn, profile
+from . import compiled, cuda, eager, graphs, mixed, onednn, parallel, profile
 from .networks import build, plain_dense
 from .placement import Feed
 
@@ -41,6 +41,7 @@ class TorchAdapter(Adapter):
     """
 
     precisions = ("float32", "bfloat16")
+    data_parallel = PROCESSES
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -85,6 +86,13 @@ class TorchAdapter(Adapter):
     def _against_mode(self):
         # type: () -> str
         mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
+        if self.cell.world_size > 1:
+            if self.compiles or self.graphs:
+                return "mode %s, world size %d: several workers run eagerly only" % (mode, self.cell.world_size)
+            if precision == "float16":
+                return "precision float16, world size %d: workers would scale their losses apart" % self.cell.world_size
+            if parallel.refusal(on_cpu):
+                return parallel.refusal(on_cpu)
         if self.dense == "onednn":
             if not on_cpu:
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
@@ -99,6 +107,11 @@ class TorchAdapter(Adapter):
         if self.compiles:
             return (compiled.available() if on_cpu else compiled.available_on_gpu())[1]
         return ""
+
+    def join(self, worker, meeting):
+        # type: (int, str) -> None
+        """Become a worker of a process group."""
+        parallel.join(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
@@ -124,6 +137,8 @@ class TorchAdapter(Adapter):
         dtype = cuda.DTYPES[self.cell.precision]
         if dtype != torch.float32:
             module = mixed.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
+        if self.cell.world_size > 1:
+            module = parallel.wrap(module, self.cell.on_cpu)
         trainable = list(built.parameters.values())
         self._training = self._make_step()(module, trainable, inputs, labels, self.settings)
 
@@ -163,7 +178,9 @@ class TorchAdapter(Adapter):
 
     def last_loss(self):
         # type: () -> float
-        """Return the last step's mean loss."""
+        """Return the last step's mean loss, over all workers."""
+        if self.cell.world_size > 1:
+            return parallel.mean(self._loss, self.cell.world_size)
         return float(self._loss)
 
     def parameters(self):
@@ -198,6 +215,8 @@ class TorchAdapter(Adapter):
             "inter_op_threads": torch.get_num_interop_threads(),
             "training": self._training.describe() if self._parameters else {},
         }  # type: Dict[str, Any]
+        if self.cell.world_size > 1:
+            described["data_parallel"] = parallel.describe(self.cell.on_cpu)
         if not self.cell.on_cpu:
             described["gpu"] = cuda.describe(self.cell.precision)
         elif self.cell.precision != "float32":

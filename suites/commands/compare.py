@@ -51,6 +51,7 @@ def compare_command(
     devices: options.Devices = "",
     precisions: options.Precisions = "",
     placements: options.Placements = "",
+    world_sizes: options.WorldSizes = "",
     python: options.Python = None,
     adapter: options.Adapter = None,
     baseline_env: BaselineEnv = None,
@@ -97,7 +98,8 @@ def compare_command(
     for path in write or ():
         format_of(path)
     only_now = (networks, frameworks, threads, batch_sizes, python, baseline_env, candidate_env, baseline_adapters)
-    if not now and any((*only_now, candidate_adapters, same, steps, budget, resume, devices, precisions, placements)):
+    further_axes = devices, precisions, placements, world_sizes
+    if not now and any((*only_now, candidate_adapters, same, steps, budget, resume, *further_axes)):
         raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
     if not now:
         if not first:
@@ -111,8 +113,7 @@ def compare_command(
     pair = sides.pair(
         python or (), (), (baseline_env or (), candidate_env or ()), (baseline_adapters, candidate_adapters), same
     )
-    axes_of_gpus = devices, precisions, placements
-    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter, *axes_of_gpus)
+    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter, *further_axes)
     machine = probe()
     plan = plan_of(suite_name, chosen, machine, seed)
     following = for_compare(host_of(machine), len(plan.cells), fewest, most, width, rule)

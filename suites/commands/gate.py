@@ -53,6 +53,7 @@ def gate_command(
     devices: options.Devices = "",
     precisions: options.Precisions = "",
     placements: options.Placements = "",
+    world_sizes: options.WorldSizes = "",
     baseline_env: BaselineEnv = None,
     candidate_env: CandidateEnv = None,
     baseline_adapters: BaselineAdapters = "",
@@ -93,8 +94,8 @@ def gate_command(
         (baseline_adapters, candidate_adapters),
         same,
     )
-    axes_of_gpus = devices, precisions, placements
-    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter, *axes_of_gpus)
+    further_axes = devices, precisions, placements, world_sizes
+    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter, *further_axes)
     machine = probe()
     plan = plan_of(name, chosen, machine, seed)
     found = measure(

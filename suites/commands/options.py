@@ -54,6 +54,13 @@ Affinity = Annotated[
         help="CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or `bound,oversubscribed`.",
     ),
 ]
+WorldSizes = Annotated[
+    str,
+    typer.Option(
+        "--world-sizes",
+        help="Workers that train on equal parts of a mini-batch together, each on a GPU or with its own threads: 1,2.",
+    ),
+]
 Launches = Annotated[
     str,
     typer.Option(
@@ -127,10 +134,11 @@ def choices(
     precisions: str = "",
     placements: str = "",
     device_threads: str = "",
+    world_sizes: str = "",
 ) -> Choices:
     """Return what the options say; raises UsageError for a --python that cannot be read."""
     builds = tuple(axes.build(text) for text in python or [])
     narrowed = networks, frameworks, threads, threads_limit, batch_sizes, devices, affinity
     joining = tuple(text.partition("=")[0] for text in adapter or [])
     on_gpus = precisions, placements, device_threads
-    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds, joining, *on_gpus)
+    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds, joining, *on_gpus, world_sizes)

@@ -39,6 +39,7 @@ def plan_command(
     precisions: options.Precisions = "",
     placements: options.Placements = "",
     affinity: options.Affinity = "",
+    world_sizes: options.WorldSizes = "",
     launches: options.Launches = "",
     precision: options.Precision = "",
     steps: options.Steps = None,
@@ -72,6 +73,7 @@ def plan_command(
         precisions,
         placements,
         device_threads,
+        world_sizes,
     )
     plan = _plan(name, chosen, probe(), seed)
     if as_json:
@@ -109,6 +111,7 @@ def run_command(
     precisions: options.Precisions = "",
     placements: options.Placements = "",
     affinity: options.Affinity = "",
+    world_sizes: options.WorldSizes = "",
     launches: options.Launches = "",
     precision: options.Precision = "",
     steps: options.Steps = None,
@@ -137,6 +140,7 @@ def run_command(
     - `dlbench run quick`
     - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8 --budget 10m`
     - `dlbench run quick --frameworks torch --devices cpu,cuda:0 --batch-sizes 64,256`
+    - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     """
@@ -157,6 +161,7 @@ def run_command(
         precisions,
         placements,
         device_threads,
+        world_sizes,
     )
     allowed = options.Budget.parse(budget)
     if resume and chosen != Choices(builds=chosen.builds, joining=chosen.joining):
@@ -233,9 +238,10 @@ def _cpus(cell: Cell) -> str:
 
 
 def _device(cell: Cell) -> str:
-    """Return the device, with precision and placement where they are not the usual ones."""
+    """Return the device, with precision, placement and number of workers where they are not the usual ones."""
     unusual = [cell.precision] if cell.precision != PRECISIONS[0] else []
     unusual += [cell.placement] if cell.placement != axes.RESIDENT else []
+    unusual += [f"x {cell.world_size}"] if cell.world_size != 1 else []
     return " ".join([cell.device, *unusual])
 
 

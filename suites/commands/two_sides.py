@@ -86,6 +86,7 @@ def choices(
     devices: str = "",
     precisions: str = "",
     placements: str = "",
+    world_sizes: str = "",
 ) -> Choices:
     """Return what the options narrow a suite to."""
     # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
@@ -101,6 +102,7 @@ def choices(
         builds=candidate.builds,
         precisions=precisions,
         placements=placements,
+        world_sizes=world_sizes,
     )
 
 

@@ -29,6 +29,7 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
     ("devices", "NAMES", str, "devices: cpu, cuda:0, cuda:all, gpus (all there are, if any), UUIDs"),
     ("precisions", "NAMES", str, "precisions of the arithmetic: float32, tf32, bfloat16, float16"),
     ("placements", "NAMES", str, "where mini-batches lie on GPUs: resident, or copied from pinned, pageable memory"),
+    ("world-sizes", "COUNTS", str, "workers that train on parts of one mini-batch together: 1,2"),
     ("affinity", "WHICH", str, "CPUs of the threads: oversubscribed, bound, or bound,oversubscribed"),
     ("launches", "N|N-M", str, "launches (fresh processes) of each cell: 5, or 5-20 until it is precise"),
     ("precision", "SHARE", str, "half-width of a cell's interval at which launches end: 1%%"),

@@ -191,6 +191,7 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
         precisions=text("precisions"),
         placements=text("placements"),
         affinity=text("affinity"),
+        world_sizes=text("world_sizes"),
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
         launches="1" if disabled else text("launches"),
         precision="" if disabled else text("precision"),

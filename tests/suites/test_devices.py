@@ -150,10 +150,10 @@ def test_a_device_is_found_again_by_its_uuid_whatever_its_number_is_now():
     behind = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
     locator = Locator(gpus(TWO), lambda: gpus(behind))
     found = locator.find("cuda:1")
-    assert (found.device.name, found.device.uuid, found.reason) == ("cuda:1", SECOND, "")
-    assert found.device.identity(found.driver) == {"index": 1, "name": H200, "uuid": SECOND, "driver": "550.54.15"}
+    assert (found.devices[0].name, found.uuids, found.reason) == ("cuda:1", SECOND, "")
+    assert found.devices[0].identity(found.driver) == {"index": 1, "name": H200, "uuid": SECOND, "driver": "550.54.15"}
     gone = locator.find("cuda:0")
-    assert (gone.device, gone.reason) == (None, f"cuda:0 ({A100}) does not answer: the driver lists it no more")
+    assert (gone.devices, gone.reason) == ((), f"cuda:0 ({A100}) does not answer: the driver lists it no more")
 
 
 def test_a_device_that_is_lost_is_not_found_and_the_reason_is_the_drivers():
@@ -161,7 +161,7 @@ def test_a_device_that_is_lost_is_not_found_and_the_reason_is_the_drivers():
     planned = probe_gpus(playing)
     playing.queries_left = 0
     found = Locator(planned, lambda: probe_gpus(playing)).find("cuda:1")
-    assert found.device is None
+    assert not found.devices
     assert "does not answer" in found.reason
     assert "GPU is lost" in found.reason
 
