@@ -40,17 +40,18 @@ def parts(network: str, batch_size: int, world_size: int) -> int:
 
 
 def fitting(
-    network: str, batch_size: int, on_cpu: bool, parts: int, report: Report, threads: int = 1
+    network: str, batch_size: int, on_cpu: bool, report: Report, threads: int = 1, equal_parts: int = 1
 ) -> Reference | None:
     """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
 
     Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
-    many equal ``parts`` repeats a smaller one anyway. None, with a report, where there is none of either: parity is
+    many ``equal_parts`` repeats a smaller one anyway. None, with a report, where there is none of either: parity is
     then unchecked for these cells, and shown so.
     """
-    if parts > 1:
-        of_part = fitting(network, batch_size // parts, on_cpu, 1, report, threads)
-        return of_part and Reference(of_part.path, of_part.repeated_batch or batch_size // parts)
+    if equal_parts > 1:
+        part = batch_size // equal_parts
+        of_part = fitting(network, part, on_cpu, report, threads)
+        return of_part and Reference(of_part.path, of_part.repeated_batch or part)
     found = find(network, batch_size)
     smaller = None
     if found is None and (not on_cpu or not _computable(network, batch_size)):

@@ -241,7 +241,7 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     wanted = dict.fromkeys(_of_reference(cell) for cell in plan.cells if cell.framework in computing)
     # Those of the CPU first: what is computed for it then serves the GPU too.
     found = {
-        key: references.fitting(*key, report, capacity(machine).cores)
+        key: references.fitting(*key[:3], report, capacity(machine).cores, key[3])
         for key in sorted(wanted, key=lambda key: not key[2])
     }
     return lambda cell: found.get(_of_reference(cell))

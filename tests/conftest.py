@@ -68,6 +68,7 @@ def launch_once(
     settings: dict[str, Any] | None = None,
     timeout: float = 540.0,
     only_capabilities: bool = False,
+    world_size: int = 1,
 ) -> Outcome:
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
@@ -77,7 +78,17 @@ def launch_once(
     interpreter = find_framework_python(framework.name)
     chosen = reference or references.find(network, size)
     launch = Launch(
-        cell=Cell(framework.name, framework.folder, mode, network, device, threads, size, precision),
+        cell=Cell(
+            framework.name,
+            framework.folder,
+            mode,
+            network,
+            device,
+            threads,
+            size,
+            precision,
+            world_size=world_size,
+        ),
         protocol=protocol,
         settings={**framework.modes[mode].settings, **(settings or {})},
         reference=str(chosen) if chosen else None,

@@ -11,7 +11,10 @@ For tests, for measuring the harness itself, and for trying a suite out. Setting
 ``fault``  what goes wrong at step ``fault_step``: "crash", "exit", "hang", "stubborn" (hangs and ignores
     SIGTERM), "memory" (MemoryError), "error" (an exception), "lost" (the GPU falls off the bus), "unsupported", "nan"
     (the loss after it)
+``fault_worker``  the worker that it befalls, of several (default 0, the first)
 ``memory_bytes``  bytes held from the first step on
+
+Several workers deal a step out evenly; they wait for one another where a loss is asked for.
 """
 
 import math
@@ -23,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import numpy as np
 
 from .. import profiles
-from ..base import Adapter, Unsupported
+from ..base import PROCESSES, Adapter, Unsupported
 from ..batches import Batch
 from ..networks import Network
 from ..protocol import Cell, Profile
@@ -48,13 +51,18 @@ class NullAdapter(Adapter):
 
     computes = False
     parity_reason = "the null framework computes nothing"
+    data_parallel = PROCESSES
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(NullAdapter, self).__init__(cell, settings, cache_directory)
         self.device = None if cell.on_cpu else Device(cell, settings)
-        self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0)))
+        self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0))) / cell.world_size
+        self.worker = 0
+        self.meeting = ""
+        self.met = 0
         if self.device is not None:
+            self.device.seconds /= cell.world_size
             self.seconds = self.device.seconds
         self.noise = float(settings.get("noise", 0.0))
         self.random = np.random.RandomState(int(settings.get("noise_seed", 0)) + os.getpid())
@@ -75,9 +83,28 @@ class NullAdapter(Adapter):
             return False, "device %s: this build of the null framework has no code for GPUs" % self.cell.device
         return True, ""
 
+    def join(self, worker, meeting):
+        # type: (int, str) -> None
+        """Keep the worker's number and wait for the others."""
+        self.worker = worker
+        self.meeting = meeting
+        self._meet()
+
+    def _meet(self):
+        # type: () -> None
+        """Wait until all workers have come here as often as this one."""
+        self.met += 1
+        names = ["%s-%d-%d" % (self.meeting, self.met, worker) for worker in range(self.cell.world_size)]
+        with open(names[self.worker], "w"):
+            pass
+        while not all(os.path.exists(name) for name in names):
+            time.sleep(0.001)
+
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build nothing; on a GPU the mini-batch takes its memory."""
+        if self.worker != int(self.settings.get("fault_worker", 0)):
+            self.fault = ""
         if self.fault == "unsupported":
             raise Unsupported("the null framework was told not to support this cell")
         if self.device is not None:
@@ -130,7 +157,9 @@ class NullAdapter(Adapter):
 
     def last_loss(self):
         # type: () -> float
-        """Return 1, or what the fault says."""
+        """Return 1, or what the fault says; all workers are there then, as for a mean over them."""
+        if self.meeting:
+            self._meet()
         return self.loss
 
     def parameters(self):

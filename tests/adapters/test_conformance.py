@@ -38,12 +38,12 @@ def on_the_cpu(framework):
     return [name for name, mode in framework.modes.items() if "cpu" in mode.devices]
 
 
-def modes(computing=True):
+def modes(computing=True, only_default=False):
     return [
         pytest.param((name, mode), marks=_marks(framework), id=f"{name}-{mode}")
         for name, framework in catalogue().items()
         for mode in on_the_cpu(framework)
-        if framework.computes or not computing
+        if (framework.computes or not computing) and (mode == framework.default_mode or not only_default)
     ]
 
 
@@ -188,6 +188,22 @@ def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
         assert outcome.status is Status.UNSUPPORTED
         assert next(iter(asked.values())) in outcome.reason
         assert not outcome.samples_ns
+
+
+@pytest.mark.parametrize("which", modes(only_default=True))
+def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
+    name, mode = which
+    outcome = launch(name, mode, "lstm32", batch_size=4, world_size=2)
+    if outcome.status is Status.UNSUPPORTED:
+        assert "world size 2" in outcome.reason
+        assert not outcome.samples_ns
+        return
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.parity.verdict == "agrees", outcome.parity.reason
+    assert len(outcome.parity.losses) == networks.NETWORKS["lstm32"].parity.steps
+    assert outcome.threads.requested == 2
+    # Both workers work, whatever processes or threads they are.
+    assert sum(1 for seconds in outcome.threads.cpu_seconds_by_thread if seconds > 0.02) >= 2
 
 
 @pytest.mark.slow
