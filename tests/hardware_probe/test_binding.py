@@ -92,7 +92,7 @@ def test_a_record_of_an_older_version_is_bound_by_cores_alone(tmp_path: Path) ->
     assert bound_mask(old.cpu, 17) == tuple(range(17))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3))
 def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int

@@ -83,6 +83,7 @@ def test_identical_code_raises_no_alarm_in_thousands_of_comparisons(
         assert_few_alarms(found)
 
 
+@pytest.mark.slow
 def test_the_same_test_fails_when_steps_are_pooled(
     corpus: Corpus, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_the_same_test_fails_when_steps_are_pooled(
         assert_few_alarms(found)
 
 
+@pytest.mark.slow
 def test_the_quick_gate_says_what_the_product_says(corpus: Corpus, random: np.random.Generator) -> None:
     seen = set()
     for framework in corpus.frameworks:

@@ -70,7 +70,7 @@ def fill(records: list[Record], place: int) -> Store:
 
 
 @pytest.mark.parametrize("compared", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_the_newest_records_make_the_matrix_of_all(compared: bool, data: st.DataObject) -> None:
     opened = [fill(records, place) for place, records in enumerate(data.draw(stores_of_records(compared)))]
