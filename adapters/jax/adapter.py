@@ -1,17 +1,17 @@
 """JAX: the training step is one jitted function, given the parameters' buffers, that returns them updated."""
 
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import jax
 import jaxlib
 import numpy as np
 
-from ..base import Adapter
+from ..base import ONE_PROCESS, Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
-from . import devices, profile
+from . import devices, parallel, profile
 from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
 
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
@@ -24,51 +24,64 @@ class JaxAdapter(Adapter):
     says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
+    data_parallel = ONE_PROCESS
+
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(JaxAdapter, self).__init__(cell, settings, cache_directory)
-        self._device = None  # type: Any
+        self._devices = []  # type: List[Any]
+        self._workers = None  # type: Optional[parallel.Workers]
         self._pointwise = str(settings.get("pointwise", "convolution"))
         if self._pointwise not in CONVOLUTIONS:
             known = ", ".join(sorted(CONVOLUTIONS))
             raise ValueError("the setting pointwise is %r; JAX's are %s" % (self._pointwise, known))
         # The CPU has float32 only; where a cell asks it for another, supports() refuses.
         jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(cell.precision, "highest"))
+        if cell.world_size > 1 and not parallel.refusal():
+            parallel.start(cell)
         if settings.get("keep_programs", True):
             programs = "programs-%d" % _threads_at_start() if cell.on_cpu else "programs-gpu"
             _keep_programs(os.path.join(cache_directory, programs))
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
-        """Decline, on a GPU, what this build or this GPU cannot do."""
-        if self.cell.on_cpu:
-            return super(JaxAdapter, self).supports(network)
-        reason = devices.refusal(self.cell)
+        """Decline, on a GPU, what this build or this GPU cannot do, and workers that have no device."""
+        reason = super(JaxAdapter, self).supports(network)[1] if self.cell.on_cpu else devices.refusal(self.cell)
+        if not reason and self.cell.world_size > 1:
+            reason = parallel.refusal() or devices.too_few(self.cell)
         return not reason, reason
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
-        """Put copies of the weights and the mini-batch on the device; JAX compiles at the first step."""
-        self._device = devices.find_device(self.cell.device)
-        self._parameters = {name: self._put(held(value)) for name, value in weights.items()}
-        inputs, labels = place(batch)
-        if self.cell.placement == "resident":
-            self._batch = self._put(inputs), self._put(labels)
+        """Put copies of the weights and the mini-batch on the devices; JAX compiles at the first step."""
+        self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
+        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
+        differentiated = jax.value_and_grad(mean_loss(network, CONVOLUTIONS[self._pointwise], narrow))
+        if self.cell.world_size == 1:
+            self._everywhere = self._devices[0]  # type: Any
+            arrays, homes = place(batch), (self._everywhere, self._everywhere)  # type: Any, Any
+            self._step = jax.jit(training_step(differentiated), donate_argnums=0)
         else:
-            self._leave_on_host(inputs, labels)
+            self._workers = parallel.Workers(self._devices)
+            self._everywhere = self._workers.everywhere
+            arrays, homes = self._workers.deal(batch)
+            step = training_step(self._workers.share(differentiated, homes))
+            self._step = jax.jit(step, donate_argnums=0, out_shardings=self._everywhere)
+        self._parameters = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
+        if self.cell.placement == "resident":
+            self._batch = tuple(self._put(value, home) for value, home in zip(arrays, homes))
+        else:
+            self._leave_on_host(arrays, homes)
         self.set_learning_rate(LEARNING_RATE)
         self._loss = None  # type: Any
-        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
-        loss = mean_loss(network, CONVOLUTIONS[self._pointwise], narrow)
-        self._step = jax.jit(training_step(loss), donate_argnums=0)
 
-    def _leave_on_host(self, *batch):
-        # type: (np.ndarray) -> None
+    def _leave_on_host(self, arrays, homes):
+        # type: (Any, Any) -> None
         """Keep the mini-batch in the host's memory, pinned or not, and copy it in each step from now on."""
-        self._on_host = batch  # type: Any
+        self._on_host = arrays
         if self.cell.placement == "pinned":
-            self._on_host = jax.device_put(batch, devices.in_memory(self._device, "pinned_host"))
-        self._on_device = devices.in_memory(self._device, "device")
+            self._on_host = jax.device_put(arrays, tuple(devices.in_memory(home, "pinned_host") for home in homes))
+        self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
         self.step = self._step_with_copy  # type: ignore[method-assign]
 
     def step(self):
@@ -88,14 +101,14 @@ class JaxAdapter(Adapter):
 
     def set_learning_rate(self, rate):
         # type: (float) -> None
-        """Put the rate, an argument of the program, on the device."""
-        self._rate = self._put(np.float32(rate))
+        """Put the rate, an argument of the program, on the devices."""
+        self._rate = self._put(np.float32(rate), self._everywhere)
 
-    def _put(self, value):
-        # type: (Any) -> Any
-        """Copy a NumPy value into a buffer that JAX owns (device_put alone may share NumPy's), bound to the device."""
-        with jax.default_device(self._device):
-            return jax.device_put(jax.numpy.array(value, copy=True), self._device)
+    def _put(self, value, home):
+        # type: (Any, Any) -> Any
+        """Copy a NumPy value into buffers that JAX owns (device_put alone may share NumPy's), bound to their home."""
+        with jax.default_device(self._devices[0]):
+            return jax.device_put(jax.numpy.array(value, copy=True), home)
 
     def last_loss(self):
         # type: () -> float
@@ -111,8 +124,8 @@ class JaxAdapter(Adapter):
     def describe(self):
         # type: () -> Dict[str, Any]
         """Name JAX's and XLA's versions, the flags in force and how the step is run."""
-        device = self._device or devices.find_device(self.cell.device)
-        return {
+        device = self._devices[0] if self._devices else devices.find_device(self.cell.device)
+        described = {
             "framework": "jax",
             "version": jax.__version__,
             "jaxlib": jaxlib.__version__,
@@ -129,6 +142,9 @@ class JaxAdapter(Adapter):
             "kept_programs": jax.config.jax_compilation_cache_dir,
             "pool_threads": _pool_threads(),
         }
+        if self._workers is not None:
+            described["data_parallel"] = self._workers.describe()
+        return described
 
     def capabilities(self):
         # type: () -> Dict[str, Tuple[bool, str]]
@@ -144,23 +160,27 @@ class JaxAdapter(Adapter):
 
     def multiply(self, size):
         # type: (int) -> Optional[Callable[[], object]]
-        """Return a jitted matrix product that waits for its result."""
+        """Return a jitted matrix product that waits for its result.
+
+        With several workers each multiplies at once, so that the time is one worker's beside the others.
+        """
         random = np.random.RandomState(0)
-        left, right = (self._put(random.uniform(-1, 1, (size, size)).astype(np.float32)) for _ in range(2))
+        factors = [random.uniform(-1, 1, (size, size)).astype(np.float32) for _ in range(2)]
+        pairs = [[self._put(factor, device) for factor in factors] for device in self._devices]
         if self.cell.precision == "bfloat16":
-            left, right = left.astype(jax.numpy.bfloat16), right.astype(jax.numpy.bfloat16)
+            pairs = [[factor.astype(jax.numpy.bfloat16) for factor in pair] for pair in pairs]
         product = jax.jit(jax.numpy.matmul)
-        return lambda: product(left, right).block_until_ready()
+        return lambda: jax.block_until_ready([product(left, right) for left, right in pairs])
 
     def device_name(self):
         # type: () -> str
         """Return the GPU's name as XLA has it."""
-        return str(self._device.device_kind)
+        return str(self._devices[0].device_kind)
 
     def device_peak_memory(self):
         # type: () -> Optional[int]
         """Return what XLA's allocator gave out at most since the process began: JAX cannot reset it."""
-        return devices.peak_memory_bytes(self._device)
+        return devices.peak_memory_bytes(self._devices)
 
     def profile(self, steps):
         # type: (int) -> Optional[Profile]
@@ -175,13 +195,13 @@ class JaxAdapter(Adapter):
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
-def training_step(loss):
-    # type: (Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]
+def training_step(differentiated):
+    # type: (parallel.Differentiated) -> Callable[[Any, Any, Any, Any], Any]
     """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss)."""
 
     def step(parameters, rate, inputs, labels):
         # type: (Any, Any, Any, Any) -> Any
-        value, gradients = jax.value_and_grad(loss)(parameters, inputs, labels)
+        value, gradients = differentiated(parameters, inputs, labels)
         updated = {name: parameters[name] - rate * gradients[name] for name in parameters}
         return updated, value
 

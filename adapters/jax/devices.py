@@ -1,4 +1,4 @@
-"""JAX's devices: the one that a launch computes on, whether it can, and what JAX tells of it."""
+"""JAX's devices: those that a launch computes on, whether they can, and what JAX tells of them."""
 
 import importlib.metadata
 from typing import Any, List, Optional, Tuple
@@ -14,15 +14,30 @@ MATMUL_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": 
 PLACEMENTS = ("resident", "pinned", "pageable")
 
 
-def find_device(name):
-    # type: (str) -> Any
-    """Return JAX's device for a cell's "cpu" or "PLATFORM:INDEX", and keep JAX from starting any other platform.
+def find_devices(name):
+    # type: (str) -> List[Any]
+    """Return JAX's devices for a cell's "cpu" or "PLATFORM:INDEX", and keep JAX from starting any other platform.
 
-    The index is the host's: a launch sees one GPU alone, and that is JAX's first.
+    The index is the host's: a launch sees the GPUs of its workers alone, and those are JAX's, in order.
     """
     platform = name.partition(":")[0]
     jax.config.update("jax_platforms", platform)
-    return jax.devices(platform)[0]
+    return list(jax.devices(platform))
+
+
+def find_device(name):
+    # type: (str) -> Any
+    """Return the first of `find_devices`: of several workers, the first one's."""
+    return find_devices(name)[0]
+
+
+def too_few(cell):
+    # type: (Cell) -> str
+    """Return that JAX sees fewer devices than the cell has workers; empty where there are enough."""
+    found = len(find_devices(cell.device))
+    if found >= cell.world_size:
+        return ""
+    return "world size %d: each worker needs a device of its own, and JAX sees %d" % (cell.world_size, found)
 
 
 def gpu_plugins():
@@ -71,15 +86,20 @@ def compute_capability(device):
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
 
 
-def peak_memory_bytes(device):
-    # type: (Any) -> Optional[int]
-    """Return what JAX's allocator gave out on the device at most since it started; None where it keeps no account."""
-    told = device.memory_stats() or {}
-    peak = told.get("peak_bytes_in_use")
-    return None if peak is None else int(peak)
+def peak_memory_bytes(devices):
+    # type: (List[Any]) -> Optional[int]
+    """Return what JAX's allocator gave out at most since it started, on that of the devices where it is most.
+
+    None where it keeps no account.
+    """
+    peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
+    known = [int(peak) for peak in peaks if peak is not None]
+    return max(known) if known else None
 
 
-def in_memory(device, kind):
+def in_memory(place, kind):
     # type: (Any, str) -> Any
-    """Return the sharding that means this device's memory of a kind: "device", or the host's "pinned_host"."""
-    return jax.sharding.SingleDeviceSharding(device, memory_kind=kind)
+    """Return the sharding that means a memory of a device, or of a sharding's: "device" or "pinned_host"."""
+    if isinstance(place, jax.sharding.Sharding):
+        return place.with_memory_kind(kind)
+    return jax.sharding.SingleDeviceSharding(place, memory_kind=kind)
