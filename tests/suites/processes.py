@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import command_server
 import psutil
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol
@@ -68,15 +70,11 @@ def variables_of_command(home: Path, **more: str) -> dict[str, str]:
 
 def run_command(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     """Run the command in a folder to its end."""
-    return subprocess.run(
-        [*COMMAND, *words],
-        cwd=folder,
-        env=variables_of_command(folder / "home", **more),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        stdin=subprocess.DEVNULL,
-    )
+    variables = variables_of_command(folder / "home", **more)
+    with tempfile.TemporaryDirectory() as output:
+        code = command_server.call(words, folder, variables, Path(output), PATIENCE)
+        out, err = (Path(output, name).read_text() for name in ("out", "err"))
+    return subprocess.CompletedProcess([*COMMAND, *words], code, out, err)
 
 
 @contextlib.contextmanager

@@ -173,10 +173,7 @@ def ended_by_the_rules(deviation):
 # The standard error of a coverage of 95 % over 4000 cells is 0.34 %.
 @pytest.mark.parametrize(
     "deviation",
-    [
-        pytest.param(each, marks=[] if each == 0.015 else pytest.mark.slow)
-        for each in (0.003, 0.015, 0.03, 0.04, 0.06)
-    ],
+    [pytest.param(each, marks=[] if each == 0.015 else pytest.mark.slow) for each in (0.003, 0.015, 0.03, 0.04, 0.06)],
 )
 def test_optional_stopping_leaves_coverage_between_93_and_97_per_cent(deviation):
     ended = ended_by_the_rules(deviation)

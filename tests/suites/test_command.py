@@ -21,8 +21,6 @@ from dlbench.reports.store import Store
 from dlbench.suites import session, suite
 from dlbench.suites.framework import GUEST_DIRECTORY, offered
 
-pytestmark = pytest.mark.alone
-
 SUITE = """
 name = "mine"
 summary = "for tests"

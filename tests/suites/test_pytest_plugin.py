@@ -25,8 +25,6 @@ from dlbench.reports.record import Record
 from dlbench.reports.store import Store
 from dlbench.suites.in_pytest.replay import MeasuredCell, ReplayClock, clock
 
-pytestmark = pytest.mark.alone
-
 pytest_plugins = ["pytester"]
 
 PLUGIN = "dlbench.suites.in_pytest.plugin"

@@ -12,8 +12,6 @@ from processes import PATIENCE, run_command, variables_of_command
 
 from dlbench.reports.export.layout import HOLES
 
-pytestmark = pytest.mark.alone
-
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "adapters" / "TUTORIAL.md").read_text()
 FILES = dict(re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL))
