@@ -2,10 +2,11 @@
 
 Settings of a mode (framework.toml says which were measured to be best on the CPU, and by how much):
 
-``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another)
+``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); of several
+    workers, each one's loss and gradients alone
 ``recurrence``  the form of LSTM layers, a key of ``recurrent.RECURRENCES``: "unrolled" (default) or "loop"
 ``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
-    cell's, so that a cell of p threads keeps more than p busy
+    cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
 """
 
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
@@ -14,24 +15,28 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from ..base import Adapter
+from ..base import ONE_PROCESS, Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
-from . import gpu, profile
-from .networks import Model, build, place
+from . import gpu, parallel, profile
+from .networks import build, place
 from .recurrent import RECURRENCES
+from .training import training_step
 
 
 class TensorFlowAdapter(Adapter):
-    """Trains with tf.function, compiled by XLA or not."""
+    """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
+
+    data_parallel = ONE_PROCESS
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(TensorFlowAdapter, self).__init__(cell, settings, cache_directory)
         # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
-        tf.config.threading.set_intra_op_parallelism_threads(cell.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)))
+        # Of several workers on the CPU each has its own pool; those on GPUs share the host's.
+        tf.config.threading.set_intra_op_parallelism_threads(cell.threads if cell.on_cpu else cell.all_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)) * cell.world_size)
         self._compile = bool(settings.get("compile", False))
         self._recurrence = str(settings.get("recurrence", "unrolled"))
         if self._recurrence not in RECURRENCES:
@@ -40,7 +45,10 @@ class TensorFlowAdapter(Adapter):
             )
 
         if not cell.on_cpu:
-            self.synchronize = gpu.synchronize  # type: ignore[method-assign]
+            wait = gpu.synchronize if cell.world_size == 1 else gpu.synchronize_all
+            self.synchronize = wait  # type: ignore[method-assign]
+        elif cell.world_size > 1:
+            parallel.set_up_cpu(cell.world_size)
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
@@ -55,15 +63,35 @@ class TensorFlowAdapter(Adapter):
         """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
         if not self.cell.on_cpu:
             gpu.set_up(self.cell.precision)
+        if self.cell.world_size > 1:
+            step, compiled = self._among_workers(network, weights, batch), False
+        else:
+            step, compiled = self._alone(network, weights, batch), self._compile
+        function = tf.function(step, jit_compile=compiled, autograph=False)
+        self._step = function.get_concrete_function(*self._batch)
+        self._loss = tf.constant(float("nan"))
+
+    def _alone(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> Callable[[Any, Any], Any]
+        """Build the network and place the mini-batch; return the function of a step."""
         model = build(network, weights, self._recurrence)
         self._variables = model.variables
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         self._batch = place(network, batch)
         if not self.cell.on_cpu:
             self._batch = tuple(gpu.placed(tensor) for tensor in self._batch)
-        step = tf.function(training_step(model, self._rate), jit_compile=self._compile, autograph=False)
-        self._step = step.get_concrete_function(*self._batch)
-        self._loss = tf.constant(float("nan"))
+        return training_step(model, self._rate)
+
+    def _among_workers(self, network, weights, batch):
+        # type: (Network, Dict[str, np.ndarray], Batch) -> Callable[[Any, Any], Any]
+        """Do the same for several workers."""
+        self._workers = parallel.Workers(self.cell)
+        with self._workers.scope():
+            model = build(network, weights, self._recurrence)
+            self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
+        self._variables = model.variables
+        self._batch = self._workers.deal(network, batch)
+        return self._workers.training_step(model, self._rate, self._compile)
 
     def step(self):
         # type: () -> None
@@ -81,18 +109,21 @@ class TensorFlowAdapter(Adapter):
 
     def last_loss(self):
         # type: () -> float
-        """Return the loss that the last run of the graph gave back."""
+        """Return the loss that the last run of the graph gave back, over all workers."""
+        if self.cell.world_size > 1:
+            return self._workers.mean(self._loss)
         return float(self._loss.numpy())
 
     def parameters(self):
         # type: () -> Iterator[Tuple[str, np.ndarray]]
-        """Yield copies of the variables in canonical layout."""
+        """Yield copies of the variables in canonical layout; of several workers, those of the first."""
         return self._variables.canonical()
 
     def effective_threads(self):
         # type: () -> Optional[int]
-        """Return the size TensorFlow's context gives for its intra-op pool."""
-        return int(tf.config.threading.get_intra_op_parallelism_threads())
+        """Return the size TensorFlow's context gives for its intra-op pool, of which on the CPU each worker has one."""
+        pools = self.cell.world_size if self.cell.on_cpu else 1
+        return int(tf.config.threading.get_intra_op_parallelism_threads()) * pools
 
     def describe(self):
         # type: () -> Dict[str, Any]
@@ -113,6 +144,9 @@ class TensorFlowAdapter(Adapter):
             "blas": "oneDNN where it is enabled, Eigen elsewhere",
             "graph_optimizer": tf.config.optimizer.get_experimental_options(),
         }  # type: Dict[str, Any]
+        if self.cell.world_size > 1:
+            described["execution"] = "one tf.function" + (", gradients compiled by XLA" if self._compile else "")
+            described["data_parallel"] = parallel.describe(self.cell.on_cpu)
         if not self.cell.on_cpu:
             described["gpu"] = gpu.describe()
         return described
@@ -168,31 +202,6 @@ class TensorFlowAdapter(Adapter):
         # type: (BaseException) -> bool
         """Tell a failed allocation of TensorFlow or NumPy."""
         return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
-
-
-def training_step(model, rate):
-    # type: (Model, Any) -> Callable[[Any, Any], Any]
-    """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
-
-    def step(inputs, labels):
-        # type: (Any, Any) -> Any
-        variables = model.variables.all()
-        with tf.GradientTape() as tape:
-            loss = model.loss(inputs, labels)
-        for variable, gradient in zip(variables, tape.gradient(loss, variables)):
-            update(variable, gradient, rate)
-        return loss
-
-    return step
-
-
-def update(variable, gradient, rate):
-    # type: (Any, Any, Any) -> None
-    """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens occurred."""
-    if isinstance(gradient, tf.IndexedSlices):
-        variable.scatter_sub(tf.IndexedSlices(rate * gradient.values, gradient.indices))
-    else:
-        tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
 
 
 ADAPTER = TensorFlowAdapter

@@ -1,6 +1,7 @@
 """TensorFlow on a CUDA GPU: whether this build can, at which precision, and what its instruments tell.
 
-A launch sees one GPU alone, so it is always TensorFlow's GPU 0, where TensorFlow puts all that it has GPU kernels for.
+A launch sees as many GPUs as it has workers. One alone is always TensorFlow's GPU 0, where TensorFlow puts all that it
+has GPU kernels for; of several workers the first is there, and what is told of one GPU is told of that one.
 """
 
 from typing import Any, Dict, Optional, Tuple
@@ -34,7 +35,23 @@ def refusal(cell):
             version,
             built.get("cuda_version", "(unknown)"),
         )
-    capability = compute_capability(found[0])
+    if len(found) < cell.world_size:
+        return "world size %d: each worker needs a GPU of its own, and %s sees %d" % (
+            cell.world_size,
+            version,
+            len(found),
+        )
+    for each in found[: cell.world_size]:
+        reason = _against(each, cell, version, built)
+        if reason:
+            return reason
+    return ""
+
+
+def _against(device, cell, version, built):
+    # type: (Any, Cell, str, Dict[str, Any]) -> str
+    """Return why this build cannot do the cell on this GPU; empty where it can."""
+    capability = compute_capability(device)
     architectures = list(built.get("cuda_compute_capabilities") or [])
     if capability is None:
         return ""
@@ -57,14 +74,15 @@ def compute_capability(device):
 def set_up(precision):
     # type: (str) -> None
     """Take memory as it is needed and not all at once; let float32 products and convolutions use TF32, or not."""
-    tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[0], True)
+    for each in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(each, True)
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
 
 
-def placed(tensor):
-    # type: (Any) -> Any
-    """Return the tensor on the GPU. Whole numbers in 32 bits would stay on the host, and be copied in each step."""
-    with tf.device(DEVICE):
+def placed(tensor, device=DEVICE):
+    # type: (Any, str) -> Any
+    """Return the tensor on this GPU. Whole numbers in 32 bits would stay on the host, and be copied in each step."""
+    with tf.device(device):
         return tf.cast(tensor, tf.int64) if tensor.dtype.is_integer else tf.identity(tensor)
 
 
@@ -73,6 +91,14 @@ def synchronize():
     """Wait until the GPU has done all it was given."""
     with tf.device(DEVICE):
         tf.raw_ops.SyncDevice()
+
+
+def synchronize_all():
+    # type: () -> None
+    """Wait until all GPUs have done all they were given."""
+    for each in tf.config.list_logical_devices("GPU"):
+        with tf.device(each.name):
+            tf.raw_ops.SyncDevice()
 
 
 def peak_memory_bytes():

@@ -1,0 +1,32 @@
+"""The training step as a function for ``tf.function``: loss, gradients, and the update of plain SGD."""
+
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from .networks import Model
+
+
+def training_step(model, rate):
+    # type: (Model, Any) -> Callable[[Any, Any], Any]
+    """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
+
+    def step(inputs, labels):
+        # type: (Any, Any) -> Any
+        variables = model.variables.all()
+        with tf.GradientTape() as tape:
+            loss = model.loss(inputs, labels)
+        for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+            update(variable, gradient, rate)
+        return loss
+
+    return step
+
+
+def update(variable, gradient, rate):
+    # type: (Any, Any, Any) -> None
+    """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens occurred."""
+    if isinstance(gradient, tf.IndexedSlices):
+        variable.scatter_sub(tf.IndexedSlices(rate * gradient.values, gradient.indices))
+    else:
+        tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
