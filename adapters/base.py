@@ -3,8 +3,8 @@
 Life of an adapter, one per process: ``__init__`` (threads and execution settings, before the framework's first
 operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the
 parity check -> ``step`` + ``synchronize`` while timed -> ``last_loss``, ``parameters``, ``effective_threads``,
-``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps, and ``profile`` after them; all
-of these are optional.
+``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps, ``device_probe`` and
+``profile`` after them; all of these are optional.
 
 A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0.
 
@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import numpy as np
 
 from .batches import Batch
+from .device_ceilings import Probe
 from .networks import Network
 from .protocol import Cell, Profile
 
@@ -172,6 +173,18 @@ class Adapter:
         """Return the bytes that tensors took on the device at most since the last reset; None where nobody tells.
 
         Where the framework cannot reset it: since the process began.
+        """
+        return None
+
+    def device_probe(self, name, size):
+        # type: (str, int) -> Optional[Probe]
+        """Return how to do what this name of ``device_ceilings.NAMES`` says on the cell's device; None where it cannot.
+
+        The copies are of one array of ``size`` bytes, each between the same two; the host's lies in page-locked memory
+        where the name says pinned, and otherwise in ordinary memory that was written to before: pages that were not may
+        all be one. Decline ``operator`` where the cell's steps do not start their operators one by one (a captured
+        graph). Called after the timed steps of a launch on a GPU, once for each name. What it raises is noted and
+        costs nothing but that number.
         """
         return None
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 import numpy as np
 
 from .base import Adapter
+from .device_ceilings import Probe
 from .networks import NETWORKS, Network, parameters
 from .protocol import Launch, Profile
 
@@ -150,6 +151,15 @@ def device_peak_memory(adapter):
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise ContractBroken("device_peak_memory() returned %.80r, not bytes as a whole number or None" % (value,))
     return int(value)
+
+
+def device_probe(adapter, name, size):
+    # type: (Adapter, str, int) -> Optional[Probe]
+    """Return how the adapter does what this name says, with arrays of so many bytes."""
+    found = adapter.device_probe(name, size)  # type: Any
+    if found is not None and not (isinstance(found, Probe) and callable(found.start) and callable(found.wait)):
+        raise ContractBroken("device_probe() returned %.80r, not a Probe of two calls or None" % (found,))
+    return found
 
 
 def profile(adapter, steps):

@@ -1,15 +1,15 @@
 """A launch on a GPU: what is done for its sake around the timed steps, and what its own instruments tell of them.
 
 The wall clock stays the measure, from an idle device to an idle device. Beside it stand the device's own clock (marks
-in its queue around each sample, see ``Adapter.event``), the peak of the framework's allocator there, and a short
-profile after the timed steps. On the CPU nothing of this is done.
+in its queue around each sample, see ``Adapter.event``), the peak of the framework's allocator there, and after the
+timed steps the device's ceilings (``device_ceilings``) and a short profile. On the CPU nothing of this is done.
 """
 
 import sys
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from . import contract, timing
+from . import contract, device_ceilings, timing
 from .base import Adapter
 from .protocol import DeviceEvidence, Launch, Outcome, Profile
 
@@ -106,7 +106,12 @@ def wants_profile(launch):
 
 def with_profile(outcome, launch, adapter):
     # type: (Outcome, Launch, Adapter) -> Outcome
-    """Return the outcome with what a profile tells; what goes wrong in it is noted, and costs the profile alone."""
+    """Return the outcome with a GPU's ceilings and with what a profile tells.
+
+    What goes wrong in one of them is noted, and costs that one alone. The ceilings come first: a profiler may leave
+    something behind that slows the start of operators.
+    """
+    outcome = _with_ceilings(outcome, adapter)
     try:
         found = contract.profile(adapter, launch.profiled_steps or PROFILED_STEPS)
     except Exception as error:
@@ -120,6 +125,19 @@ def with_profile(outcome, launch, adapter):
     if outcome.device is not None:
         outcome = outcome._replace(device=_with_shares(outcome.device, found))
     return outcome._replace(profile=found) if launch.profiled_steps > 0 else outcome
+
+
+def _with_ceilings(outcome, adapter):
+    # type: (Outcome, Adapter) -> Outcome
+    if outcome.device is None:
+        return outcome
+    found, failures = device_ceilings.measure(
+        lambda name, size: contract.device_probe(adapter, name, size), adapter.is_out_of_memory
+    )
+    software = dict(outcome.software)  # type: Dict[str, Any]
+    if failures:
+        software["ceilings_failed"] = "; ".join(failures)
+    return outcome._replace(software=software, device=outcome.device._replace(ceilings=found))
 
 
 def _with_shares(told, profile):

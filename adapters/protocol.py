@@ -138,6 +138,18 @@ class Contention(NamedTuple):
     others_cpu_seconds: Optional[float] = None  # CPU time of all other processes of this machine in the region
 
 
+class DeviceCeilings(NamedTuple):
+    """What a GPU did at best after the timed steps, see adapters/device_ceilings.py; None is what was not measured."""
+
+    copy_bytes_per_second: Optional[float] = None  # on the device, read and written
+    to_device_pinned_bytes_per_second: Optional[float] = None
+    to_device_pageable_bytes_per_second: Optional[float] = None
+    from_device_pinned_bytes_per_second: Optional[float] = None
+    from_device_pageable_bytes_per_second: Optional[float] = None
+    operator_start_seconds: Optional[float] = None  # the host's, for the smallest operator behind others
+    operator_finish_seconds: Optional[float] = None  # from its start on an idle device to the host's knowing of its end
+
+
 class DeviceEvidence(NamedTuple):
     """What the framework's own instruments on the device say of the timed steps; None where it has no such one."""
 
@@ -146,6 +158,7 @@ class DeviceEvidence(NamedTuple):
     busy_seconds: Optional[float] = None  # a step's: the device's operators and copies, from a profile after the timing
     launches: Optional[float] = None  # operators started on the device, a step's
     peak_memory_bytes: Optional[int] = None  # of the framework's allocator, during the timed steps
+    ceilings: Optional[DeviceCeilings] = None
 
 
 class Operator(NamedTuple):
@@ -226,6 +239,7 @@ _NESTED = {
     "threads": ThreadEvidence,
     "contention": Contention,
     "device": DeviceEvidence,
+    "ceilings": DeviceCeilings,
     "profile": Profile,
 }
 

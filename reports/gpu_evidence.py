@@ -7,7 +7,10 @@ is not the device's work. What an event and a fence cost themselves, tens of mic
 Host-bound. The device's operators and copies of a step, from the profile after the timed steps, over the step's median:
 below `BUSY_SHARE` the number is at least in part the host's, and a faster GPU would not help it. Without a profile
 NVML's utilisation stands in, the share of time in which some kernel ran; copies are not in it, so only for a resident
-mini-batch.
+mini-batch. Where it is known what starting an operator costs the host at least (`device_ceilings`), the flag tells how
+much of a step the starts of all its operators are: from `LAUNCH_BOUND_SHARE` on the step is launch-bound, and larger
+mini-batches, fused operators or a captured graph would help it; below, look for the host's time elsewhere. It is an
+estimate: operators started from within the framework's own code may cost less than one started by itself.
 
 Throttled. A reason that slows the GPU because something is wrong (`gpu_telemetry.SLOWING`), in more than
 `THROTTLED_SHARE` of the samples and in two at least: one alone may be a change of clocks. It is the machine's state and
@@ -36,6 +39,8 @@ DEVICE_TIME_SLACK = 50e-6
 """... and by more than so many seconds a sample: what a mark, the fence and waking up cost."""
 BUSY_SHARE = 0.80
 """Host-bound: the device worked for less than this share of a step."""
+LAUNCH_BOUND_SHARE = 0.50
+"""Launch-bound: host-bound, and starting its operators would take this share of a step or more."""
 THROTTLED_SHARE = 0.05
 """Throttled: more than this share of the samples had a slowing reason, and two of them at least."""
 
@@ -177,7 +182,7 @@ def device_flags(cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | No
         why = " and ".join(word for word in seen.clock_reasons or {} if word in slowing)
         clock = f", at {seen.sm_mhz.median:.0f} MHz" if seen.sm_mhz else ""
         flags.append(Flag(DEVICE_THROTTLED, f"the GPU was slowed {seen.slowed_share:.0%} of the time: {why}{clock}"))
-    return flags + _of_clocks(outcome, seen) + _of_host(cell, seen)
+    return flags + _of_clocks(outcome, seen) + _of_host(cell, outcome, seen)
 
 
 def _of_clocks(outcome: Outcome, seen: DeviceObserved) -> list[Flag]:
@@ -190,13 +195,40 @@ def _of_clocks(outcome: Outcome, seen: DeviceObserved) -> list[Flag]:
     return [Flag(DEVICE_TIME, f"the GPU's events tell {ratio:.1%} of the wall time: {why}")]
 
 
-def _of_host(cell: Cell, seen: DeviceObserved) -> list[Flag]:
+def starting_share(outcome: Outcome) -> float | None:
+    """Return the share of a step that the host needs to start all its operators one by one; None where nobody told.
+
+    Operators a step by the profile, times what the host takes to start the smallest one, over the median step.
+    """
+    device, steps = outcome.device, outcome.step_seconds()
+    if device is None or device.ceilings is None or not steps:
+        return None
+    if device.launches is None or device.ceilings.operator_start_seconds is None:
+        return None
+    return device.launches * device.ceilings.operator_start_seconds / median(steps)
+
+
+def starting_words(outcome: Outcome) -> str:
+    """Return in a sentence what starting the operators takes of a step; empty where nobody told."""
+    share, device = starting_share(outcome), outcome.device
+    if share is None or device is None or device.ceilings is None:
+        return ""
+    micros = (device.ceilings.operator_start_seconds or 0.0) * 1e6
+    each = f"{micros:.3g}" if micros < 100 else f"{micros:.0f}"
+    bound = "launch-bound, since " if share >= LAUNCH_BOUND_SHARE else ""
+    part = f"about {share:.0%} of a step" if share < 1 else "all of a step"
+    return f"{bound}starting {device.launches:.0f} operators at {each} us each takes {part}"
+
+
+def _of_host(cell: Cell, outcome: Outcome, seen: DeviceObserved) -> list[Flag]:
     profiled = seen.busy_source == "profile"
     told = profiled or cell.placement == "resident"
     if seen.busy_share is None or seen.busy_share >= BUSY_SHARE or not told:
         return []
     source = "" if profiled else ", by the driver's utilisation"
-    return [Flag(HOST_BOUND, f"the GPU worked {seen.busy_share:.0%} of the time{source}; the host sets the pace")]
+    words = starting_words(outcome)
+    why = f": {words}" if words else ""
+    return [Flag(HOST_BOUND, f"the GPU worked {seen.busy_share:.0%} of the time{source}; the host sets the pace{why}")]
 
 
 def _event_per_wall(outcome: Outcome) -> float | None:

@@ -28,6 +28,7 @@ import numpy as np
 from .. import profiles
 from ..base import PROCESSES, Adapter, Unsupported
 from ..batches import Batch
+from ..device_ceilings import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 from .device import Device, OutOfDeviceMemoryError, spin
@@ -197,6 +198,11 @@ class NullAdapter(Adapter):
         # type: () -> Optional[int]
         """Return what the mini-batch takes."""
         return None if self.device is None else self.device.needed
+
+    def device_probe(self, name, size):
+        # type: (str, int) -> Optional[Probe]
+        """Pretend as the settings say."""
+        return None if self.device is None else self.device.probe(name, size)
 
     def profile(self, steps):
         # type: (int) -> Optional[Profile]

@@ -10,14 +10,20 @@ Settings (all optional):
     memory twice as long, and the host takes part in it
 ``device_memory_bytes``  what the device has (default: no end of it)
 ``device_memory_bytes_per_example``  what each example of the mini-batch takes of it (default 1000000)
+``device_memory_bytes_per_second``  the rate of a copy on the device, read and written (default: no such probe)
+``device_link_bytes_per_second``  the rate of a copy between host and device, from pinned memory; from pageable memory
+    half of it (default: no such probes)
+``device_operator_seconds``  how long the host takes to start the smallest operator, which the device then ends in twice
+    that time (default: no such probe)
 ``event_error``  the relative error of the device's clock (default 0): events that disagree with the wall clock
 ``cpu_only_build``  true: play a build of the framework without code for GPUs
 """
 
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from .. import profiles
+from .. import device_ceilings, profiles
+from ..device_ceilings import Probe
 from ..protocol import Cell
 
 
@@ -45,6 +51,9 @@ class Device:
         self.copy_seconds = 0.0 if cell.placement == "resident" else copy * (2.0 if self.host_copies else 1.0)
         self.capacity = settings.get("device_memory_bytes")
         self.needed = cell.batch_size * int(settings.get("device_memory_bytes_per_example", 1000000))
+        self.memory_rate = settings.get("device_memory_bytes_per_second")
+        self.link_rate = settings.get("device_link_bytes_per_second")
+        self.operator_seconds = settings.get("device_operator_seconds")
         self.event_error = float(settings.get("event_error", 0.0))
         self.idle_from = 0.0  # when all that was started will be done
 
@@ -80,6 +89,28 @@ class Device:
         # type: (float, float) -> int
         """Return the nanoseconds between two marks by the device's own clock."""
         return max(0, round((later - earlier) * (1.0 + self.event_error) * 1e9))
+
+    def probe(self, name, size):
+        # type: (str, int) -> Optional[Probe]
+        """Return work of the length that this name and size mean; None where no setting tells it."""
+        if name == device_ceilings.OPERATOR:
+            if self.operator_seconds is None:
+                return None
+            starting = float(self.operator_seconds)
+            return Probe(lambda: self._start(starting, 2.0 * starting), self.wait)
+        on_device = name == device_ceilings.COPY
+        rate = self.memory_rate if on_device else self.link_rate
+        if rate is None:
+            return None
+        pageable = name in (device_ceilings.TO_DEVICE_PAGEABLE, device_ceilings.FROM_DEVICE_PAGEABLE)
+        seconds = size * (2.0 if on_device or pageable else 1.0) / float(rate)
+        return Probe(lambda: self._start(0.0, seconds), self.wait)
+
+    def _start(self, host_seconds, device_seconds):
+        # type: (float, float) -> None
+        started = time.perf_counter() + host_seconds
+        spin(started)
+        self.idle_from = max(self.idle_from, started) + device_seconds
 
     def calls(self, steps):
         # type: (int) -> List[profiles.Calls]

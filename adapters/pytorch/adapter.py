@@ -18,9 +18,10 @@ import torch
 
 from ..base import PROCESSES, Adapter
 from ..batches import Batch
+from ..device_ceilings import OPERATOR, Probe
 from ..networks import Network, Recurrent
 from ..protocol import Cell, Profile
-from . import compiled, cuda, eager, graphs, mixed, onednn, parallel, profile
+from . import ceilings, compiled, cuda, eager, graphs, mixed, onednn, parallel, profile
 from .networks import build, plain_dense
 from .placement import Feed
 
@@ -279,6 +280,11 @@ class TorchAdapter(Adapter):
         # type: () -> Optional[int]
         """Return what tensors took at most; of a CUDA graph, what they took while it was captured."""
         return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
+
+    def device_probe(self, name, size):
+        # type: (str, int) -> Optional[Probe]
+        """Copy tensors, or change one of a single number."""
+        return None if self.graphs and name == OPERATOR else ceilings.probe(name, size)
 
     def profile(self, steps):
         # type: (int) -> Optional[Profile]

@@ -10,14 +10,16 @@ import typer
 from dlbench.reports import shi2016
 from dlbench.reports.against import against
 from dlbench.reports.builds import Builds
+from dlbench.reports.export.ceilings import ceilings_tables, ceilings_to_json
 from dlbench.reports.export.figure1 import check_quantity
 from dlbench.reports.figure1 import figure1
 from dlbench.reports.matrix import Matrix, build_matrix
 from dlbench.reports.progress import progress
 from dlbench.reports.results import Results
-from dlbench.reports.scaling import curves
+from dlbench.reports.scaling import curves, left_out
 from dlbench.reports.store import Store
 from dlbench.reports.tables import tables
+from dlbench.reports.workers import workers
 
 from ..errors import UsageError, unknown_name
 from ..projects import release_dates, stands_for_2016
@@ -159,7 +161,40 @@ def threads_command(
     """
     exporter = exporter_named(form, as_json)
     matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
-    print(exporter.threads(curves(matrix)))
+    print(exporter.threads(curves(matrix), left_out(matrix)))
+
+
+@report_app.command("scaling")
+def scaling_command(
+    store: Stores = None,
+    run: Run = None,
+    suite: SuiteName = None,
+    machine: MachineName = None,
+    all_runs: AllRuns = False,
+    plot: Plot = None,
+    form: Format = "terminal",
+    as_json: options.Json = False,
+) -> None:
+    """What several workers (GPUs, or processes on the CPU) that share a mini-batch gain over one.
+
+    Strong scaling holds them against one worker on the same mini-batch, weak scaling against one on a mini-batch as
+    large as each worker's part: measure both sizes for it. On the CPU they are also held against one process with as
+    many threads as they have together, where that was measured.
+
+    Examples:
+
+    - `dlbench run quick --frameworks torch --threads 1,2 --world-sizes 1,2 --batch-sizes 32,64`
+    - `dlbench report scaling`
+    - `dlbench report scaling --plot scaling.png --format markdown`
+    """
+    exporter = exporter_named(form, as_json)
+    _check_plot(plot)
+    found = workers(build_matrix(_results(store, run, suite, machine, all_runs), all_runs))
+    if plot is not None:
+        from dlbench.reports.export.workers_plot import workers_to_picture
+
+        say(f"Drawn: {', '.join(map(str, workers_to_picture(found, plot)))}.")
+    print(exporter.workers(found))
 
 
 @report_app.command("progress")
@@ -241,6 +276,29 @@ def tables_command(
     """
     exporter = exporter_named(form, as_json)
     print(exporter.tables(tables(_results(store, run, suite, machine))))
+
+
+@report_app.command("ceilings")
+def ceilings_command(
+    store: Stores = None,
+    run: Run = None,
+    suite: SuiteName = None,
+    machine: MachineName = None,
+    all_runs: AllRuns = False,
+    form: Format = "terminal",
+    as_json: options.Json = False,
+) -> None:
+    """What CPUs and GPUs can do at best: matrix products, bandwidths, and what an operator costs to start.
+
+    Examples:
+
+    - `dlbench report ceilings`
+    - `dlbench report ceilings --all-runs --json`
+    """
+    exporter = exporter_named(form, as_json)
+    results = _results(store, run, suite, machine, all_runs)
+    in_json = exporter is EXPORTERS["json"]
+    print(ceilings_to_json(results) if in_json else exporter.tables(ceilings_tables(results)))
 
 
 @report_app.command("runs")

@@ -9,6 +9,7 @@ from small_networks import small_networks
 from dlbench.adapters import batches, contract, networks
 from dlbench.adapters.base import Adapter
 from dlbench.adapters.contract import ContractBroken
+from dlbench.adapters.device_ceilings import Probe
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 
 NETWORK = small_networks(networks)["small-dense"]
@@ -89,6 +90,20 @@ def test_parameters_are_the_networks(parameters, words):
 def test_a_thread_count_is_a_whole_number(threads):
     with pytest.raises(ContractBroken, match="effective_threads"):
         contract.threads(Answers(threads=threads))
+
+
+def test_a_probe_is_two_calls_or_none():
+    class Probing(Answers):
+        def device_probe(self, name, size):
+            return self.answers[name]
+
+    good = Probe(print, print)
+    assert contract.device_probe(Probing(copy=good), "copy", 8) is good
+    assert contract.device_probe(Probing(copy=None), "copy", 8) is None
+    assert contract.device_probe(Answers(), "copy", 8) is None  # nobody need offer any
+    for bad in (print, (print, print), Probe(print, None), Probe(3, print)):
+        with pytest.raises(ContractBroken, match="device_probe"):
+            contract.device_probe(Probing(copy=bad), "copy", 8)
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"framework": "a"}, {"framework": "a", "version": (1, 2)}])

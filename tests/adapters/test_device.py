@@ -6,8 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from dlbench.adapters import device, protocol, worker
+from dlbench.adapters import device, device_ceilings, protocol, worker
 from dlbench.adapters.base import Adapter
+from dlbench.adapters.device_ceilings import COPY, OPERATOR, Probe
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Operator, Profile, Protocol, Status
 
@@ -264,6 +265,85 @@ def test_the_outcome_is_on_disk_before_anything_is_profiled(tmp_path):
 def test_without_operators_on_the_device_nothing_is_claimed_of_it(tmp_path):
     outcome = run(tmp_path, Profiled(PROFILE._replace(operators=PROFILE.operators[2:])))
     assert (outcome.device.busy_seconds, outcome.device.launches) == (None, None)
+
+
+class Copying(Profiled):
+    """Copies on the device at a known rate, and starts operators; in the order in which all of it is asked."""
+
+    def __init__(self, answers=None):
+        super().__init__(PROFILE)
+        self.answers = {COPY: 0.002, OPERATOR: 0.0001} if answers is None else answers
+
+    def profile(self, steps):
+        self.calls.append("profile")
+        return super().profile(steps)
+
+    def device_probe(self, name, size):
+        self.calls.append(name)
+        if self.seen is not None:
+            self.seen.append(json.loads((self.folder / protocol.OUTCOME_FILE).read_text())["samples_ns"])
+        answer = self.answers.get(name)
+        if isinstance(answer, Exception):
+            raise answer
+        return Probe(lambda: spin(answer), lambda: None) if isinstance(answer, float) else answer
+
+
+def spin(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+@pytest.fixture
+def _briefly(monkeypatch):
+    monkeypatch.setattr(device_ceilings, "SECONDS", 0.03)
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
+    adapter = Copying()
+    outcome = run(tmp_path, adapter)
+    found = outcome.device.ceilings
+    # What disturbs this machine meanwhile can only make them worse.
+    assert 0 < found.copy_bytes_per_second <= 2 * device_ceilings.DEVICE_BYTES / 0.002
+    assert found.operator_start_seconds >= 0.0001
+    assert found.operator_finish_seconds >= 0.0001
+    assert found.to_device_pinned_bytes_per_second is None
+    assert outcome.device.event_ns == [1000] * 4
+    assert outcome.device.busy_seconds == pytest.approx(0.005)
+    # After the last mark was read, and before a profiler that may slow down what comes after it.
+    first = adapter.calls.index(COPY)
+    assert adapter.calls[first : first + len(device_ceilings.NAMES) + 1] == [*device_ceilings.NAMES, "profile"]
+    assert "read" not in adapter.calls[first:]
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_the_outcome_is_on_disk_before_any_ceiling_is_measured(tmp_path):
+    adapter = Copying()
+    adapter.folder, adapter.seen = tmp_path, []
+    outcome = run(tmp_path, adapter)
+    assert adapter.seen == [outcome.samples_ns] * (len(device_ceilings.NAMES) + 1)
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_a_ceiling_that_cannot_be_measured_costs_nothing_else(tmp_path):
+    full = RuntimeError("the device is full")
+    answers = {COPY: full, "to_device_pinned": OSError("no"), "from_device_pinned": "fast", OPERATOR: 0.0001}
+    outcome = run(tmp_path, Copying(answers))
+    assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
+    assert outcome.device.ceilings.copy_bytes_per_second is None
+    assert outcome.device.ceilings.operator_start_seconds > 0
+    assert outcome.device.busy_seconds == pytest.approx(0.005)
+    assert outcome.software["ceilings_failed"] == (
+        "to_device_pinned: OSError: no; "
+        "from_device_pinned: ContractBroken: device_probe() returned 'fast', not a Probe of two calls or None"
+    )
+
+
+def test_on_the_cpu_no_ceiling_of_a_device_is_measured(tmp_path):
+    adapter = Copying()
+    run(tmp_path, adapter, where="cpu", asked={"profiled_steps": 1})
+    assert set(adapter.calls) == {"step", "profile"}
 
 
 class Multiplier(OnGpu):

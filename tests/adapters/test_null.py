@@ -1,10 +1,13 @@
 """The framework that is none, on a pretended GPU: its known times, memory and mistakes."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from dlbench.adapters import device_ceilings, timing
 from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.null import device as pretended
 from dlbench.adapters.null.adapter import NullAdapter
 from dlbench.adapters.protocol import Cell
 
@@ -104,3 +107,57 @@ def test_a_lost_gpu_is_an_error_in_cudas_words():
     made = adapter({"fault": "lost"})
     with pytest.raises(RuntimeError, match="CUDA error"):
         made.step()
+
+
+RATES = {
+    "device_memory_bytes_per_second": 4e12,
+    "device_link_bytes_per_second": 5e10,
+    "device_operator_seconds": 0.0001,
+}
+
+
+@pytest.fixture
+def _exact(monkeypatch):
+    """Let time pass by nothing but the pretended work, and a nanosecond for each look at the clock."""
+    now = [0.0]
+
+    def spin(until):
+        now[0] = max(now[0], until)
+
+    def nanoseconds():
+        now[0] += 1e-9
+        return round(now[0] * 1e9)
+
+    monkeypatch.setattr(pretended, "spin", spin)
+    monkeypatch.setattr(pretended, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(timing, "nanoseconds", nanoseconds)
+
+
+@pytest.mark.usefixtures("_exact")
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [
+        ("copy", 4e12),
+        ("to_device_pinned", 5e10),
+        ("to_device_pageable", 2.5e10),
+        ("from_device_pinned", 5e10),
+        ("from_device_pageable", 2.5e10),
+    ],
+)
+def test_a_pretended_devices_bandwidths_are_found_again(name, rate):
+    size = device_ceilings.size_of(name)
+    seconds = device_ceilings.seconds_in_a_row(adapter(RATES).device_probe(name, size))
+    assert (2 if name == "copy" else 1) * size / seconds == pytest.approx(rate, rel=1e-4)
+
+
+@pytest.mark.usefixtures("_exact")
+def test_a_pretended_devices_operators_take_the_host_as_long_as_it_was_told():
+    probe = adapter(RATES).device_probe("operator", 0)
+    assert device_ceilings.seconds_to_start(probe) == pytest.approx(0.0001, rel=1e-3)
+    assert device_ceilings.seconds_to_finish(probe) == pytest.approx(0.0003, rel=1e-3)
+
+
+def test_what_no_setting_tells_is_not_pretended():
+    for name in device_ceilings.NAMES:
+        assert adapter().device_probe(name, 100) is None
+        assert NullAdapter(CELL._replace(device="cpu"), RATES, "").device_probe(name, 100) is None

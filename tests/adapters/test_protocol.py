@@ -11,6 +11,7 @@ from dlbench.adapters import protocol
 from dlbench.adapters.protocol import (
     Cell,
     Contention,
+    DeviceCeilings,
     DeviceEvidence,
     Launch,
     Operator,
@@ -52,7 +53,16 @@ launches = st.builds(
     repeated_batch=maybe_count,
     profiled_steps=count,
 )
-devices = st.builds(DeviceEvidence, text, st.none() | st.lists(count, max_size=3), maybe_real, maybe_real, maybe_count)
+ceilings = st.builds(DeviceCeilings, *[maybe_real] * len(DeviceCeilings._fields))
+devices = st.builds(
+    DeviceEvidence,
+    text,
+    st.none() | st.lists(count, max_size=3),
+    maybe_real,
+    maybe_real,
+    maybe_count,
+    st.none() | ceilings,
+)
 operators = st.builds(Operator, text, text, st.booleans(), real, real)
 profiles = st.builds(Profile, text, count, real, st.lists(operators, max_size=3))
 parities = st.builds(Parity, text, text, st.lists(real, max_size=3), maybe_real, maybe_real, text, real, real, real)

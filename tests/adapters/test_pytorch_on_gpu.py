@@ -45,7 +45,7 @@ def test_it_trains_as_the_cpu_does_in_float32(guest: Guest, mode: str, precision
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("placement", ["resident", "pinned", "pageable"])
+@pytest.mark.parametrize("placement", ["resident", "pinned", pytest.param("pageable", marks=pytest.mark.slow)])
 def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: str, placement: str) -> None:
     """A change in the host's memory reaches the next step, unless the mini-batch is resident."""
     first, second = guest(f"""
@@ -131,3 +131,23 @@ def test_the_product_is_synchronous_and_at_the_cells_precision(guest: Guest) -> 
     """)
     assert rates["float32"] > 1e11
     assert rates["bfloat16"] > rates["float32"]
+
+
+def test_the_devices_ceilings_are_within_what_hardware_can_be(guest: Guest) -> None:
+    """Copies on the device outrun its link, and starting an operator is less than seeing it through."""
+    told = guest("""
+        from guest import contract, device_ceilings
+        adapter = make("small-dense", device="cuda:0")
+        found, failures = device_ceilings.measure(
+            lambda name, size: contract.device_probe(adapter, name, size), adapter.is_out_of_memory)
+        answer = dict(failures=failures, found=found._asdict())
+    """)
+    assert told["failures"] == []
+    found = told["found"]
+    assert None not in found.values()
+    links = [rate for name, rate in found.items() if "device_p" in name]
+    assert len(links) == 4
+    assert max(links) < found["copy_bytes_per_second"] < 1e14
+    assert min(links) > 1e8
+    assert found["to_device_pageable_bytes_per_second"] < 1.1 * found["to_device_pinned_bytes_per_second"]
+    assert 1e-7 < found["operator_start_seconds"] < found["operator_finish_seconds"] < 0.01

@@ -35,7 +35,7 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
         for settings, marks in (
             ({"recurrence": "loop"}, pytest.mark.slow),
             ({"inter_op": 2}, pytest.mark.slow),
-            ({"compile": True}, ()),
+            ({"compile": True}, pytest.mark.slow),
             ({"compile": True, "recurrence": "loop"}, pytest.mark.slow),
         )
     ],

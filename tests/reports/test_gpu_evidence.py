@@ -14,13 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dlbench.reports.export
-from dlbench.adapters.protocol import DeviceEvidence, Status
+from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports import derived
 from dlbench.reports.attempts import disturbed, effective
 from dlbench.reports.evidence import record_flags
 from dlbench.reports.export import csv, json, terminal
 from dlbench.reports.flags import KINDS
-from dlbench.reports.gpu_evidence import BUSY_SHARE, DEVICE_TIME_SHARE, observe_device, observe_launch
+from dlbench.reports.gpu_evidence import (
+    BUSY_SHARE,
+    DEVICE_TIME_SHARE,
+    LAUNCH_BOUND_SHARE,
+    observe_device,
+    observe_launch,
+    starting_share,
+)
 from dlbench.reports.matrix import build_matrix
 from dlbench.reports.record import Record
 from dlbench.reports.results import Results
@@ -152,6 +159,43 @@ def test_without_a_profile_the_drivers_utilisation_stands_in() -> None:
     brief = launch(busy=None, told=idle)
     brief = replace(brief, outcome=brief.outcome._replace(timed_between=[ORIGIN + 10, ORIGIN + 10.9]))
     assert names(brief) == []
+
+
+def starting(seconds: float | None, launches: float | None = 120.0, **changes: Any) -> Record:
+    """A launch with operators that the host starts in so many seconds each; a step of 0.1 s unless told else."""
+    record = launch(**{"busy": 0.4, **changes})
+    device = record.outcome.device
+    assert device is not None
+    device = device._replace(launches=launches, ceilings=DeviceCeilings(operator_start_seconds=seconds))
+    return replace(record, outcome=record.outcome._replace(device=device))
+
+
+@given(st.floats(1e-7, 1e-2), st.floats(1, 1e5))
+def test_a_step_of_many_operators_is_launch_bound(seconds: float, launches: float) -> None:
+    record = starting(seconds, launches)
+    share = starting_share(record.outcome)
+    assert share == pytest.approx(seconds * launches / 0.1)
+    assert names(record) == ["host_bound"]
+    assert ("launch-bound" in sentence(record)) == (share >= LAUNCH_BOUND_SHARE)
+    assert ("all of a step" in sentence(record)) == (share >= 1)
+    # A GPU that is busy all the time waits for nobody, whatever starting would cost.
+    assert names(starting(seconds, launches, busy=0.95)) == []
+
+
+def test_a_launch_bound_step_in_words() -> None:
+    start = "the GPU worked 40% of the time; the host sets the pace"
+    assert sentence(starting(5.12e-6, 12000.4)) == (
+        f"{start}: launch-bound, since starting 12000 operators at 5.12 us each takes about 61% of a step"
+    )
+    assert sentence(starting(5e-6)) == f"{start}: starting 120 operators at 5 us each takes about 1% of a step"
+    assert sentence(starting(2e-3)) == (
+        f"{start}: launch-bound, since starting 120 operators at 2000 us each takes all of a step"
+    )
+
+
+def test_without_profile_or_overhead_nothing_is_said_of_starting() -> None:
+    for record in (starting(None), starting(5e-6, None), launch(busy=0.4)):
+        assert sentence(record) == "the GPU worked 40% of the time; the host sets the pace"
 
 
 @pytest.mark.parametrize(
