@@ -55,7 +55,7 @@ def shell(script: str, folder: Path, variables: dict[str, str]) -> "subprocess.C
         env=variables,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=5 * PATIENCE,
         stdin=subprocess.DEVNULL,
     )
 
