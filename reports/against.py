@@ -32,6 +32,9 @@ _OTHER_WORK = (
 )
 
 
+_SEVERAL_WORKERS = "Not compared: cells of several workers; the table's are of one process."
+
+
 class CorePeak(NamedTuple):
     """Theoretical single-precision rate of one core, as a range."""
 
@@ -158,13 +161,19 @@ def against(
     matches = tuple(
         _match(matrix, mine, published, theirs, stands, builds, all_modes)
         for mine, theirs in machines
-        if any(column.device == "cpu" for column in matrix.columns_of(mine))
+        if any(_comparable(column) for column in matrix.columns_of(mine))
     )
-    return Against(published, matches, stands, (*matrix.notes, *paper.notes))
+    several = any(column.device == "cpu" and column.world_size > 1 for column in matrix.columns)
+    return Against(published, matches, stands, (*matrix.notes, *paper.notes, *([_SEVERAL_WORKERS] if several else [])))
 
 
 def _threads(matrix: Matrix, machine: str) -> set[int]:
-    return {c.threads for c in matrix.columns_of(machine) if c.device == "cpu" and c.threads is not None}
+    return {c.threads for c in matrix.columns_of(machine) if _comparable(c) and c.threads is not None}
+
+
+def _comparable(column: Column) -> bool:
+    # The paper's CPU columns are of one process.
+    return column.device == "cpu" and column.world_size == 1
 
 
 def _compared(mine: Host, theirs: Host, own: set[int], paper: set[int]) -> tuple[list[int], dict[int, str]]:
@@ -226,7 +235,7 @@ class _Cells:
         self._adapters: dict[str, dict[str, None]] = {}
         for (group, row, column), cell in matrix.cells.items():
             # The paper did not bind threads to CPUs.
-            unbound = column.machine == machine and column.device == "cpu" and row.affinity == OVERSUBSCRIBED
+            unbound = column.machine == machine and _comparable(column) and row.affinity == OVERSUBSCRIBED
             if unbound and column.threads is not None:
                 self._found.setdefault((group, row.framework, column.threads), []).append(cell)
                 self._adapters.setdefault(builds.of(cell).adapter, {})[row.framework] = None

@@ -89,7 +89,8 @@ class Comparison:
 
 
 def in_order(cell: Cell) -> tuple[object, ...]:
-    """Return a sort key: networks as they are listed, then everything else by name, devices and threads last."""
+    """Return a sort key: networks as listed, then everything else by name, devices, workers and threads last."""
     places = {name: place for place, name in enumerate(NETWORKS)}
     group = places.get(cell.network, len(places)), cell.network, cell.batch_size, cell.precision, cell.placement
-    return (*group, cell.framework, cell.mode, cell.affinity, cell.device != "cpu", cell.device, cell.threads, cell)
+    where = cell.device != "cpu", cell.device, cell.world_size, cell.threads
+    return (*group, cell.framework, cell.mode, cell.affinity, *where, cell)

@@ -258,8 +258,8 @@ def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, capacity: fl
     if share > THROTTLED_SHARE and capacity is not None:
         if within:
             causes.append(f"its control group was throttled {share:.0%} of the time")
-        elif cell.threads > capacity:
-            worth = f"{cell.threads} threads in {capacity:.3g} CPUs' worth of time"
+        elif cell.all_threads > capacity:
+            worth = f"{cell.all_threads} threads in {capacity:.3g} CPUs' worth of time"
             flags.append(Flag(THROTTLED, f"throttled {share:.0%} of the time, {worth}"))
     return [Flag(CONTENDED, " and ".join(causes)), *flags] if causes else flags
 

@@ -1,7 +1,8 @@
 """Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones stop paying.
 
-Pure functions. A line is one row of the matrix at one place (machine, device, threads, precision, placement) over the
-mini-batch sizes of a network. Throughput X(b) is b / T(b): examples a second, for the recurrent networks sequences.
+Pure functions. A line is one row of the matrix at one place (machine, device, threads, precision, placement, workers)
+over the mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput
+X(b) is b / T(b): examples a second, for the recurrent networks sequences.
 
 The best mini-batch is the smallest whose throughput cannot be told from the highest (`statistics.indistinguishable`):
 the same speed for less memory.
@@ -25,7 +26,7 @@ from typing import NamedTuple
 from dlbench.adapters.protocol import Status
 from dlbench.reports import evidence
 from dlbench.reports.hosts import Host
-from dlbench.reports.matrix import Matrix, MatrixCell, Row
+from dlbench.reports.matrix import Column, Matrix, MatrixCell, Row
 from dlbench.reports.statistics import Ratio, Summary, indistinguishable, ratio
 
 PAYS = 0.10
@@ -49,6 +50,7 @@ class Place(NamedTuple):
     threads: int | None
     precision: str
     placement: str
+    world_size: int = 1
 
 
 @dataclass(frozen=True)
@@ -137,14 +139,14 @@ def figure1(matrix: Matrix) -> Figure1:
         for column in matrix.columns:
             for row in rows:
                 if (cell := matrix.cells.get((group, row, column))) is not None:
-                    place = Place(column.machine, column.device, column.threads, group.precision, group.placement)
+                    place = Place(*column[:3], group.precision, group.placement, column.world_size)
                     found.setdefault((group.network, place, row), []).append(cell)
-    columns = {(column.machine, column.device, column.threads): n for n, column in enumerate(matrix.columns)}
+    columns = {column: n for n, column in enumerate(matrix.columns)}
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
     def order(key: tuple[str, Place, Row]) -> tuple[int, int, bool, str, str, Row]:
         network, place, row = key
-        where = columns[place.machine, place.device, place.threads]
+        where = columns[Column(*place[:3], place.world_size)]
         # The precision that parity is proved at comes first.
         return networks.index(network), where, place.precision != "float32", place.precision, place.placement, row
 

@@ -165,16 +165,18 @@ def _fill_version_2(connection: Connection, tables: MetaData, cells: Table) -> N
 
 
 def _cells_of_version_3(tables: MetaData) -> Table:
-    texts = ("machine", "framework", "adapter", "mode", "network", "device", "precision", "placement", "affinity")
-    lengths = (128, 128, 64, 128, 128, 64, 32, 32, 32)
+    texts = ("machine", "framework", "adapter", "mode", "network", "device")
+    lengths = (128, 128, 64, 128, 128, 64)
+    numbers, kinds = ("threads", "batch_size"), ("precision", "placement", "affinity")
     return Table(
         "cells",
         tables,
         Column("id", Integer, primary_key=True, autoincrement=True),
         *(Column(name, String(length), nullable=False) for name, length in zip(texts, lengths, strict=True)),
-        *(Column(name, Integer, nullable=False) for name in ("threads", "batch_size")),
+        *(Column(name, Integer, nullable=False) for name in numbers),
+        *(Column(name, String(32), nullable=False) for name in kinds),
         Column("world_size", Integer, nullable=False, server_default="1"),
-        UniqueConstraint(*texts, "threads", "batch_size", "world_size", name="one_number_for_each_cell"),
+        UniqueConstraint(*texts, *numbers, *kinds, "world_size", name="one_number_for_each_cell"),
     )
 
 

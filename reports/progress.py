@@ -25,6 +25,7 @@ class Place(NamedTuple):
     affinity: str
     device: str
     threads: int | None
+    world_size: int = 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
         for column in matrix.columns:
             for row in rows:
                 if (cell := matrix.cells.get((group, row, column))) is not None:
-                    place = Place(column.machine, row.affinity, column.device, column.threads)
+                    place = Place(column.machine, row.affinity, *column[1:])
                     found.setdefault((place, group), []).append(cell)
     machines, groups = list(matrix.machines), list(matrix.rows)
     order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
@@ -93,8 +94,8 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
     return Progress(dict(matrix.hosts), rankings, overall, all_modes, matrix.notes)
 
 
-def _rank(place: Place) -> tuple[bool, str, str, int]:
-    return place.device != "cpu", place.device, place.affinity, place.threads or 0
+def _rank(place: Place) -> tuple[bool, str, str, int, int]:
+    return place.device != "cpu", place.device, place.affinity, place.world_size, place.threads or 0
 
 
 def _best(cells: Iterable[MatrixCell]) -> dict[str, MatrixCell]:

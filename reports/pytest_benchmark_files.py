@@ -263,11 +263,12 @@ def _record(data: Any, run: Run, what: str) -> Record:
     sound = (
         cell.threads >= 0
         and cell.batch_size >= 1
+        and cell.world_size >= 1
         and record.launch >= 0
         and record.wall_seconds >= 0
         and 1 <= outcome.steps_per_sample <= 10**12
         and all(0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns))
-        and max(cell.threads, cell.batch_size, record.launch) < 2**31
+        and max(cell.threads, cell.batch_size, cell.world_size, record.launch) < 2**31
         and (outcome.threads is None or outcome.threads.wall_seconds >= 0)
     )
     if not sound:

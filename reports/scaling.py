@@ -9,6 +9,9 @@ The best p is the smallest whose time cannot be told from the fastest (`statisti
 for the same time leave the rest to others. A p whose cell failed parity, or whose framework used more threads than
 asked, takes no part; nor does one where others were in the way, unless they were at every count up to the effective
 CPUs: past them nobody can tell others' waiting from a launch's own, and what is not seen there must not win by that.
+
+All of it is of one process: cells of several workers are left out (`left_out`), since their threads also wait for the
+exchange of gradients, which no law of threads describes. `workers` is their report.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +24,11 @@ from dlbench.reports.contrasts import Contrast, adjust, contrast
 from dlbench.reports.curve import Curve, Point, computes_nothing
 from dlbench.reports.fits import Fits, fit_scaling, karp_flatt
 from dlbench.reports.hosts import Host
-from dlbench.reports.matrix import Matrix, MatrixCell
+from dlbench.reports.matrix import Column, Matrix, MatrixCell
 from dlbench.reports.oversubscription import fastest_within, mechanism, penalties
 from dlbench.reports.statistics import Ratio, Summary, indistinguishable, ratio
 
-__all__ = ["Curve", "Point", "best_threads", "curves"]
+__all__ = ["Curve", "Point", "best_threads", "curves", "left_out"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def curves(matrix: Matrix) -> list[Curve]:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
     drafts = []
     for machine in matrix.machines:
-        columns = [c for c in matrix.columns_of(machine) if c.device == "cpu" and c.threads is not None]
+        columns = [c for c in matrix.columns_of(machine) if _threads_of_one(c)]
         for group, rows in matrix.rows.items():
             for row in rows:
                 places = [(group, row, column) for column in columns]
@@ -62,6 +65,21 @@ def curves(matrix: Matrix) -> list[Curve]:
         _finish(draft, comparisons, not draft.bound and _row_unbound(draft) in bound)
         for draft, comparisons in zip(drafts, _adjusted(drafts), strict=True)
     ]
+
+
+def left_out(matrix: Matrix) -> list[str]:
+    """Return a sentence about the CPU cells that no curve is made of; empty where there are none."""
+    count = sum(column.device == "cpu" and column.world_size > 1 for _, _, column in matrix.cells)
+    if not count:
+        return []
+    return [
+        f"Left out: {count} cell{'s' if count != 1 else ''} of several workers, which threads alone do not explain; "
+        "`dlbench report scaling` shows them."
+    ]
+
+
+def _threads_of_one(column: Column) -> bool:
+    return column.device == "cpu" and column.threads is not None and column.world_size == 1
 
 
 def best_threads(times: Mapping[int, Summary]) -> int | None:

@@ -87,7 +87,7 @@ class Series:
 
 
 def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]:
-    """Return the series of these nights, ordered by machine, network, framework and threads, ratios first."""
+    """Return the series of these nights, ordered by machine, network, framework, workers and threads, ratios first."""
     sides = {side: nights[nights["side"] == side] for side in (PLAIN, BASELINE, CANDIDATE)}
     sides = {side: _once(frame) for side, frame in sides.items()}
     found = _of_kind(ABSOLUTE, [sides[PLAIN]], cells)
@@ -99,7 +99,7 @@ def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]
 
 
 def _row(cell: Cell) -> tuple[object, ...]:
-    return cell.batch_size, cell.framework, cell.mode, cell.device, cell.threads, cell
+    return cell.batch_size, cell.framework, cell.mode, cell.device, cell.world_size, cell.threads, cell
 
 
 def _once(frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -66,7 +66,7 @@ def against_page(found: Against) -> Page:
     """Return the comparison as words and tables: one for each pair of machines, and one of means."""
     before = [warning(found)]
     if not any(match.pairs for match in found.matches):
-        return Page((*before, NOTHING), (), tuple(_missing(found)))
+        return Page((*before, NOTHING), (), (*_missing(found), *found.notes))
     tables = []
     for match in found.matches:
         tables += [_table(found, match), *([_means(match)] if match.means else [])]

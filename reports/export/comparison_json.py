@@ -15,6 +15,7 @@ _COLUMNS = (
     "cell.mode",
     "cell.device",
     "cell.threads",
+    "cell.world_size",
     "cell.affinity",
     "cell.precision",
     "cell.placement",

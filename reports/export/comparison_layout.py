@@ -1,13 +1,15 @@
 """What every exporter of comparisons shares: the headline, a line for each cell, and the words beneath."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Status
 from dlbench.reports import evidence
 from dlbench.reports.compared import CellComparison, Comparison, SideOfCell
 from dlbench.reports.export.layout import HOLES, Entry, Table, group_name
+from dlbench.reports.export.workers_words import LEGEND as WORKERS_LEGEND
+from dlbench.reports.export.workers_words import times_workers, with_workers
 from dlbench.reports.matrix import Group
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.verdict import POWER
@@ -95,22 +97,23 @@ def row_of(cell: Cell) -> str:
 
 
 def threads_of(cell: Cell) -> str:
-    """Return threads or device, and which CPUs they may use where those are not all."""
-    where = line(cell.device)
-    if cell.device == "cpu":
-        where = str(cell.threads) if cell.threads else "default"
-    elif cell.threads:
-        where += f"/{cell.threads}"
-    return where if cell.affinity == OVERSUBSCRIBED else f"{where} {line(cell.affinity)}"
+    """Return threads or device, how many workers, and which CPUs they may use where those are not all."""
+    return _where(cell, str(cell.threads) if cell.threads else "default", with_workers)
 
 
 def name_of(cell: Cell) -> str:
     """Return a cell in words that no other cell of a comparison has."""
-    where = threads_of(cell)
-    if cell.device == "cpu":
-        number, _, rest = where.partition(" ")
-        where = f"{number} thread{'' if cell.threads == 1 else 's'}" + (f" {rest}" if rest else "")
+    threads = f"{cell.threads or 'default'} thread{'' if cell.threads == 1 else 's'}"
+    where = _where(cell, threads, lambda name, world_size: name + times_workers(world_size))
     return f"{group_of(cell)}, {row_of(cell)}, {where}"
+
+
+def _where(cell: Cell, on_cpu: str, workers: Callable[[str, int], str]) -> str:
+    where = on_cpu
+    if cell.device != "cpu":
+        where = line(cell.device) + (f"/{cell.threads}" if cell.threads else "")
+    where = workers(where, cell.world_size)
+    return where if cell.affinity == OVERSUBSCRIBED else f"{where} {line(cell.affinity)}"
 
 
 def ratio_of(found: Ratio | None) -> str:
@@ -221,6 +224,7 @@ def legend(comparison: Comparison) -> list[str]:
         "p": f"{rule.confirm_p_value if comparison.purpose == 'gate' else rule.p_value:g}",
     }
     lines = [f"{each.value}: {LEGEND[each].format(**words)}" for each in by_finding(comparison)]
+    lines += [WORKERS_LEGEND] if any(each.cell.world_size > 1 for each in comparison.cells) else []
     raised = {kind for each in comparison.cells for kind in flags_of(each)}
     return lines + [f"{kind.symbol} {kind.legend}" for kind in evidence.KINDS if kind in raised]
 

@@ -21,6 +21,7 @@ _MATRIX_COLUMNS = (
     "affinity",
     "device",
     "threads",
+    "world_size",
     "precision",
     "placement",
     "status",

@@ -7,7 +7,7 @@ from typing import Any
 
 from dlbench.adapters.protocol import to_dict
 from dlbench.reports.explained import IDLE, SLOWER, Explained, Share
-from dlbench.reports.export.comparison_layout import name_of
+from dlbench.reports.export.comparison_layout import line, name_of
 from dlbench.reports.export.layout import Entry, Page, Table, number
 from dlbench.reports.export.terminal import WIDTH, page_to_terminal
 
@@ -72,7 +72,7 @@ def _kind(found: Explained, name: str) -> str:
 
 
 def _short(name: str) -> str:
-    short = " ".join(_NOISE.sub("", name).split())
+    short = line(_NOISE.sub("", name))
     return short if len(short) <= _NAME_WIDTH else f"{short[: _NAME_WIDTH - 3]}..."
 
 

@@ -1,6 +1,5 @@
 """Time against mini-batch size, for every exporter (``reports/SCHEMA.md`` describes every key)."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,8 @@ from dlbench.reports import evidence
 from dlbench.reports.errors import ReportError
 from dlbench.reports.export import csv, json
 from dlbench.reports.export.figure1_words import line_name, place_names, sentence
-from dlbench.reports.export.layout import BEST, HOLES, MISSING, Entry, Page, Table, number, reasons
+from dlbench.reports.export.layout import BEST, HOLES, MISSING, Entry, Page, Table, deviation, number, reasons
+from dlbench.reports.export.workers_words import LEGEND as WORKERS_LEGEND
 from dlbench.reports.figure1 import PAYS, Figure1, Knee, Line, Point
 from dlbench.reports.statistics import Ratio
 
@@ -25,6 +25,7 @@ _COLUMNS = (
     "network",
     "device",
     "threads",
+    "world_size",
     "affinity",
     "precision",
     "placement",
@@ -139,15 +140,7 @@ def _entry(point: Point | None, line: Line, quantity: str, common: set[evidence.
         return Entry(HOLES[point.cell.status], hole=True)
     marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in common)
     knee = KNEE if line.knee is not None and line.knee.batch_size == point.batch_size else ""
-    return Entry(number(value[0]), _interval(*value), marks + knee, point.batch_size == line.best)
-
-
-def _interval(value: float, low: float | None, high: float | None) -> str:
-    """Return the interval as the larger deviation in per cent, rounded up; empty where there is none."""
-    if low is None or high is None:
-        return ""
-    deviation = 100 * max(high / value - 1, 1 - low / value)
-    return f"±{max(1, math.ceil(deviation - 1e-9))}%" if deviation < 999 else "±>999%"
+    return Entry(number(value[0]), deviation(*value), marks + knee, point.batch_size == line.best)
 
 
 def _common(found: Figure1) -> set[evidence.FlagKind]:
@@ -176,6 +169,7 @@ def _legend(found: Figure1, common: set[evidence.FlagKind], quantity: str, best:
     raised = {flag.kind for point in points for flag in point.cell.flags}
     for kind in (kind for kind in evidence.KINDS if kind in raised):
         told.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
+    told += [WORKERS_LEGEND] if any(place.world_size > 1 for place in found.places) else []
     if found.left_out:
         networks = ", ".join(dict.fromkeys(line.network for line in found.left_out))
         count = len(found.left_out)
@@ -193,6 +187,7 @@ def _where(found: Figure1, line: Line) -> dict[str, Any]:
         "network": line.network,
         "device": place.device,
         "threads": place.threads,
+        "world_size": place.world_size,
         "affinity": line.row.affinity,
         "precision": place.precision,
         "placement": place.placement,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlbench.reports.export.layout import number, row_name
+from dlbench.reports.export.workers_words import times_workers
 from dlbench.reports.figure1 import Figure1, Line, Place
 
 
@@ -83,9 +84,11 @@ def _place_name(found: Figure1, place: Place, places: Sequence[Place], machine: 
     threads = "" if place.threads is None else f"{place.threads} thread{'s' if place.threads != 1 else ''}"
     if place.threads == 0:
         threads = "the framework's own number of threads"
+    said = bool(threads) and (place.device == "cpu" or len({each.threads for each in alike}) > 1)
+    workers = times_workers(place.world_size)
     parts = [
-        _Part(_device(found, place), True),
-        _Part(threads, place.device == "cpu" or len({each.threads for each in alike}) > 1),
+        _Part(_device(found, place) + ("" if said else workers), True),
+        _Part(threads + workers, said),
         _Part(place.precision, place.precision != "float32" or len({each.precision for each in places}) > 1),
         _Part(place.placement, place.placement != "resident" or len({each.placement for each in places}) > 1),
     ]

@@ -4,6 +4,7 @@ import math
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell
 from dlbench.reports.export.layout import number
+from dlbench.reports.export.workers_words import times_workers
 from dlbench.reports.history import CellHistory, ChangePoint, Difference, Event
 from dlbench.reports.series import RATIO, Series
 
@@ -25,11 +26,11 @@ def group_of(cell: Cell) -> str:
 
 
 def rest_of(cell: Cell) -> str:
-    """Return the rest of a cell's name: "torch eager, 2 threads"."""
+    """Return the rest of a cell's name: "torch eager, 2 threads", "torch eager, 1 thread x 2 workers"."""
     mode = "" if cell.mode in ("", cell.framework) else f" {cell.mode}"
     threads = "its own threads" if cell.threads == 0 else f"{cell.threads} thread{'s' if cell.threads != 1 else ''}"
     where = "" if cell.device == "cpu" else f", {cell.device}"
-    return f"{cell.framework}{mode}, {threads}{where}" + (
+    return f"{cell.framework}{mode}, {threads}{where}{times_workers(cell.world_size)}" + (
         "" if cell.affinity == OVERSUBSCRIBED else f", {cell.affinity}"
     )
 

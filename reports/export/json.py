@@ -23,9 +23,11 @@ def matrix_to_json(matrix: Matrix) -> str:
     return json_text(matrix_cells(matrix))
 
 
-def threads_to_json(curves: Sequence[Curve]) -> str:
-    """Return a JSON object with the curves and the findings."""
-    return json_text({"curves": [_curve(curve) for curve in curves], "findings": findings(curves)})
+def threads_to_json(curves: Sequence[Curve], notes: Sequence[str] = ()) -> str:
+    """Return a JSON object with the curves, the findings and the notes."""
+    return json_text(
+        {"curves": [_curve(curve) for curve in curves], "findings": findings(curves), "notes": list(notes)}
+    )
 
 
 def tables_to_json(tables: Iterable[Table]) -> str:
@@ -62,6 +64,7 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
         "affinity": cell.row.affinity,
         "device": cell.column.device,
         "threads": cell.column.threads,
+        "world_size": cell.column.world_size,
         "batch_size": cell.group.batch_size,
         "precision": cell.group.precision,
         "placement": cell.group.placement,

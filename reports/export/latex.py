@@ -40,12 +40,12 @@ def matrix_to_latex(matrix: Matrix, quantity: str = "seconds") -> str:
     )
 
 
-def threads_to_latex(curves: Sequence[Curve]) -> str:
+def threads_to_latex(curves: Sequence[Curve], notes: Sequence[str] = ()) -> str:
     """Return the oversubscription analysis: a ``tabular`` for each curve, then the findings."""
     if not curves:
-        return "Nothing was measured on a CPU yet.\n"
+        return f"{threads.NOTHING}\n{_notes(notes)}"
     parts = [_table(table) for table in threads.threads_tables(curves)]
-    closing = [*threads.threads_legend(curves, best="bold:"), *(line.strip() for line in findings(curves))]
+    closing = [*threads.threads_legend(curves, best="bold:"), *notes, *(line.strip() for line in findings(curves))]
     return "\n".join([_notes(threads.capacity_lines(curves)), *parts, _notes(closing)])
 
 

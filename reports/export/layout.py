@@ -12,6 +12,8 @@ from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
 from dlbench.reports import evidence
 from dlbench.reports.errors import ReportError
+from dlbench.reports.export.workers_words import LEGEND as WORKERS_LEGEND
+from dlbench.reports.export.workers_words import with_workers
 from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row
 from dlbench.reports.statistics import Ratio, Summary
 
@@ -104,11 +106,16 @@ def number(value: float) -> str:
 
 
 def interval(summary: Summary) -> str:
-    """Return the interval as the larger deviation in per cent, rounded up; empty where there is none."""
-    if summary.low is None or summary.high is None:
+    """Return the interval of a median, see `deviation`."""
+    return deviation(summary.median, summary.low, summary.high)
+
+
+def deviation(value: float, low: float | None, high: float | None) -> str:
+    """Return an interval as the larger deviation in per cent, rounded up; empty where there is none."""
+    if low is None or high is None:
         return ""
-    deviation = 100 * max(summary.high / summary.median - 1, 1 - summary.low / summary.median)
-    return f"±{max(1, math.ceil(deviation - 1e-9))}%" if deviation < 999 else "±>999%"
+    larger = 100 * max(high / value - 1, 1 - low / value)
+    return f"±{max(1, math.ceil(larger - 1e-9))}%" if larger < 999 else "±>999%"
 
 
 def times(found: Ratio | None) -> str:
@@ -132,11 +139,12 @@ def group_name(group: Group) -> str:
 
 
 def column_name(matrix: Matrix, column: Column) -> str:
-    """Return what stands over a column: its threads or device, behind the machine's letter where there are several."""
+    """Return what stands over a column: threads or device, and workers, behind the letter of one of many machines."""
     peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
     name = str(column.threads) if column.device == "cpu" and column.threads else column.device
-    if column.device != "cpu" and column.threads and len(peers) > 1:
+    if column.device != "cpu" and column.threads and len({peer.threads for peer in peers}) > 1:
         name += f"/{column.threads}"
+    name = with_workers(name, column.world_size)
     return f"{letter(matrix, column.machine)}:{name}" if len(matrix.machines) > 1 else name
 
 
@@ -210,6 +218,8 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         lines.append(f"{best} the fastest of its column, and what noise cannot tell from it")
     if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
         lines.append("± 95 % interval of the median, its larger side" + _lesser_coverage(shown))
+    if any(column.world_size > 1 for column in matrix.columns):
+        lines.append(WORKERS_LEGEND)
     common = common_flags(matrix)
     for kind in evidence.KINDS:
         if kind in common:

@@ -18,16 +18,16 @@ def matrix_to_markdown(matrix: Matrix, quantity: str = "seconds") -> str:
     return _table(table._replace(notes=tuple(layout.matrix_notes(matrix, quantity, best="bold:"))), before=machines)
 
 
-def threads_to_markdown(curves: Sequence[Curve]) -> str:
+def threads_to_markdown(curves: Sequence[Curve], notes: Sequence[str] = ()) -> str:
     """Return the oversubscription analysis: findings, then a table for each curve."""
     if not curves:
-        return "## Threads\n\nNothing was measured on a CPU yet.\n"
+        return f"## Threads\n\n{threads.NOTHING}\n" + ("\n" + _list(notes) if notes else "")
     said = findings(curves)
     lines = [f"{'  ' if line.startswith(' ') else ''}- {escaped(line.strip())}\n" for line in said]
     head = ["## Past the physical cores\n\n" + "".join(lines)] if said else []
     tables = [_table(table) for table in threads.threads_tables(curves)]
     machines = "## Machines\n\n" + _list(threads.capacity_lines(curves))
-    return "\n".join([machines, *head, *tables, _list(threads.threads_legend(curves, best="bold:"))])
+    return "\n".join([machines, *head, *tables, _list([*threads.threads_legend(curves, best="bold:"), *notes])])
 
 
 def tables_to_markdown(tables: Iterable[layout.Table]) -> str:

@@ -19,6 +19,8 @@ from dlbench.reports.export.layout import (
     row_name,
     times,
 )
+from dlbench.reports.export.workers_words import LEGEND as WORKERS_LEGEND
+from dlbench.reports.export.workers_words import times_workers, with_workers
 from dlbench.reports.matrix import Group, MatrixCell
 from dlbench.reports.progress import Overall, Place, Progress, Ranking, Standing
 from dlbench.reports.statistics import Ratio
@@ -40,6 +42,7 @@ _COLUMNS = (
     "placement",
     "device",
     "threads",
+    "world_size",
     "affinity",
     "framework",
     "adapter",
@@ -100,13 +103,14 @@ def progress_to_csv(found: Progress) -> str:
 
 
 def place_name(place: Place) -> str:
-    """Return how it was run: "1 thread", "4 threads, bound", "cuda:0"."""
+    """Return how it was run: "1 thread", "4 threads, bound", "cuda:0", "1 thread x 2 workers"."""
     count = "" if place.threads is None else f"{place.threads} thread{'s' if place.threads != 1 else ''}"
     if place.threads == 0:
         count = "the framework's own number of threads"
     device = place.device if place.device != "cpu" else ""
     affinity = place.affinity if place.affinity != OVERSUBSCRIBED else ""
-    return ", ".join(word for word in (device, count, affinity) if word)
+    where = ", ".join(word for word in (device, count) if word) + times_workers(place.world_size)
+    return ", ".join(word for word in (where, affinity) if word)
 
 
 def version_name(build: Build) -> str:
@@ -136,9 +140,10 @@ def _table(found: Progress, rankings: list[Ranking], common: set[evidence.FlagKi
 
 
 def _count(place: Place) -> str:
-    if place.device != "cpu":
-        return place.device
-    return str(place.threads) if place.threads else "own"
+    where = place.device
+    if place.device == "cpu":
+        where = str(place.threads) if place.threads else "own"
+    return with_workers(where, place.world_size)
 
 
 def _hole(cell: MatrixCell) -> str:
@@ -188,6 +193,7 @@ def _legend(found: Progress, common: set[evidence.FlagKind]) -> list[str]:
         "the choice of a fastest mode): one machine, so no hardware is in it, but an old build may leave unused what a "
         "newer CPU can do; ceil share of the machine's measured ceiling at no more than p threads.",
     ]
+    lines += [WORKERS_LEGEND] if any(ranking.place.world_size > 1 for ranking in found.rankings) else []
     standings = [standing for ranking in found.rankings for standing in ranking.standings]
     if any(standing.modes > 1 for standing in standings) and not found.all_modes:
         lines.append(
@@ -218,6 +224,7 @@ def _where(found: Progress, place: Place, group: Group) -> dict[str, Any]:
         **group._asdict(),
         "device": place.device,
         "threads": place.threads,
+        "world_size": place.world_size,
         "affinity": place.affinity,
     }
 
@@ -258,6 +265,7 @@ def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
         "machine_name": found.hosts[place.machine].name,
         "device": place.device,
         "threads": place.threads,
+        "world_size": place.world_size,
         "affinity": place.affinity,
         "networks": [group.network for group in overall.groups],
         "oldest": _named(overall.oldest),

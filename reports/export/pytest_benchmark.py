@@ -36,8 +36,9 @@ _PLAIN_CELL = Cell("", "", "", "", "cpu", 1, 1)
 
 
 def cell_id(cell: Cell) -> str:
-    """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2"."""
+    """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
     words = [cell.network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
+    words += [f"x{cell.world_size}"] if cell.world_size != _PLAIN_CELL.world_size else []
     words += [cell.precision] if cell.precision != _PLAIN_CELL.precision else []
     words += [cell.placement] if cell.placement != _PLAIN_CELL.placement else []
     words += [cell.affinity] if cell.affinity != OVERSUBSCRIBED else []

@@ -36,12 +36,14 @@ def matrix_to_terminal(matrix: Matrix, quantity: str = "seconds", width: int = W
     return machines + "\n".join(parts) + "\n" + _paragraphs(layout.matrix_notes(matrix, quantity), width)
 
 
-def threads_to_terminal(curves: Sequence[Curve], width: int = WIDTH, colour: bool = False) -> str:
+def threads_to_terminal(
+    curves: Sequence[Curve], width: int = WIDTH, colour: bool = False, notes: Sequence[str] = ()
+) -> str:
     """Return the oversubscription analysis: a table for each curve with its advice, then what follows from all."""
     if not curves:
-        return "Nothing was measured on a CPU yet.\n"
+        return _paragraphs([threads.NOTHING, *notes], width)
     parts = [_table(table, width, colour) for table in threads.threads_tables(curves)]
-    closing = [*threads.threads_legend(curves), "", *findings(curves)]
+    closing = [*threads.threads_legend(curves), *notes, "", *findings(curves)]
     capacities = _paragraphs([*threads.capacity_lines(curves), ""], width)
     return capacities + "\n".join(parts) + "\n" + _paragraphs(closing, width)
 

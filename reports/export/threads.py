@@ -91,6 +91,7 @@ _CEILING = Field(
 _BOUND = (_SECONDS, _SPEEDUP, _EFFICIENCY, _SERIAL, _PENALTY, _WAIT, _BUSY, _CPU_SECONDS, _THROTTLED, _CEILING)
 _UNBOUND = (_SECONDS, _SPEEDUP, _EFFICIENCY, _PENALTY, _WAIT, _BUSY, _CPU_SECONDS, _SWITCHES, _THROTTLED, _CEILING)
 
+NOTHING = "Nothing was measured on a CPU in one process yet."
 FEW_LAUNCHES_LEGEND = (
     f"Fewer than {ENOUGH_LAUNCHES} launches: their steps say nothing of how launches differ, so each interval vs best "
     f"is widened by an assumed deviation of {LAUNCH_DEVIATION:.0%} between launches, and there are no p-values."

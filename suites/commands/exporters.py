@@ -10,10 +10,13 @@ from dlbench.reports.export.against import against_page, against_to_csv, against
 from dlbench.reports.export.figure1 import figure1_page, figure1_to_csv, figure1_to_json
 from dlbench.reports.export.layout import Table
 from dlbench.reports.export.progress import progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.export.workers import workers_page
+from dlbench.reports.export.workers_data import workers_to_csv, workers_to_json
 from dlbench.reports.figure1 import Figure1
 from dlbench.reports.matrix import Matrix
 from dlbench.reports.progress import Progress
 from dlbench.reports.scaling import Curve
+from dlbench.reports.workers import Workers
 
 from ..errors import unknown_name
 
@@ -22,11 +25,12 @@ class Exporter(NamedTuple):
     """One output format: a function for each report."""
 
     matrix: Callable[[Matrix, str], str]
-    threads: Callable[[Sequence[Curve]], str]
+    threads: Callable[[Sequence[Curve], Sequence[str]], str]
     tables: Callable[[Sequence[Table]], str]
     against: Callable[[Against], str]
     progress: Callable[[Progress], str]
     figure1: Callable[[Figure1, str], str]
+    workers: Callable[[Workers], str]
 
 
 def _colour() -> bool:
@@ -36,11 +40,12 @@ def _colour() -> bool:
 EXPORTERS = {
     "terminal": Exporter(
         lambda matrix, quantity: terminal.matrix_to_terminal(matrix, quantity, colour=_colour()),
-        lambda found: terminal.threads_to_terminal(found, colour=_colour()),
+        lambda found, notes: terminal.threads_to_terminal(found, colour=_colour(), notes=notes),
         lambda found: terminal.tables_to_terminal(found, colour=_colour()),
         lambda found: terminal.page_to_terminal(against_page(found), colour=_colour()),
         lambda found: terminal.page_to_terminal(progress_page(found), colour=_colour()),
         lambda found, quantity: terminal.page_to_terminal(figure1_page(found, quantity), colour=_colour()),
+        lambda found: terminal.page_to_terminal(workers_page(found), colour=_colour()),
     ),
     "markdown": Exporter(
         markdown.matrix_to_markdown,
@@ -49,6 +54,7 @@ EXPORTERS = {
         lambda found: markdown.page_to_markdown(against_page(found)),
         lambda found: markdown.page_to_markdown(progress_page(found)),
         lambda found, quantity: markdown.page_to_markdown(figure1_page(found, quantity, best="bold:")),
+        lambda found: markdown.page_to_markdown(workers_page(found)),
     ),
     "latex": Exporter(
         latex.matrix_to_latex,
@@ -57,15 +63,17 @@ EXPORTERS = {
         lambda found: latex.page_to_latex(against_page(found)),
         lambda found: latex.page_to_latex(progress_page(found)),
         lambda found, quantity: latex.page_to_latex(figure1_page(found, quantity, best="bold:")),
+        lambda found: latex.page_to_latex(workers_page(found)),
     ),
     # These two hold every quantity of a cell at once.
     "csv": Exporter(
         lambda matrix, _: csv.matrix_to_csv(matrix),
-        csv.threads_to_csv,
+        lambda found, _: csv.threads_to_csv(found),
         csv.tables_to_csv,
         against_to_csv,
         progress_to_csv,
         lambda found, _: figure1_to_csv(found),
+        workers_to_csv,
     ),
     "json": Exporter(
         lambda matrix, _: json.matrix_to_json(matrix),
@@ -74,6 +82,7 @@ EXPORTERS = {
         against_to_json,
         progress_to_json,
         lambda found, _: figure1_to_json(found),
+        workers_to_json,
     ),
 }
 

@@ -1,5 +1,6 @@
 """Synthetic records: everything about a launch can be said, and what is not said is unremarkable."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -27,15 +28,19 @@ def parity(verdict: str = "agrees", reason: str = "") -> Parity:
 def threads(
     requested: int, wall: float, cpu_per_wall: float | None = None, says: int | None = -1, **changes: Any
 ) -> ThreadEvidence:
-    """Evidence of a framework that keeps ``requested`` threads equally busy unless told otherwise."""
+    """Evidence of a framework that keeps ``requested`` threads equally busy unless told otherwise.
+
+    No thread is on more than one CPU at once: where CPU time asks for it there are more threads.
+    """
     ratio = float(requested) if cpu_per_wall is None else cpu_per_wall
+    busy = max(requested, math.ceil(ratio))
     evidence = ThreadEvidence(
         requested=requested,
         framework_says=requested if says == -1 else says,
-        os_threads=requested + 1,
+        os_threads=busy + 1,
         cpu_seconds=ratio * wall,
         wall_seconds=wall,
-        cpu_seconds_by_thread=[ratio * wall / requested] * requested + [0.0],
+        cpu_seconds_by_thread=[ratio * wall / busy] * busy + [0.0],
     )
     return evidence._replace(**changes)
 
@@ -83,7 +88,7 @@ def record(
         suite="quick",
         launch=launch,
         cell=where,
-        outcome=outcome(seconds, where.threads) if result is None else result,
+        outcome=outcome(seconds, where.all_threads) if result is None else result,
         machine=machine,
         environment=environment,
         interpreter="CPython 3.11.7",

@@ -170,6 +170,19 @@ def test_a_machine_twice_as_fast_is_a_speedup_but_not_per_peak(seconds: float, f
     assert after.per_peak == pytest.approx(before.per_peak, rel=1e-6)
 
 
+def test_several_workers_are_not_held_against_the_paper_s_one_process() -> None:
+    of_one = [*launches(0.5, threads=1, **TENSORFLOW), *launches(0.3, threads=2, **TENSORFLOW)]
+    of_two = launches(0.1, threads=4, world_size=2, **TENSORFLOW)
+    alone, both = found_in(*of_one), found_in(*of_one, *of_two, *launches(0.1, threads=2, world_size=2, **TENSORFLOW))
+    assert [match.pairs for match in both.matches] == [match.pairs for match in alone.matches]
+    assert [match.left_out for match in both.matches] == [match.left_out for match in alone.matches]
+    assert any("several workers" in note for note in both.notes)
+    assert not any("several workers" in note for note in alone.notes)
+    only_teams = found_in(*of_two)
+    assert only_teams.matches == ()
+    assert "several workers" in FORMATS["terminal"](only_teams)
+
+
 STATUSES = [status for status in Status if status is not Status.PARITY_FAILED]
 
 

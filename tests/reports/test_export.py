@@ -79,6 +79,12 @@ MATRICES = {
     "with the paper": lambda: combine([build_matrix(busy()), shi2016.table4()]),
     "a batch sweep": lambda: build_matrix(results_of(*(make.record(batch_size=b) for b in (1, 8, 64)))),
     "scaling laws": lambda: build_matrix(laws()),
+    "workers": lambda: build_matrix(
+        results_of(
+            *(make.record(world_size=w, threads=p) for w in (1, 2) for p in (1, 2)),
+            *(make.record(world_size=w, device="cuda:0") for w in (1, 2, 4)),
+        )
+    ),
     "a GPU": lambda: build_matrix(results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))),
 }
 OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
@@ -195,6 +201,25 @@ def test_reasons_of_holes_are_listed_and_words_are_short() -> None:
             assert word in text
     assert "update error 0.4" in text
     assert "< fewer threads worked than were asked for" in text
+
+
+def test_columns_of_several_workers_say_how_many_and_what_that_is() -> None:
+    matrix = MATRICES["workers"]()
+    names = [layout.column_name(matrix, column) for column in matrix.columns]
+    assert names == ["1", "2", "1 x2", "2 x2", "cuda:0", "cuda:0 x2", "cuda:0 x4"]
+    for export in (terminal.matrix_to_terminal, markdown.matrix_to_markdown, latex.matrix_to_latex):
+        text = " ".join(export(matrix).split())
+        assert all(name in text for name in names)
+        assert "xN: N workers train on equal parts of the mini-batch together" in text
+        assert "xN:" not in export(build_matrix(busy()))
+    cells = json_of_python.loads(json.matrix_to_json(matrix))
+    lines = list(csv_of_python.DictReader(io.StringIO(csv.matrix_to_csv(matrix))))
+    assert [cell["world_size"] for cell in cells] == [1, 1, 2, 2, 1, 2, 4]
+    assert [line["world_size"] for line in lines] == ["1", "1", "2", "2", "1", "2", "4"]
+    of_threads = [make.record(world_size=w, threads=p, device="cuda:0") for w in (1, 2) for p in (1, 2)]
+    matrix = build_matrix(results_of(*of_threads))
+    names = [layout.column_name(matrix, column) for column in matrix.columns]
+    assert names == ["cuda:0/1", "cuda:0/2", "cuda:0/1 x2", "cuda:0/2 x2"]
 
 
 def test_a_flag_of_every_cell_is_said_once() -> None:

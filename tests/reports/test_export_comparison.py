@@ -104,8 +104,8 @@ hostile = st.one_of(
     ),
 )
 cells = st.builds(
-    lambda framework, mode, network, device, threads, affinity: Cell(
-        framework, "pytorch", mode, network, device, threads, 64, affinity=affinity
+    lambda framework, mode, network, device, threads, affinity, world_size: Cell(
+        framework, "pytorch", mode, network, device, threads, 64, affinity=affinity, world_size=world_size
     ),
     hostile,
     hostile,
@@ -113,6 +113,7 @@ cells = st.builds(
     st.one_of(st.just("cpu"), hostile),
     st.integers(0, 512),
     st.sampled_from(["bound", "oversubscribed"]),
+    st.sampled_from([1, 1, 2, 8]),
 )
 numbers = st.one_of(st.none(), st.floats(1e-9, 1e9))
 sides = st.builds(
@@ -350,6 +351,41 @@ def test_the_schema_describes_every_key() -> None:
     used |= {*cell["pairs"][0], *cell[BASELINE], *content["machines"][0]}
     assert used <= described
     assert {field.name for field in fields(Rule)} <= described
+
+
+def test_cells_of_several_workers_are_named_apart_in_every_form() -> None:
+    of_each = [
+        CELL._replace(device=d, world_size=w, affinity=a)
+        for d in ("cpu", "cuda:0")
+        for w in (1, 2)
+        for a in ("oversubscribed", "bound")
+    ]
+    found = comparison(*(cell_of(Verdict.REGRESSION, 1.1, cell) for cell in of_each))
+    assert [layout.threads_of(cell) for cell in of_each] == [
+        "1",
+        "1 bound",
+        "1 x2",
+        "1 x2 bound",
+        "cuda:0/1",
+        "cuda:0/1 bound",
+        "cuda:0/1 x2",
+        "cuda:0/1 x2 bound",
+    ]
+    assert [layout.name_of(cell).partition("eager, ")[2] for cell in of_each] == [
+        "1 thread",
+        "1 thread bound",
+        "1 thread x 2 workers",
+        "1 thread x 2 workers bound",
+        "cuda:0/1",
+        "cuda:0/1 bound",
+        "cuda:0/1 x 2 workers",
+        "cuda:0/1 x 2 workers bound",
+    ]
+    for export in (comparison_to_terminal, comparison_to_markdown):
+        assert "xN: N workers train on equal parts" in export(found)
+        assert "xN:" not in export(ALL)
+    assert comparison_to_junit(found).count("x 2 workers") >= 4
+    assert "cell.world_size" in comparison_to_csv(found).splitlines()[0]
 
 
 def test_two_machines_are_both_named() -> None:

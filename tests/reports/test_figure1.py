@@ -324,6 +324,35 @@ def test_precisions_devices_and_machines_are_lines_of_their_own_in_one_panel() -
         assert title in text.splitlines()
 
 
+def test_workers_are_lines_of_their_own_in_one_panel() -> None:
+    times = saturating(20.0, (16, 32, 64))
+    records = [
+        record
+        for world_size in (1, 2, 4)
+        for record in (
+            *records_of(times, device="cuda:0", world_size=world_size),
+            *records_of(times, threads=2, world_size=world_size),
+        )
+    ]
+    found = figure_of(records, description=(("GPU 0", "NVIDIA H200, 140 GiB"),))
+    (panel,) = found.panels
+    assert [(line.place.device, line.place.world_size) for line in panel.lines] == [
+        (device, world_size) for device in ("cpu", "cuda:0") for world_size in (1, 2, 4)
+    ]
+    assert all([point.batch_size for point in line.points] == [16, 32, 64] for line in panel.lines)
+    text = FORMATS["terminal"](found)
+    for title in (
+        "fcn5, on cpu, 2 threads, of machine m-one",
+        "fcn5, on cpu, 2 threads x 2 workers, of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200) of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200) x 4 workers of machine m-one",
+    ):
+        assert title in text.splitlines()
+    assert "xN: N workers train on equal parts" in text
+    lines = json_of_python.loads(figure1_to_json(found))["panels"][0]["lines"]
+    assert [line["world_size"] for line in lines] == [1, 2, 4, 1, 2, 4]
+
+
 # The exporters.
 
 

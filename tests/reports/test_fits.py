@@ -133,6 +133,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(
     assert all(least <= hit <= most for hit in hits.values()), hits
 
 
+@pytest.mark.slow
 def test_intervals_of_amdahls_law_cover_its_serial_fraction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(least_squares, "REPLICATES", 199)
     truth = {p: time_at(p, 0.1) for p in COUNTS}

@@ -237,8 +237,10 @@ def test_the_line_of_bars_rises_with_the_step_and_not_with_noise(nights):
 def test_names_tell_cells_apart():
     changes = [{}, {"threads": 2}, {"mode": "compile"}, {"batch_size": 8}, {"device": "cuda:0"}, {"affinity": "bound"}]
     changes += [{"framework": "mxnet"}, {"network": "fcn8"}, {"precision": "float16"}, {"threads": 0}]
+    changes += [{"world_size": 2}, {"world_size": 4}, {"world_size": 2, "device": "cuda:0"}]
     names = [name_of(factory.cell(**each)) for each in changes]
     assert len(set(names)) == len(names)
+    assert name_of(factory.cell(world_size=2)) == "fcn5, mini-batch 64: torch eager, 1 thread x 2 workers"
 
 
 def recorded(torch: str = "2.13.0", **changes: object):

@@ -89,6 +89,19 @@ def test_devices_stand_by_number_and_precisions_and_placements_as_the_contract_l
     assert list(dict.fromkeys(group.placement for group in matrix.rows)) == ["resident", "pinned", "pageable"]
 
 
+def test_workers_are_columns_of_their_own_behind_those_of_one() -> None:
+    records = [
+        make.record([1.0], device=device, threads=threads, world_size=world_size)
+        for device in ("cuda:0", "cpu")
+        for world_size in (4, 1, 2)
+        for threads in (2, 1)
+    ]
+    matrix = matrix_of(*records)
+    expected = [(d, p, w) for d in ("cpu", "cuda:0") for w in (1, 2, 4) for p in (1, 2)]
+    assert [column[1:] for column in matrix.columns] == expected
+    assert len(matrix.cells) == len(records)
+
+
 def test_the_best_of_each_column_and_network_is_marked() -> None:
     matrix = matrix_of(
         make.record([1.0], framework="torch"),

@@ -23,7 +23,7 @@ from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.builds import Build, Builds, fastest_mode, released
 from dlbench.reports.errors import ReportError
 from dlbench.reports.export import latex, markdown, terminal
-from dlbench.reports.export.progress import progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.export.progress import place_name, progress_page, progress_to_csv, progress_to_json
 from dlbench.reports.export.progress_plot import progress_to_picture
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import build_matrix
@@ -172,6 +172,26 @@ def test_bound_threads_and_machines_are_apart() -> None:
     assert len({ranking.place for ranking in found.rankings}) == 4
     text = FORMATS["terminal"](found)
     assert text.count("Oldest to newest, on") == 2
+
+
+def test_several_workers_are_a_place_of_their_own() -> None:
+    records = [*OLD, *launches(0.5, world_size=2), *launches(0.5, world_size=2, device="cuda:0")]
+    found = progress_of(records)
+    assert [(ranking.place.device, ranking.place.world_size) for ranking in found.rankings] == [
+        ("cpu", 1),
+        ("cpu", 2),
+        ("cuda:0", 2),
+    ]
+    assert [place_name(ranking.place) for ranking in found.rankings][1:] == [
+        "1 thread x 2 workers",
+        "cuda:0, 1 thread x 2 workers",
+    ]
+    assert {ranking["world_size"] for ranking in json_of_python.loads(progress_to_json(found))["rankings"]} == {1, 2}
+    text = FORMATS["terminal"](found)
+    assert "1 x2" in text
+    assert "cuda:0 x2" in text
+    assert "xN: N workers train on equal parts" in text
+    assert "xN:" not in FORMATS["terminal"](progress_of(OLD))
 
 
 @settings(max_examples=30, deadline=None)

@@ -78,6 +78,7 @@ def test_ids_are_readable_and_tell_cells_apart():
             "precision": "float16",
             "placement": "host",
             "affinity": "bound",
+            "world_size": 2,
         }.items()
     ]
     assert len({cell_id(each) for each in [plain, *others]}) == 1 + len(others)

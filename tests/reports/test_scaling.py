@@ -1,3 +1,4 @@
+import json as json_of_python
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 from dlbench.adapters.protocol import BOUND, Outcome, Status
 from dlbench.reports.advice import findings
 from dlbench.reports.contrasts import holm, welch
+from dlbench.reports.export import json, latex, markdown, terminal
 from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import build_matrix
 from dlbench.reports.oversubscription import named_counts, wait_policies
 from dlbench.reports.record import Record
 from dlbench.reports.results import Results
-from dlbench.reports.scaling import Curve, best_threads, curves
+from dlbench.reports.scaling import Curve, best_threads, curves, left_out
 from dlbench.reports.statistics import published, summarise
 
 HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0, logical_cpus=4)
@@ -148,6 +150,22 @@ def test_findings_name_what_gets_worse_and_what_gains() -> None:
 
 def test_other_devices_have_no_curve() -> None:
     assert curves(build_matrix(Results((make.record(device="cuda:0"),), {make.MACHINE: HOST}))) == []
+
+
+def test_cells_of_several_workers_are_in_no_curve_and_the_report_says_so() -> None:
+    of_one = records_of({1: 1.0, 2: 0.5, 4: 0.8})
+    of_two = records_of({1: 0.1, 2: 0.1, 3: 0.1}, world_size=2)
+    matrix = build_matrix(Results((*of_one, *of_two), {make.MACHINE: HOST}))
+    assert curves(matrix) == curves_of(of_one)
+    (said,) = left_out(matrix)
+    assert said.startswith("Left out: 3 cells of several workers")
+    assert left_out(build_matrix(Results(tuple(of_one)))) == []
+    alone = build_matrix(Results(tuple(of_two), {make.MACHINE: HOST}))
+    assert curves(alone) == []
+    for export in (terminal.threads_to_terminal, markdown.threads_to_markdown, latex.threads_to_latex):
+        for found in (matrix, alone):
+            assert "of several workers" in " ".join(export(curves(found), notes=left_out(found)).split())
+    assert json_of_python.loads(json.threads_to_json(curves(matrix), left_out(matrix)))["notes"] == [said]
 
 
 def test_a_known_curve_is_recovered_from_noise() -> None:

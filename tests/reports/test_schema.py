@@ -17,11 +17,18 @@ from dlbench.reports.store import Store
 
 # Written by the dlbench that knew schema 1 only: eight launches of the null framework and four of real ones.
 VERSION_1 = Path(__file__).parent / "data" / "store_v1.sqlite"
+# Written by the dlbench that knew schema 2, of made-up records: three cells, numbered against their order in the run.
+VERSION_2 = Path(__file__).parent / "data" / "store_v2.sqlite"
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     return Path(shutil.copy(VERSION_1, tmp_path / "old.sqlite"))
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    return Path(shutil.copy(VERSION_2, tmp_path / "second.sqlite"))
 
 
 def rows(path: Path, statement: str) -> list[dict[str, Any]]:
@@ -40,7 +47,7 @@ def shape(store: Store) -> dict[str, Any]:
         table: (
             {c["name"]: (str(c["type"]), c["nullable"]) for c in inspector.get_columns(table)},
             {i["name"]: i["column_names"] for i in inspector.get_indexes(table)},
-            [u["column_names"] for u in inspector.get_unique_constraints(table)],
+            [sorted(u["column_names"]) for u in inspector.get_unique_constraints(table)],
             inspector.get_pk_constraint(table)["constrained_columns"],
         )
         for table in sorted(inspector.get_table_names())
@@ -55,7 +62,7 @@ def test_the_old_store_is_one() -> None:
 def test_an_old_store_keeps_its_contents_and_gets_the_new_columns(old: Path) -> None:
     before = {row["id"]: json.loads(row["content"]) for row in rows(old, "SELECT id, content FROM records")}
     with Store.open(old) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3]
         assert [run.purpose for run in store.runs()] == ["suite", "suite"]
         assert store.records() == [Record.from_dict(content) for content in before.values()]
         hosts = {name: read_host(name, described) for name, described in store.machines().items()}
@@ -82,6 +89,47 @@ def test_an_upgraded_store_a_new_one_and_the_tables_in_code_are_alike(old: Path,
     in_code.close()
 
 
+def test_a_store_of_version_2_keeps_its_cells_and_their_numbers(second: Path) -> None:
+    assert [row["version"] for row in rows(second, "SELECT version FROM schema_history")] == [1, 2]
+    cells, records = rows(second, "SELECT * FROM cells"), rows(second, "SELECT * FROM records")
+    assert len(cells) == 3
+    assert "world_size" not in cells[0]
+    with Store.open(second) as store:
+        assert [version for version, _, _ in store.history()] == [1, 2, 3]
+        assert {number: cell._asdict() for number, cell in store.cells().items()} == {
+            row["id"]: {**{k: v for k, v in row.items() if k not in ("id", "machine")}, "world_size": 1}
+            for row in cells
+        }
+        numbers = {cell: number for number, cell in store.cells().items()}
+        assert [numbers[record.cell] for record in store.records()] == [row["cell_id"] for row in records]
+    assert rows(second, "SELECT * FROM records") == records
+
+
+def test_an_upgraded_store_of_version_2_is_like_a_new_one(second: Path, tmp_path: Path) -> None:
+    with Store.open(second) as upgraded, Store.open(tmp_path / "new.sqlite") as new:
+        assert shape(upgraded) == shape(new)
+
+
+def test_cells_that_differ_in_their_workers_only_are_two(second: Path) -> None:
+    with Store.open(second) as store:
+        known = store.cells()
+        again = store.records()[-1]
+        store.append(again)
+        assert store.cells() == known
+        of_two = make.record(**again.cell._replace(world_size=2)._asdict())
+        store.append(of_two)
+        (number,) = set(store.cells()) - set(known)
+        assert number > max(known)
+        assert store.cells()[number] == of_two.cell == again.cell._replace(world_size=2)
+        store.append(of_two)
+        assert len(store.cells()) == len(known) + 1
+        assert {record.cell.world_size for record in store.records()} == {1, 2}
+        store.rederive()
+        assert store.cells()[number] == of_two.cell
+    found = rows(second, "SELECT cell_id, COUNT(*) AS many FROM records GROUP BY cell_id")
+    assert {row["cell_id"]: row["many"] for row in found}[number] == 2
+
+
 def test_the_tables_of_a_server_are_as_in_code() -> None:
     with empty_store() as store:
         found = shape(store)
@@ -95,7 +143,7 @@ def test_the_tables_of_a_server_are_as_in_code() -> None:
 def test_an_old_store_on_a_server_is_upgraded_too() -> None:
     empty_store().close()
     engine = sa.create_engine(URL)
-    first, _ = schema.MIGRATIONS
+    first = schema.MIGRATIONS[0]
     with engine.begin() as connection:
         schema.TABLES.drop_all(connection)
         first.upgrade(connection)
@@ -106,7 +154,7 @@ def test_an_old_store_on_a_server_is_upgraded_too() -> None:
             connection.execute(sa.insert(sa.table(table, *names)), content)
     engine.dispose()
     with Store.open(URL) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3]
         assert [row["content"] for row in rows(VERSION_1, "SELECT content FROM records ORDER BY id")] == [
             row.content for row in store._rows(sa.select(schema.records.c.content).order_by(schema.records.c.id))
         ]
