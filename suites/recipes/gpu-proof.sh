@@ -10,7 +10,8 @@
 #   BUDGET     time for each sweep                                (8m)
 #
 #   gpu-proof.sh            every part in turn
-#   gpu-proof.sh figure1    one part, or several, of: machine table4 precisions placements figure1 explain reports
+#   gpu-proof.sh figure1    one part, or several, of: machine table4 precisions placements workers figure1 explain
+#                           reports
 #
 # Each part keeps its results in FOLDER/results.sqlite as it goes and may be run again. Ends with 1 where a part failed.
 set -uo pipefail
@@ -44,6 +45,7 @@ part() {
     table4) measure table4 table4 ;;
     precisions) measure precisions table4 --networks fcn8,alexnet,resnet50,lstm32 --precisions float32,tf32,bfloat16,float16 ;;
     placements) measure placements table4 --networks fcn5,resnet50 --placements resident,pinned,pageable ;;
+    workers) measure workers scaling ;; # on a machine with one GPU two workers are holes with that reason
     figure1) measure figure1 figure1 ;;
     explain)
       for network in resnet50 fcn8 lstm32; do
@@ -54,17 +56,19 @@ part() {
       show matrix.txt report matrix
       show matrix.json report matrix --json
       show ceiling.txt report matrix --quantity ceiling
+      show ceilings.txt report ceilings
+      show scaling.txt report scaling
       show figure1-report.txt report figure1 --suite figure1 --plot "$folder/figure1.png"
       show tables.txt report tables
       ;;
     *)
-      echo "gpu-proof: there is no part $1. There are: machine table4 precisions placements figure1 explain reports" >&2
+      echo "gpu-proof: there is no part $1. There are: machine table4 precisions placements workers figure1 explain reports" >&2
       exit 2
       ;;
   esac
 }
 
-for name in "${@:-machine table4 precisions placements figure1 explain reports}"; do
+for name in "${@:-machine table4 precisions placements workers figure1 explain reports}"; do
   for each in $name; do
     echo "gpu-proof: $each" >&2
     part "$each"

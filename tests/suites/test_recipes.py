@@ -168,7 +168,7 @@ def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
     folder, variables = night
     variables = {**variables, "DLBENCH_NVML": stand_in(folder, TWO), "ROWS": "null", "DEVICES": "cuda:0"}
     script = str(RECIPES / "gpu-proof.sh")
-    parts = ["machine", "placements", "figure1", "explain", "reports"]
+    parts = ["machine", "placements", "workers", "figure1", "explain", "reports"]
     done = subprocess.run(
         ["bash", script, *parts], cwd=folder, env=variables, capture_output=True, text=True, timeout=5 * PATIENCE
     )
@@ -178,9 +178,10 @@ def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
     with Store.open(folder / "gpu-proof" / "results.sqlite", create=False) as store:
         cells = {record.cell for record in store.records()}
     assert {cell.device for cell in cells} == {"cuda:0"}
+    assert {cell.world_size for cell in cells} == {1, 2}
     assert {cell.placement for cell in cells} == {"resident", "pinned", "pageable"}
     assert (folder / "gpu-proof" / "figure1.png").read_bytes().startswith(b"\x89PNG")
-    for name in ("machine.txt", "explain-resnet50.txt", "matrix.json", "figure1-report.txt"):
+    for name in ("machine.txt", "explain-resnet50.txt", "matrix.json", "figure1-report.txt", "scaling.txt", "ceilings.txt"):
         assert (folder / "gpu-proof" / name).read_text().strip(), name
 
 
