@@ -17,9 +17,13 @@ def share(launch, worker):
 
 def apply(directory, worker=0):
     # type: (str, int) -> None
-    """Bind this process to its part of the CPUs that the launch names; what goes wrong the worker reports."""
+    """Bind this process to the CPUs that the launch names, a further worker to its part; `refusal` tells a failure.
+
+    The first worker may turn out to drive all of them from its one process, or else is narrowed later.
+    """
     try:
-        cpus = share(read_launch(directory), worker)
+        launch = read_launch(directory)
+        cpus = share(launch, worker) if worker else launch.cpus
         if cpus is None:
             return
         before = os.sched_getaffinity(0)
@@ -30,6 +34,18 @@ def apply(directory, worker=0):
     except (ProtocolError, AttributeError, OSError, OverflowError, ValueError, TypeError):
         # A mask that could not be set is refused by the worker (see `refusal`), as is a cell.json it cannot read.
         pass
+
+
+def narrow(cpus):
+    # type: (Optional[List[int]]) -> None
+    """Bind every thread of this process to these CPUs, as `apply` bound the process; None: to no others than before."""
+    if cpus is None:
+        return
+    try:
+        for name in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(name), cpus)
+    except (AttributeError, OSError, ValueError):
+        pass  # `refusal` tells
 
 
 def refusal(cpus):

@@ -6,7 +6,9 @@ parity check -> ``step`` + ``synchronize`` while timed -> ``last_loss``, ``param
 ``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps, ``device_probe`` and
 ``profile`` after them; all of these are optional.
 
-A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0.
+A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0. With
+several workers each of their processes does; an engine that drives all from one process sees as many as there are
+workers.
 
 A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, ``networks.py`` that builds
 the specifications of ``adapters/networks.py`` in it, ``framework.toml`` (its environment, thread variables and

@@ -63,16 +63,20 @@ def mini_batch(network, batch_size, repeated=None):
     # type: (Network, int, Optional[int]) -> Batch
     """Return the synthetic mini-batch of this network at this size.
 
-    With ``repeated`` it is the mini-batch of that size over and over. Mean loss, its gradients and the batch statistics
-    (means, biased variances) are then those of the small mini-batch, so that its reference serves the large one too.
-    Raises ValueError where the one size is not a multiple of the other.
+    With ``repeated`` it holds the examples of the mini-batch of that size, each as often. Mean loss, its gradients and
+    the batch statistics (means, biased variances) are then those of the small mini-batch, so that its reference serves
+    the large one too. Where the network normalises over the mini-batch the small one comes over and over, so that equal
+    parts have these statistics too; else each example comes several times in a row, so that parts differ and workers
+    that do not average are found out. Raises ValueError where the one size is not a multiple of the other.
     """
     if repeated is not None:
         if repeated < 1 or batch_size % repeated:
             raise ValueError("a mini-batch of %d is not one of %d over and over" % (batch_size, repeated))
         part = mini_batch(network, repeated)
         times = batch_size // repeated
-        return Batch(np.concatenate([part.inputs] * times), np.concatenate([part.labels] * times))
+        if isinstance(network.family, Residual):
+            return Batch(np.concatenate([part.inputs] * times), np.concatenate([part.labels] * times))
+        return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
     family = network.family
     stream = _stream("batch", network.name, batch_size)
     if isinstance(family, Recurrent):
@@ -80,6 +84,14 @@ def mini_batch(network, batch_size, repeated=None):
         return Batch(_integers(stream, shape, family.vocabulary), _integers(stream, shape, family.vocabulary))
     inputs = _uniform(stream, (batch_size,) + tuple(family.input_shape), network.input_scale)
     return Batch(inputs, _integers(stream, (batch_size,), output_classes(network)))
+
+
+def parts_alike(network, launch):
+    # type: (Network, Launch) -> bool
+    """Tell whether the parts of a launch's mini-batch, one a worker, are all the same."""
+    each = launch.cell.batch_size // launch.cell.world_size
+    repeated = launch.repeated_batch
+    return repeated is not None and isinstance(network.family, Residual) and each % repeated == 0
 
 
 def output_classes(network):

@@ -16,6 +16,7 @@ class Companions(NamedTuple):
     living: Dict[str, float]  # by process id
     ended: float  # of those that were waited for, their own descendants included
     threads: Dict[str, float] = {}  # of the living ones, by process and thread id
+    waits: Dict[str, float] = {}  # seconds for which these threads could run and did not
 
 
 def _times():
@@ -47,13 +48,14 @@ def snapshot():
         children.setdefault(fields[1], []).append(name)
     living = {}
     threads = {}  # type: Dict[str, float]
+    waits = {}  # type: Dict[str, float]
     waiting = list(children.get(str(os.getpid()), []))
     while waiting:
         name = waiting.pop()
         living[name] = _seconds(stats[name])
-        threads.update(_threads_of(name))
+        _add_threads(name, threads, waits)
         waiting += children.get(name, [])
-    return Companions(living, ended, threads)
+    return Companions(living, ended, threads, waits)
 
 
 def _seconds(fields):
@@ -61,16 +63,20 @@ def _seconds(fields):
     return (int(fields[11]) + int(fields[12])) / float(_TICKS)
 
 
-def _threads_of(process):
-    # type: (str) -> Dict[str, float]
-    found = {}
+def _add_threads(process, threads, waits):
+    # type: (str, Dict[str, float], Dict[str, float]) -> None
+    """Add the CPU seconds of each thread of a process, and those it waited for a CPU where the system tells."""
     try:
         for name in os.listdir("/proc/%s/task" % process):
-            with open("/proc/%s/task/%s/stat" % (process, name)) as file:
-                found["%s/%s" % (process, name)] = _seconds(file.read().rpartition(")")[2].split())
+            folder, key = "/proc/%s/task/%s" % (process, name), "%s/%s" % (process, name)
+            with open(folder + "/stat") as file:
+                threads[key] = _seconds(file.read().rpartition(")")[2].split())
+            with open(folder + "/schedstat") as file:
+                fields = file.read().split()
+            if len(fields) == 3:
+                waits[key] = int(fields[1]) * 1e-9
     except (OSError, UnicodeDecodeError):
-        pass  # it ended just now
-    return found
+        pass  # it ended just now, or this system has no such file
 
 
 def cpu_seconds(before, after):
@@ -87,3 +93,23 @@ def cpu_seconds_by_thread(before, after):
     """Return the CPU seconds between two readings of each thread of the living, and of what ended as one together."""
     each = [max(0.0, seconds - before.threads.get(name, 0.0)) for name, seconds in after.threads.items()]
     return each + cpu_seconds(before, after)[-1:]
+
+
+def waited_seconds(before, after):
+    # type: (Companions, Companions) -> float
+    """Return the seconds for which the living's threads waited for a CPU between two readings, summed."""
+    return sum(max(0.0, seconds - before.waits.get(name, 0.0)) for name, seconds in after.waits.items())
+
+
+def oom_kills():
+    # type: () -> int
+    """Return how many processes the kernel's out-of-memory killer has ended on this machine so far; 0: not told."""
+    try:
+        with open("/proc/vmstat") as file:
+            for line in file:
+                key, _, value = line.partition(" ")
+                if key == "oom_kill":
+                    return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0

@@ -191,6 +191,7 @@ def contention(before, after):
     if before.run_queue is not None and after.run_queue is not None:
         earlier = before.run_queue
         waited = sum(max(0.0, wait - earlier.get(name, 0.0)) for name, wait in after.run_queue.items())
+        waited += companions.waited_seconds(before.company, after.company)
     busy = _difference(after.machine_cpu, before.machine_cpu)
     own = after.cpu - before.cpu + sum(companions.cpu_seconds(before.company, after.company))
     return Contention(

@@ -10,12 +10,14 @@ Engines that drive all their devices from one process need none of this.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
+from . import companions
 from .base import PROCESSES, Adapter
 from .batches import Batch
 from .protocol import Launch, Outcome, Status, read_json_object, write_json, write_outcome
@@ -82,6 +84,14 @@ def say_why(directory, worker, outcome):
     write_json(_last_words(directory, worker), {"status": outcome.status.value, "reason": outcome.reason})
 
 
+class _Lost(NamedTuple):
+    """What a lost worker makes of the launch, and whether it is the cause: the lowest rank, then the first moment."""
+
+    rank: int
+    moment: float
+    outcome: Outcome
+
+
 class Team:
     """The other workers, as the first one sees them."""
 
@@ -92,6 +102,7 @@ class Team:
         self._world_size = launch.cell.world_size
         self._lock = threading.Lock()
         self._over = False
+        self._oom_kills = companions.oom_kills()
         here = os.path.dirname(os.path.abspath(__file__))
         self._others = [
             subprocess.Popen(
@@ -120,32 +131,36 @@ class Team:
         # type: () -> Optional[Outcome]
         """Return the outcome that a lost worker makes of this launch, its own reason in it; None where all are there.
 
-        Of several lost ones the first that told a reason counts: others fail for the lack of it.
+        Of several lost ones the first cause counts, others fail for the lack of that worker: memory that ran out, or
+        what cannot be done; then an end without words; then the reason that was told first.
         """
         deadline = time.monotonic() + GRACE_SECONDS
-        found = None  # type: Optional[Outcome]
         while True:
-            for place, other in enumerate(self._others):
-                worker = place + 1
-                told = self._told_by(worker)
-                if told is not None:
-                    return told
-                code = other.poll()
-                if code is not None and found is None:
-                    ended = "by signal %d" % -code if code < 0 else "with exit code %d" % code
-                    reason = "worker %d of %d ended %s" % (worker, self._world_size, ended)
-                    found = Outcome(Status.CRASHED, reason)
+            lost = [each for each in map(self._lost, range(1, self._world_size)) if each is not None]
+            if any(each.rank == 0 for each in lost) or (lost and time.monotonic() > deadline):
+                return min(lost, key=lambda each: (each.rank, each.moment)).outcome
             if time.monotonic() > deadline:
-                return found
+                return None
             time.sleep(0.05)
 
-    def _told_by(self, worker):
-        # type: (int) -> Optional[Outcome]
-        words = read_json_object(_last_words(self._directory, worker))
-        if words is None:
+    def _lost(self, worker):
+        # type: (int) -> Optional[_Lost]
+        path = _last_words(self._directory, worker)
+        words = read_json_object(path)
+        if words is not None:
+            status = Status(words.get("status", "crashed"))
+            reason = "worker %d of %d: %s" % (worker, self._world_size, words.get("reason", ""))
+            rank = 2 if status is Status.CRASHED else 0
+            return _Lost(rank, os.stat(path).st_mtime, Outcome(status, reason))
+        code = self._others[worker - 1].poll()
+        if code is None:
             return None
-        reason = "worker %d of %d: %s" % (worker, self._world_size, words.get("reason", ""))
-        return Outcome(Status(words.get("status", "crashed")), reason)
+        if code == -signal.SIGKILL and companions.oom_kills() > self._oom_kills:
+            reason = "worker %d of %d was killed by the kernel: memory ran out" % (worker, self._world_size)
+            return _Lost(0, 0.0, Outcome(Status.OUT_OF_MEMORY, reason))
+        ended = "by signal %d" % -code if code < 0 else "with exit code %d" % code
+        reason = "worker %d of %d ended %s" % (worker, self._world_size, ended)
+        return _Lost(1, 0.0, Outcome(Status.CRASHED, reason))
 
     def _watch(self, worker, other):
         # type: (int, subprocess.Popen[bytes]) -> None
@@ -157,25 +172,26 @@ class Team:
             if self._over:
                 return
             self._over = True
-            lost = self.why_lost() or Outcome(Status.CRASHED, "worker %d ended" % worker)
-            write_outcome(self._directory, lost)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            try:
+                write_outcome(self._directory, self.why_lost() or Outcome(Status.CRASHED, "worker %d ended" % worker))
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(0)
 
     def end(self):
         # type: () -> None
         """Let the others go; from now on the end of one is no loss."""
         with self._lock:
             self._over = True
-        for pipe in self._pipes:
+        for other in self._others:
             try:
-                os.close(pipe)
+                if other.stdin is not None:
+                    other.stdin.close()
             except OSError:
                 pass
         deadline = time.monotonic() + _END_SECONDS
         for other in self._others:
-            other.stdin = None  # closed above
             try:
                 other.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -185,21 +201,21 @@ class Team:
 class Step:
     """The first worker's step: the others are told to take theirs, then it takes its own."""
 
-    def __init__(self, team, step):
-        # type: (Team, Callable[[], None]) -> None
+    def __init__(self, team, adapter):
+        # type: (Team, Adapter) -> None
         self._tell = team.tell
-        self._step = step
+        self._adapter = adapter  # whose step may be another one once it has prepared
 
     def __call__(self):
         # type: () -> None
         """Carry out one step."""
         self._tell(b"step 1\n")
-        self._step()
+        self._adapter.step()
 
     def several(self, count):
         # type: (int) -> Callable[[], None]
         """Return a call that carries out this many steps, told in one line."""
-        tell, step, line = self._tell, self._step, b"step %d\n" % count
+        tell, step, line = self._tell, self._adapter.step, b"step %d\n" % count
 
         def steps():
             # type: () -> None
@@ -217,7 +233,7 @@ class Lead:
         # type: (Team, Adapter) -> None
         self._team = team
         self._adapter = adapter
-        self.step = Step(team, adapter.step)
+        self.step = Step(team, adapter)
 
     def __getattr__(self, name):
         # type: (str) -> Any

@@ -17,6 +17,7 @@ from .profiles import Calls, Span, self_durations
 
 HLO = "hlo_op"  # the statistic that an event of a compiled program's operation carries
 _END = "end: "
+_FURTHER_GPU = re.compile("/device:GPU:[1-9]")
 _OPERATION = re.compile(r"[^:]+:([A-Za-z_]\w*)")  # "mean/MatMul:MatMul", a node of a graph and its operation
 _COPY = re.compile(r"(?:[._](?:\d+|clone|remat))+$")  # "dot.12.clone": one of many of its name
 
@@ -47,8 +48,10 @@ def calls(lines, on_cpu):
             yield Calls(name, False, duration * 1e-9, 1)
         return
     for line in lines:
+        # Of several GPUs, whose workers do the same side by side, the first: time is not added up over them.
+        of_first = line.plane.startswith("/device:GPU") and not _FURTHER_GPU.match(line.plane)
         # The device's other lines are summaries of its streams.
-        if line.plane.startswith("/device:GPU") and line.name.startswith("Stream"):
+        if of_first and line.name.startswith("Stream"):
             for event in line.events:
                 yield Calls(_COPY.sub("", event.name), True, event.duration * 1e-9, 1)
 

@@ -155,7 +155,7 @@ def _measure(launch, phases, load, gather):
     network = networks.NETWORKS.get(cell.network)
     if network is None:
         return Outcome(Status.UNSUPPORTED, "no network is named %r" % cell.network)
-    refused = affinity.refusal(affinity.share(launch, 0))
+    refused = affinity.refusal(launch.cpus)
     if refused:
         return Outcome(Status.UNSUPPORTED, refused)
     phases.enter("import")
@@ -169,7 +169,9 @@ def _measure(launch, phases, load, gather):
     in_processes = team.needed(adapter, launch)
     if in_processes:
         team.see_own_gpu(launch, 0)
-    reason = team.refusal(adapter, launch) or contract.supports(adapter, network)[1]
+        affinity.narrow(affinity.share(launch, 0))
+        refused = affinity.refusal(affinity.share(launch, 0))
+    reason = refused or team.refusal(adapter, launch) or contract.supports(adapter, network)[1]
     if reason:
         return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=software.environment())
 
@@ -180,9 +182,10 @@ def _measure(launch, phases, load, gather):
     before = parity.sample_weights(weights)
     if in_processes:
         batch = team.part_of(batch, 0, cell.world_size)
-        adapter = gather(adapter)
-    start = time.perf_counter()
     try:
+        if in_processes:
+            adapter = gather(adapter)
+        start = time.perf_counter()
         adapter.prepare(network, weights, batch)
         adapter.synchronize()
         prepare_seconds = time.perf_counter() - start
@@ -225,6 +228,8 @@ def _measure(launch, phases, load, gather):
         final_loss = contract.loss(adapter)
         peak = evidence.peak_memory_bytes()
         verdict = _still_trained(adapter, network, opening, final_loss)
+        if cell.world_size > 1 and verdict.verdict == "agrees" and batches.parts_alike(network, launch):
+            verdict = verdict._replace(reason="the workers' parts are alike: that they are averaged is not shown")
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=software.environment())
     gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None

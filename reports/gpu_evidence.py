@@ -91,8 +91,8 @@ class DeviceObserved:
     notes: tuple[str, ...] = ()
 
 
-def observe_launch(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> DeviceObserved:
-    """Return what one launch on a GPU shows."""
+def observe_launch(outcome: Outcome, telemetry: Mapping[str, Any] | None, world_size: int = 1) -> DeviceObserved:
+    """Return what one launch on a GPU shows; of several GPUs the first, whose energy is not that of a mini-batch."""
     device = outcome.device
     seen = DeviceObserved()
     if device is not None:
@@ -104,6 +104,9 @@ def observe_launch(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> Dev
         )
     found = {**vars(seen), **_of_telemetry(outcome, telemetry)}
     found["name"] = seen.name or found["name"]
+    if world_size > 1:
+        # A kernel that waits for the other workers is at work in the driver's eyes.
+        found |= dict.fromkeys(("joules_per_minibatch", "energy_method", "busy_share", "busy_source"))
     steps = outcome.step_seconds()
     if device is not None and device.busy_seconds is not None and steps:
         found |= {"busy_share": device.busy_seconds / median(steps), "busy_source": "profile"}
@@ -115,7 +118,7 @@ def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
     records = [record for record in records if not record.cell.on_cpu]
     if not records:
         return None
-    seen = [observe_launch(record.outcome, record.telemetry) for record in records]
+    seen = [observe_launch(record.outcome, record.telemetry, record.cell.world_size) for record in records]
     newest = seen[-1]
 
     def middle(value: Callable[[DeviceObserved], float | None]) -> float | None:
@@ -167,7 +170,7 @@ def device_flags(cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | No
     """Return what a launch on a GPU raises of itself; nothing for one on the CPU."""
     if cell.on_cpu:
         return []
-    seen = observe_launch(outcome, telemetry)
+    seen = observe_launch(outcome, telemetry, cell.world_size)
     flags = []
     errors = [(seen.corrected_errors or 0, "corrected"), (seen.uncorrected_errors or 0, "uncorrected")]
     if any(count for count, _ in errors):

@@ -249,6 +249,7 @@ class _Ceilings:
 
     def __init__(self, results: Results) -> None:
         self._measured = results.ceilings
+        self._cpus = {name: host.effective_cpus for name, host in results.hosts.items()}
         # The frameworks' own products: (machine, device, precision) -> (threads, FLOP/s). One that used more threads
         # than it was asked to says nothing about that number of threads.
         self._sentinels = {where: list(rates) for where, rates in results.products.items()}
@@ -261,8 +262,11 @@ class _Ceilings:
         """Return the ceiling in FLOP/s for this cell; None where nothing was measured."""
         sentinels = self._sentinels.get((machine, cell.device, cell.precision), [])
         on_device = cell.device != "cpu"
-        # A framework's own product is one worker's.
-        rates = [rate * cell.world_size for threads, rate in sentinels if on_device or threads <= cell.threads]
+        # A framework's own product is one worker's. On the CPU the workers beyond those that fit add nothing.
+        workers = cell.world_size
+        if not on_device and (cpus := self._cpus.get(machine)):
+            workers = min(workers, max(1, int(cpus) // max(1, cell.threads)))
+        rates = [rate * workers for threads, rate in sentinels if on_device or threads <= cell.threads]
         if cell.device == "cpu" and cell.precision == "float32" and machine in self._measured:
             measured = self._measured[machine].gemm_flops_per_second(cell.all_threads)
             rates += [measured] if measured else []

@@ -14,6 +14,7 @@ Two sides of a comparison are two carriers over one run: each with its own ``sou
 go into the records.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -94,7 +95,12 @@ class Carrier:
         self._guest = guest
         self._before_repeat = before_repeat
         self._nvml = chosen_nvml.in_use() if nvml is None else nvml
-        self._locator = Locator(None if machine is None else machine.gpus, lambda: probe_gpus(self._nvml))
+        self._locator = Locator(
+            None if machine is None else machine.gpus,
+            lambda: probe_gpus(self._nvml),
+            tuple(dict.fromkeys(cell.device for cell in plan.cells if not cell.on_cpu)),
+            os.environ.get("CUDA_VISIBLE_DEVICES"),
+        )
 
     def carry_out(
         self,

@@ -175,7 +175,7 @@ def _listed(devices: Iterable[Device]) -> str:
 
 
 def variables(uuid: str | None) -> dict[str, str]:
-    """Return the environment variables by which a launch sees this device alone; None: no GPU at all.
+    """Return the environment variables by which a launch sees this device alone, or these; None: no GPU at all.
 
     For the framework the one device is number 0. A launch on the CPU sees none, lest a framework that was built for
     GPUs starts one, or takes its memory.
@@ -205,21 +205,36 @@ class Locator:
     A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise.
     """
 
-    def __init__(self, planned: Gpus | None, look: Callable[[], Gpus] = probe_gpus) -> None:
+    def __init__(
+        self,
+        planned: Gpus | None,
+        look: Callable[[], Gpus] = probe_gpus,
+        named: tuple[str, ...] = (),
+        visible: str | None = None,
+    ) -> None:
+        """Keep the devices planned with; ``named`` are those of the plan, ``visible`` is CUDA_VISIBLE_DEVICES."""
         self._planned = planned
         self._look = look
+        self._named = named
+        self._visible = visible
 
     def find(self, name: str, count: int = 1) -> Located:
-        """Look now for the device of this name and the next ones, as many as counted. Raises nothing."""
+        """Look now for the device of this name and the next ones, as many as counted. Raises nothing.
+
+        The next ones are those that the plan names, or where it names one alone, those that whoever started the command
+        may use.
+        """
         now = self._look()
         planned = self._planned = self._planned or now
         known = present(planned)
         first = next((place for place, device in enumerate(known) if device.name == name), None)
         if first is None:
             return Located((), f"this machine has no {name}, but: {_listed(known) or 'no GPU'}")
-        chosen = known[first : first + count]
+        left = {device.name for device in _left(known, self._visible)}
+        offered = set(self._named) if len(self._named) > 1 else left
+        chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
         if len(chosen) < count:
-            return Located((), f"{count} workers need {count} GPUs from {name} on, and this machine has {len(chosen)}")
+            return Located((), f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}")
         slices = [device.name for device in chosen if device.name.count(":") > 1]
         if count > 1 and slices:
             return Located((), f"workers on MIG devices ({', '.join(slices)}) cannot reach one another")

@@ -21,6 +21,7 @@ from typing import Protocol as TypingProtocol
 
 import psutil
 
+from dlbench.adapters.companions import oom_kills
 from dlbench.adapters.protocol import (
     PHASE_FILE,
     Launch,
@@ -106,15 +107,15 @@ class ProcessLauncher:
         directory = _control_directory(order.launch)
         try:
             start = time.monotonic()
-            ended_by_us, returncode, oom_kills = self._run(order, directory, tick)
+            ended_by_us, returncode, killed = self._run(order, directory, tick)
             wall_seconds = time.monotonic() - start
-            return Launched(_outcome(order, directory, ended_by_us, returncode, oom_kills), wall_seconds)
+            return Launched(_outcome(order, directory, ended_by_us, returncode, killed), wall_seconds)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _run(self, order: Order, directory: Path, tick: Tick) -> tuple[bool, int, int]:
         command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
-        oom_kills = _oom_kills()
+        before = oom_kills()
         variables = {**guest_environment(order.variables), MARK: str(directory)}
         with (directory / "stderr").open("wb") as stderr:
             try:
@@ -135,7 +136,7 @@ class ProcessLauncher:
             if not ended:
                 _signal_group(child, signal.SIGTERM)
                 _wait(child, _GRACE_SECONDS, lambda: None)
-            return not ended, _reap(child), _oom_kills() - oom_kills
+            return not ended, _reap(child), oom_kills() - before
         finally:
             _reap(child)
             _end_strays(str(directory))
@@ -215,23 +216,13 @@ def _ended(child: "subprocess.Popen[bytes]") -> Iterator[Callable[[float], objec
             os.close(descriptor)
 
 
-def _oom_kills() -> int:
-    """Return how many processes the kernel's out-of-memory killer has ended on this machine so far."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == "oom_kill":
-                return int(value)
-    return 0
-
-
 def _last_lines(path: Path) -> str:
     text = path.read_bytes()[-4000:].decode("utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return without_home(" | ".join(lines[-_STDERR_LINES:]))[-600:]
 
 
-def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, oom_kills: int) -> Outcome:
+def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, killed: int) -> Outcome:
     if ended_by_us:
         phase = read_phase(directory)[0]
         during = f" during {phase}" if phase else ""
@@ -245,7 +236,7 @@ def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, 
         return Outcome(Status.CRASHED, f"its answer cannot be read: {error}")
     said = _last_lines(directory / "stderr")
     tail = f"; last words: {said}" if said else ""
-    if returncode == -signal.SIGKILL and oom_kills > 0:
+    if returncode == -signal.SIGKILL and killed > 0:
         return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
     if returncode < 0:
         return Outcome(Status.CRASHED, f"ended by signal {-returncode} ({_signal_name(-returncode)}){tail}")

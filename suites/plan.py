@@ -193,8 +193,9 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     kept = tuple(cell for cell in distinct if cell.affinity != BOUND or cell.all_threads <= capacity.cpus)
     if not kept:
         raise UsageError(
-            f"This machine has {capacity.cpus} CPUs to bind threads to, and no thread count is that small. Give "
-            f"--threads up to {capacity.cpus}, or --affinity {OVERSUBSCRIBED}."
+            f"This machine has {capacity.cpus} CPUs to bind threads to, and no cell has so few, those of all its "
+            f"workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
+            f"--affinity {OVERSUBSCRIBED}."
         )
     return Plan(
         suite.name,

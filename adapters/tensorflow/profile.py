@@ -1,8 +1,7 @@
 """The operators of some steps, as TensorFlow's own profiler tells them."""
 
-import re
 import tempfile
-from typing import Any, Iterable, Iterator, Optional
+from typing import Any, Iterator, Optional
 
 import tensorflow as tf
 
@@ -17,7 +16,6 @@ except ImportError:  # where the description of the file lies differs between ve
     xplane_pb2 = None
 
 NAME = "tf.profiler"
-_FURTHER_GPU = re.compile("/device:GPU:[1-9]")
 
 
 def take(adapter, steps):
@@ -32,14 +30,8 @@ def take(adapter, steps):
         space = xplane_pb2.XSpace()
         with open(tsl_planes.file_in(directory), "rb") as file:
             space.ParseFromString(file.read())
-        found = list(tsl_planes.calls(without_further_gpus(lines(space)), adapter.cell.on_cpu))
+        found = list(tsl_planes.calls(lines(space), adapter.cell.on_cpu))
     return profiles.profile(NAME, steps, seconds, found)
-
-
-def without_further_gpus(lines):
-    # type: (Iterable[Line]) -> Iterator[Line]
-    """Leave out all GPUs but the first: workers do the same side by side, and time is not added up over them."""
-    return (line for line in lines if not _FURTHER_GPU.match(line.plane))
 
 
 def lines(space):

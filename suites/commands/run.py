@@ -259,7 +259,7 @@ def _left_out(plan: Plan) -> str:
     """Return in a sentence which cells this machine cannot have; empty where it can have all."""
     if not plan.left_out:
         return ""
-    counts = ", ".join(map(str, sorted({cell.threads for cell in plan.left_out})))
+    counts = ", ".join(map(str, sorted({cell.all_threads for cell in plan.left_out})))
     left = counted(len(plan.left_out), "cell")
     return f"left out: {left} that would bind {counts} threads to as many CPUs, this machine has fewer"
 

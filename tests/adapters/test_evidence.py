@@ -148,7 +148,7 @@ def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
     assert (waited is None) == (before.run_queue is None or after.run_queue is None)
     if spread is not None:
         assert spread == sorted(spread, reverse=True)
-        working = [s for s in companions.cpu_seconds(before.company, after.company) if s > 0]
+        working = [s for s in companions.cpu_seconds_by_thread(before.company, after.company) if s > 0]
         assert len(spread) == len(after.thread_cpu) + len(working)
         assert all(seconds >= 0 for seconds in spread)
         for name in set(after.thread_cpu) - set(before.thread_cpu):

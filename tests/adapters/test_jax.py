@@ -294,7 +294,7 @@ def of_workers(guest: Guest, statements: str, **variables: str) -> Any:
     return guest(TEAMS + textwrap.dedent(statements), **variables)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_workers_train_together_as_one_does(guest: Guest, workers: int) -> None:
     """Normalised networks get equal parts: each worker normalises its own by itself."""
     verdicts = of_workers(

@@ -13,11 +13,17 @@ MODES = {"eager": {}, "compile": {"compile": True}, "graph": {"graph": True}}
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
 
+#: Whether PyTorch's interpreter finds a GPU, once it was asked: starting it takes seconds.
+FOUND: list[bool] = []
+
+
 @pytest.fixture
 def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
     """Give a function that runs statements in PyTorch's interpreter, or skip where that has no GPU."""
     guest = guest_of(framework_python("torch"), tmp_path, "torch", "pytorch", "eager", "import torch")
-    if not guest("answer = torch.version.cuda is not None and torch.cuda.is_available()"):
+    if not FOUND:
+        FOUND.append(guest("answer = torch.version.cuda is not None and torch.cuda.is_available()"))
+    if not FOUND[0]:
         pytest.skip("PyTorch's interpreter finds no CUDA GPU (torch.cuda.is_available)")
     return guest
 

@@ -139,7 +139,7 @@ def test_a_guest_that_asks_for_sigterm_in_time_may_tidy_up(tmp_path):
 
 def test_a_guest_that_the_kernel_killed_for_memory_is_out_of_memory(tmp_path, monkeypatch):
     killed = iter([7, 8])
-    monkeypatch.setattr(launcher, "_oom_kills", lambda: next(killed))
+    monkeypatch.setattr(launcher, "oom_kills", lambda: next(killed))
     outcome = launch(tmp_path, interpreter=guest(tmp_path, "kill -9 $$")).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
     assert "killed by the kernel" in outcome.reason
@@ -151,7 +151,7 @@ def test_a_guest_that_the_kernel_killed_for_memory_is_out_of_memory(tmp_path, mo
 )
 def test_a_guest_that_ended_otherwise_crashed(tmp_path, monkeypatch, kills, body):
     counted = iter(kills)
-    monkeypatch.setattr(launcher, "_oom_kills", lambda: next(counted))
+    monkeypatch.setattr(launcher, "oom_kills", lambda: next(counted))
     outcome = launch(tmp_path, interpreter=guest(tmp_path, body)).outcome
     assert outcome.status is Status.CRASHED
     assert outcome.reason.startswith("ended by signal")
@@ -163,7 +163,7 @@ def test_a_killed_guest_crashed_by_name_of_the_signal(tmp_path):
 
 
 def test_the_kernels_counter_is_read():
-    assert launcher._oom_kills() >= 0
+    assert launcher.oom_kills() >= 0
 
 
 @pytest.mark.parametrize(

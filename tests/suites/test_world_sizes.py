@@ -14,6 +14,8 @@ from dlbench.suites.errors import UsageError
 from dlbench.suites.plan import Choices, expand
 from dlbench.suites.suite import parse
 
+THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), fake.board(uuid={'GPU-' + 'e' * 8!r}))"
+
 SUITE = """
 name = "mine"
 summary = "for tests"
@@ -63,7 +65,12 @@ def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason(
     assert both.uuids == f"{FIRST},{SECOND}"
     few = Locator(None, lambda: gpus(TWO)).find("cuda:1", 2)
     assert few.devices == ()
-    assert few.reason == "2 workers need 2 GPUs from cuda:1 on, and this machine has 1"
+    assert few.reason == "2 workers need 2 GPUs from cuda:1 on, and there are 1"
+    apart = Locator(None, lambda: gpus(THREE), named=("cuda:0", "cuda:2")).find("cuda:0", 2)
+    assert [device.name for device in apart.devices] == ["cuda:0", "cuda:2"]
+    lent = Locator(None, lambda: gpus(THREE), named=("cuda:0",), visible="0,2").find("cuda:0", 2)
+    assert [device.name for device in lent.devices] == ["cuda:0", "cuda:2"]
+    assert "there are 2" in Locator(None, lambda: gpus(THREE), visible="0,2").find("cuda:0", 3).reason
     parts = Locator(None, lambda: gpus(PARTED)).find("cuda:0:1", 2)
     assert "MIG devices (cuda:0:1) cannot reach one another" in parts.reason
 
@@ -107,5 +114,5 @@ def test_too_few_gpus_are_a_typed_hole_and_the_sweep_goes_on(tmp_path):
     assert done.returncode == 0, done.stderr
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         found = {r.cell.world_size: (r.outcome.status, r.outcome.reason) for r in store.records()}
-    assert found[4] == (Status.SKIPPED, "4 workers need 4 GPUs from cuda:0 on, and this machine has 2")
+    assert found[4] == (Status.SKIPPED, "4 workers need 4 GPUs from cuda:0 on, and there are 2")
     assert (found[1][0], found[2][0]) == (Status.OK, Status.OK)
