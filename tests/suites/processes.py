@@ -70,7 +70,11 @@ def variables_of_command(home: Path, **more: str) -> dict[str, str]:
 
 def run_command(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     """Run the command in a folder to its end."""
-    variables = variables_of_command(folder / "home", **more)
+    return run_with(variables_of_command(folder / "home", **more), folder, *words)
+
+
+def run_with(variables: dict[str, str], folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command to its end in a folder, with exactly this environment."""
     with tempfile.TemporaryDirectory() as output:
         code = command_server.call(words, folder, variables, Path(output), PATIENCE)
         out, err = (Path(output, name).read_text() for name in ("out", "err"))

@@ -16,7 +16,7 @@ from debian_mirror import RELEASE, Mirror, Server, digest, make_key, serving, ta
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script
-from processes import COMMAND, gone, variables_of_command, wait_until
+from processes import COMMAND, PATIENCE, gone, run_with, variables_of_command, wait_until
 
 from dlbench.suites import environment
 from dlbench.suites.environments import apt, debian
@@ -95,11 +95,16 @@ class Recipe:
 
     def build(self, **options) -> tuple[int, str]:
         """Build; return the exit code and the last line said."""
-        process = self.start(**options)
-        out, said = process.communicate(timeout=120)
+        if options:
+            process = self.start(**options)
+            out, said = process.communicate(timeout=PATIENCE)
+            code = process.returncode
+        else:
+            done = run_with(self.variables, self.folder, "env", "build", "tiny")
+            code, out, said = done.returncode, done.stdout, done.stderr
         assert out == ""
         assert "Traceback" not in said
-        return process.returncode, said.splitlines()[-1]
+        return code, said.splitlines()[-1]
 
     def refused(self, **options) -> str:
         """Build in vain; return the one line of complaint."""
@@ -110,9 +115,8 @@ class Recipe:
         return last
 
     def listed(self) -> dict:
-        answer = subprocess.run(
-            [*COMMAND, "env", "list", "--json"], env=self.variables, capture_output=True, check=True
-        )
+        answer = run_with(self.variables, self.folder, "env", "list", "--json")
+        assert answer.returncode == 0, answer.stderr
         (found,) = [each for each in json.loads(answer.stdout) if each["name"] == "tiny"]
         return found
 
