@@ -3,7 +3,6 @@
 import json
 import time
 
-import numpy as np
 import pytest
 
 from dlbench.adapters import device, device_ceilings, protocol, worker
