@@ -1,7 +1,9 @@
 """What every test shares: the frameworks' interpreters, and one launch carried out as the product does it."""
 
 import os
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
-from dlbench.suites import devices, environment, outside, references
+from dlbench.suites import cli, devices, environment, outside, references
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.framework import Framework, catalogue, find
 from dlbench.suites.launcher import Order, ProcessLauncher
@@ -111,3 +113,23 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
         return launch_once(catalogue()[name], mode, network, cache=cache / name, **options)
 
     return carry_out
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[Any, str, str]]]:
+    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DLBENCH_STORE", raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def carry_out(*words: str) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dlbench", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        said = capsys.readouterr()
+        return caught.value.code, said.out, said.err
+
+    yield carry_out
+    signal.signal(signal.SIGTERM, before)

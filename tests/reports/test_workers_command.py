@@ -3,8 +3,7 @@
 import csv
 import io
 import json
-import signal
-import sys
+from functools import partial
 from pathlib import Path
 
 import factory_of_records as make
@@ -12,7 +11,6 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.store import Store
-from dlbench.suites import cli
 
 SECONDS = {
     # threads, mini-batch, workers
@@ -24,21 +22,9 @@ SECONDS = {
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    before = signal.getsignal(signal.SIGTERM)
-
-    def carry_out(*words):
-        monkeypatch.setattr(sys, "argv", ["dlbench", "report", *words])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        said = capsys.readouterr()
-        return caught.value.code, said.out, said.err
-
-    yield carry_out
-    signal.signal(signal.SIGTERM, before)
+def call(command):
+    """Give a function that runs `dlbench report` in an empty folder: exit code, output, complaints."""
+    return partial(command, "report")
 
 
 def fill(name: str) -> None:

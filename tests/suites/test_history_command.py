@@ -2,10 +2,9 @@
 
 import json
 import math
-import signal
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,27 +14,14 @@ from dlbench.adapters.protocol import Cell, Outcome, Protocol, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
-from dlbench.suites import cli
 
 NIGHTS = 20
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Give a function that runs the command in this process, in a folder of its own: exit code, output, complaints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    before = signal.getsignal(signal.SIGTERM)
-
-    def carry_out(*words):
-        monkeypatch.setattr(sys, "argv", ["dlbench", "history", *words])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        said = capsys.readouterr()
-        return caught.value.code, said.out, said.err
-
-    yield carry_out
-    signal.signal(signal.SIGTERM, before)
+def call(command):
+    """Give a function that runs `dlbench history` in an empty folder: exit code, output, complaints."""
+    return partial(command, "history")
 
 
 def cell(**changes) -> Cell:

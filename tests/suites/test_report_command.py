@@ -3,9 +3,8 @@
 import csv
 import io
 import json
-import signal
-import sys
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports import shi2016
 from dlbench.reports.record import Record, Run
 from dlbench.reports.store import Store
-from dlbench.suites import cli, projects, suite
+from dlbench.suites import projects, suite
 from dlbench.suites.framework import catalogue
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -25,21 +24,9 @@ FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    before = signal.getsignal(signal.SIGTERM)
-
-    def carry_out(*words):
-        monkeypatch.setattr(sys, "argv", ["dlbench", "report", *words])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        said = capsys.readouterr()
-        return caught.value.code, said.out, said.err
-
-    yield carry_out
-    signal.signal(signal.SIGTERM, before)
+def call(command):
+    """Give a function that runs `dlbench report` in an empty folder: exit code, output, complaints."""
+    return partial(command, "report")
 
 
 def locked(name: str) -> str:
@@ -212,7 +199,7 @@ def test_each_framework_of_the_paper_has_somebody_to_stand_for_it_or_a_reason():
 
 
 def test_figure_1_of_the_null_framework_from_run_to_picture(tmp_path):
-    narrowed = ("--devices", "cpu", "--frameworks", "null", "--networks", "lstm32", "--steps", "2", "--no-ceilings")
+    narrowed = ("--devices", "cpu", "--frameworks", "null", "--networks", "lstm32", "--steps", "20", "--no-ceilings")
     done = run_command(tmp_path, "run", "figure1", *narrowed)
     assert done.returncode == 0, done.stderr
     done = run_command(tmp_path, "report", "figure1", "--json", "--plot", "figure1.png")
@@ -223,5 +210,5 @@ def test_figure_1_of_the_null_framework_from_run_to_picture(tmp_path):
     # A step of the null framework takes as long whatever its mini-batch: throughput doubles to the end.
     assert line["best_batch_size"] == line["points"][-1]["batch_size"]
     assert line["knee"]["batch_size"] is None
-    assert all(point["growth_per_doubling"]["value"] > 1.5 for point in line["points"][1:])
+    assert all(point["growth_per_doubling"]["value"] > 1.3 for point in line["points"][1:])
     assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
