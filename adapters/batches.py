@@ -59,23 +59,27 @@ def initial_weights(network):
     return weights
 
 
-def mini_batch(network, batch_size, repeated=None):
-    # type: (Network, int, Optional[int]) -> Batch
+def mini_batch(network, batch_size, repeated=None, label_sets=1):
+    # type: (Network, int, Optional[int], int) -> Batch
     """Return the synthetic mini-batch of this network at this size.
 
     With ``repeated`` it holds the examples of the mini-batch of that size, each as often. Mean loss, its gradients and
     the batch statistics (means, biased variances) are then those of the small mini-batch, so that its reference serves
     the large one too. Where the network normalises over the mini-batch the small one comes over and over, so that equal
     parts have these statistics too; else each example comes several times in a row, so that parts differ and workers
-    that do not average are found out. Raises ValueError where the one size is not a multiple of the other.
+    that do not average are found out. For the same end a normalised one has as many ``label_sets``, each in an equal
+    part: inputs alone make the statistics. Its reference is that of `with_label_sets`. Raises ValueError where the one
+    size is not a multiple of the other.
     """
     if repeated is not None:
-        if repeated < 1 or batch_size % repeated:
+        if repeated < 1 or batch_size % (repeated * label_sets):
             raise ValueError("a mini-batch of %d is not one of %d over and over" % (batch_size, repeated))
-        part = mini_batch(network, repeated)
         times = batch_size // repeated
         if isinstance(network.family, Residual):
-            return Batch(np.concatenate([part.inputs] * times), np.concatenate([part.labels] * times))
+            several = with_label_sets(network, repeated, label_sets)
+            labels = [np.tile(each, times // label_sets) for each in several.labels]
+            return Batch(np.concatenate([several.inputs] * times), np.concatenate(labels))
+        part = mini_batch(network, repeated)
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
     family = network.family
     stream = _stream("batch", network.name, batch_size)
@@ -86,12 +90,28 @@ def mini_batch(network, batch_size, repeated=None):
     return Batch(inputs, _integers(stream, (batch_size,), output_classes(network)))
 
 
-def parts_alike(network, launch):
-    # type: (Network, Launch) -> bool
-    """Tell whether the parts of a launch's mini-batch, one a worker, are all the same."""
-    each = launch.cell.batch_size // launch.cell.world_size
-    repeated = launch.repeated_batch
-    return repeated is not None and isinstance(network.family, Residual) and each % repeated == 0
+def with_label_sets(network, batch_size, label_sets):
+    # type: (Network, int, int) -> Batch
+    """Return the mini-batch with several labels for each example, labels (sets, batch); the first set is its own.
+
+    A loss that takes the mean over the sets has the loss and the gradients of all of them together, one after another
+    with the same inputs: both are linear in the labels' distributions, and inputs alone decide batch statistics.
+    """
+    batch = mini_batch(network, batch_size)
+    more = [
+        _integers(_stream("labels", network.name, batch_size, number), batch.labels.shape, output_classes(network))
+        for number in range(1, label_sets)
+    ]
+    return Batch(batch.inputs, np.stack([batch.labels] + more))
+
+
+def of_launch(network, launch):
+    # type: (Network, Launch) -> Batch
+    """Return the mini-batch of a launch; of one that makes a reference, with all its sets of labels."""
+    size = launch.cell.batch_size
+    if launch.save_reference is not None and launch.label_sets > 1:
+        return with_label_sets(network, size, launch.label_sets)
+    return mini_batch(network, size, launch.repeated_batch, launch.label_sets)
 
 
 def output_classes(network):

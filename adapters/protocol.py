@@ -92,6 +92,7 @@ class Launch(NamedTuple):
     only_capabilities: bool = False  # measure nothing: say what this build of the framework can do
     gpu: Optional[str] = None  # UUIDs of the GPUs that it sees, one a worker, with commas; None: it runs on the CPU
     repeated_batch: Optional[int] = None  # the mini-batch is one of this size over and over; None: all its own
+    label_sets: int = 1  # of a repeated mini-batch that is normalised over: equal parts with labels of their own
     profiled_steps: int = 0  # after the timed steps, tell the operators of so many; 0: do not profile
 
 
@@ -192,7 +193,7 @@ class Outcome(NamedTuple):
     samples_ns: List[int] = []  # every timed sample, in order; each of steps_per_sample steps
     final_loss: Optional[float] = None  # after the timed steps; None when it is not finite or was not read
     final_loss_finite: Optional[bool] = None
-    peak_memory_bytes: Optional[int] = None  # resident, from after the parity check to the end of the timed steps
+    peak_memory_bytes: Optional[int] = None  # resident, of all processes, from the parity check's end on
     parity: Optional[Parity] = None
     threads: Optional[ThreadEvidence] = None
     contention: Optional[Contention] = None
@@ -229,6 +230,7 @@ _SINCE_THE_FIRST = (
     ("only_capabilities", False),
     ("gpu", None),
     ("repeated_batch", None),
+    ("label_sets", 1),
     ("profiled_steps", 0),
 )  # keys of a launch that older versions of the adapters, as a baseline, do not know, and what they then do
 

@@ -20,21 +20,27 @@ class ReferenceNotMadeError(Exception):
     """No reference could be made; the text says why."""
 
 
-def file_name(network, batch_size):
-    # type: (str, int) -> str
+def stem(network, batch_size, label_sets=1):
+    # type: (str, int, int) -> str
+    """Return what the names of files about this mini-batch, with so many sets of labels, begin with."""
+    return "%s-b%d%s" % (network, batch_size, "-l%d" % label_sets if label_sets > 1 else "")
+
+
+def file_name(network, batch_size, label_sets=1):
+    # type: (str, int, int) -> str
     """Return the name of the reference file of this network at this mini-batch."""
-    return "%s-b%d.npz" % (network, batch_size)
+    return stem(network, batch_size, label_sets) + ".npz"
 
 
-def shipped(network, batch_size):
-    # type: (str, int) -> Optional[str]
+def shipped(network, batch_size, label_sets=1):
+    # type: (str, int, int) -> Optional[str]
     """Return the path of the reference that comes with the project; None where it has to be made."""
-    path = os.path.join(SHIPPED, file_name(network, batch_size))
+    path = os.path.join(SHIPPED, file_name(network, batch_size, label_sets))
     return path if os.path.exists(path) else None
 
 
-def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.0):
-    # type: (str, int, str, str, Optional[int], float) -> None
+def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.0, label_sets=1):
+    # type: (str, int, str, str, Optional[int], float, int) -> None
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
@@ -46,7 +52,7 @@ def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.
         made = os.path.join(control, "reference.npz")
         cell = Cell("reference", "reference", "float64", network, "cpu", threads, batch_size)
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
-        launch = Launch(cell, protocol, {"dtype": "float64"}, None, control, made)
+        launch = Launch(cell, protocol, {"dtype": "float64"}, None, control, made, label_sets=label_sets)
         write_launch(control, launch)
         variables = dict(os.environ)
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -1,12 +1,14 @@
 """The float64 reference of each network and mini-batch: shipped with dlbench, or computed once and kept.
 
 A mini-batch that repeats a smaller one k times has its mean loss, gradients and batch statistics. So the reference of
-the smaller one proves a large mini-batch too, whose own would take hours and more memory than there is.
+the smaller one proves a large mini-batch too, whose own would take hours and more memory than there is. With labels of
+their own in equal parts, one for each worker, it proves that workers average, batch normalisation or not.
 """
 
 import hashlib
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from .environment import Report
 
 # Largest float64 intermediates a host should hold for a reference; beyond it the cell's parity stays unchecked.
 _MOST_EXAMPLES = {"resnet50": 128, "alexnet": 512}
+# For the statistics of batch normalisation there should be no fewer.
+_FEW_EXAMPLES = 8
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Reference:
     path: Path
     repeated_batch: int | None = None
     """The mini-batch that it was computed for, where that is repeated to fill the cell's; None: it is the cell's."""
+    label_sets: int = 1
+    """So many equal parts of the cell's mini-batch have labels of their own."""
 
 
 def parts(network: str, batch_size: int, world_size: int) -> int:
@@ -45,13 +51,18 @@ def fitting(
     """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
 
     Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
-    many ``equal_parts`` repeats a smaller one anyway. None, with a report, where there is none of either: parity is
-    then unchecked for these cells, and shown so.
+    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. None, with a report, where
+    there is none of either: parity is then unchecked for these cells, and shown so.
     """
     if equal_parts > 1:
         part = batch_size // equal_parts
-        of_part = fitting(network, part, on_cpu, report, threads)
-        return of_part and Reference(of_part.path, of_part.repeated_batch or part)
+        at_hand = _largest(network, _divisors(part), equal_parts)
+        if at_hand is not None:
+            return Reference(at_hand.path, at_hand.size, equal_parts)
+        # A step is as right with few examples, and there may be any number of workers.
+        size = min((each for each in _divisors(part) if each >= _FEW_EXAMPLES), default=part)
+        made = ensure(network, size, report, threads, equal_parts)
+        return None if made is None else Reference(made, size, equal_parts)
     found = find(network, batch_size)
     smaller = None
     if found is None and (not on_cpu or not _computable(network, batch_size)):
@@ -72,10 +83,18 @@ class _Smaller:
 
 def _largest_within(network: str, batch_size: int) -> _Smaller | None:
     """Return the reference at hand of the largest mini-batch that fills this one when repeated."""
-    low = [size for size in range(1, math.isqrt(batch_size) + 1) if batch_size % size == 0]
-    divisors = {*low, *(batch_size // size for size in low)} - {batch_size}
-    for size in sorted(divisors, reverse=True):
-        path = find(network, size)
+    return _largest(network, _divisors(batch_size) - {batch_size})
+
+
+def _divisors(number: int) -> set[int]:
+    low = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
+    return {*low, *(number // size for size in low)}
+
+
+def _largest(network: str, sizes: Iterable[int], label_sets: int = 1) -> _Smaller | None:
+    """Return the reference at hand of the largest mini-batch of these sizes."""
+    for size in sorted(sizes, reverse=True):
+        path = find(network, size, label_sets)
         if path is not None:
             return _Smaller(size, path)
     return None
@@ -85,37 +104,38 @@ def _computable(network: str, batch_size: int) -> bool:
     return batch_size <= _MOST_EXAMPLES.get(network, 4096)
 
 
-def find(network: str, batch_size: int) -> Path | None:
+def find(network: str, batch_size: int, label_sets: int = 1) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
-    shipped = reference_files.shipped(network, batch_size)
+    shipped = reference_files.shipped(network, batch_size, label_sets)
     if shipped is not None:
         return Path(shipped)
-    own = _own(network, batch_size)
+    own = _own(network, batch_size, label_sets)
     return own if own.exists() else None
 
 
-def _own(network: str, batch_size: int) -> Path:
+def _own(network: str, batch_size: int, label_sets: int) -> Path:
     # A changed recipe or specification is another reference, so its digest is part of the name.
     digest = hashlib.sha256(repr(NETWORKS[network]).encode()).hexdigest()[:8]
-    return environment.home() / "references" / f"{network}-b{batch_size}-{digest}.npz"
+    return environment.home() / "references" / f"{reference_files.stem(network, batch_size, label_sets)}-{digest}.npz"
 
 
-def ensure(network: str, batch_size: int, report: Report, threads: int = 1) -> Path | None:
+def ensure(network: str, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
     """Return the reference, computing it by a launch of the reference adapter where there is none yet.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
     """
-    found = find(network, batch_size)
+    found = find(network, batch_size, label_sets)
     if found is not None:
         return found
     if not _computable(network, batch_size):
         report(f"no reference for {network} at mini-batch {batch_size}: it would need too much memory")
         return None
-    path = _own(network, batch_size)
+    path = _own(network, batch_size, label_sets)
     environment.make_folder(path.parent)
-    report(f"computing the float64 reference of {network} at mini-batch {batch_size}, once")
+    sets = f" with {label_sets} sets of labels" if label_sets > 1 else ""
+    report(f"computing the float64 reference of {network} at mini-batch {batch_size}{sets}, once")
     try:
-        reference_files.generate(network, batch_size, str(path), sys.executable, threads, timeout=1800.0)
+        reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets)
     except reference_files.ReferenceNotMadeError as error:
         report(f"no reference: {error}")
         return None

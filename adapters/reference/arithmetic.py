@@ -44,14 +44,20 @@ def activation_backward(gradient, output, kind):
 
 def cross_entropy(logits, labels, count):
     # type: (np.ndarray, np.ndarray, int) -> Tuple[float, np.ndarray]
-    """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its gradient."""
-    rows = np.arange(len(labels))
+    """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its gradient.
+
+    ``labels`` are (rows,), or (sets, rows) for the mean over so many sets of them.
+    """
+    rows = np.arange(len(logits))
+    sets = np.atleast_2d(labels)
     shifted = logits - logits.max(axis=1, keepdims=True)
     gradient = np.exp(shifted)
     totals = gradient.sum(axis=1, keepdims=True)
-    loss = (np.log(totals[:, 0]) - shifted[rows, labels]).sum() / count
+    right = sum(shifted[rows, each] for each in sets) / len(sets)
+    loss = (np.log(totals[:, 0]) - right).sum() / count
     gradient /= totals
-    gradient[rows, labels] -= 1.0
+    for each in sets:
+        gradient[rows, each] -= 1.0 / len(sets)
     gradient /= count
     return float(loss), gradient
 

@@ -21,6 +21,8 @@ BATCH_SIZES = {
     "lstm32": (128, 4, 32, 64, 256),  # 4: for the tests of the parity check
     "lstm64": (128, 32, 64, 256),
 }
+#: Mini-batches with several sets of labels, one for each of so many workers: (examples, sets).
+LABEL_SETS = {"resnet50": ((8, 2), (8, 4), (8, 8))}
 
 
 def main():
@@ -34,12 +36,14 @@ def main():
     parser.add_argument("--missing", action="store_true", help="leave the files that are there already")
     options = parser.parse_args()
     for network in options.networks:
-        for batch_size in options.batch_sizes or BATCH_SIZES[network]:
-            path = os.path.join(options.output, file_name(network, batch_size))
+        of_one = [(batch_size, 1) for batch_size in options.batch_sizes or BATCH_SIZES[network]]
+        of_several = [] if options.batch_sizes else list(LABEL_SETS.get(network, ()))
+        for batch_size, label_sets in [*of_one, *of_several]:
+            path = os.path.join(options.output, file_name(network, batch_size, label_sets))
             if options.missing and os.path.exists(path):
                 continue
             start = time.perf_counter()
-            generate(network, batch_size, path, options.interpreter)
+            generate(network, batch_size, path, options.interpreter, label_sets=label_sets)
             print("%s: %.1f s" % (os.path.basename(path), time.perf_counter() - start), flush=True)
     return 0
 

@@ -109,7 +109,7 @@ class ResidualModel:
     def loss(self, logits, labels):
         # type: (np.ndarray, np.ndarray) -> Tuple[float, np.ndarray]
         """Return the mean loss and its gradient by the logits."""
-        return arithmetic.cross_entropy(logits, labels, len(labels))
+        return arithmetic.cross_entropy(logits, labels, len(logits))
 
     def backward(self):
         # type: () -> Gradients
