@@ -209,9 +209,16 @@ def contention(before, after):
 
 def reset_peak_memory():
     # type: () -> bool
-    """Let the kernel forget this process's peak resident size; False where it cannot."""
+    """Let the kernel forget the peak resident size of this process and its descendants; False where it cannot."""
+    for process in companions.processes():
+        _reset_peak(process)
+    return _reset_peak("self")
+
+
+def _reset_peak(process):
+    # type: (str) -> bool
     try:
-        with open("/proc/self/clear_refs", "w") as file:
+        with open("/proc/%s/clear_refs" % process, "w") as file:
             file.write("5")
         return True
     except OSError:
@@ -220,9 +227,20 @@ def reset_peak_memory():
 
 def peak_memory_bytes():
     # type: () -> int
-    """Return the peak resident size in bytes since the start or the last reset."""
-    for line in (_read("/proc/self/status") or "").splitlines():
+    """Return the peak resident sizes of this process and its living descendants, in bytes, added up.
+
+    Each one's since its start or the last reset: at no moment were they larger together.
+    """
+    own = _peak("self")
+    if own is None:
+        # Linux counts ru_maxrss in KiB. It survives a reset: an upper bound.
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return own + sum(_peak(process) or 0 for process in companions.processes())
+
+
+def _peak(process):
+    # type: (str) -> Optional[int]
+    for line in (_read("/proc/%s/status" % process) or "").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    # Linux counts ru_maxrss in KiB. It survives a reset: an upper bound.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return None

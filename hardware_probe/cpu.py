@@ -119,8 +119,11 @@ class Cpu:
         return self.caches[-1].total_bytes if self.caches else None
 
 
-def bound_mask(cpu: Cpu, threads: int) -> tuple[int, ...] | None:
-    """Return the logical CPUs, ascending, to bind this many threads to; None with more threads than usable CPUs.
+def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | None:
+    """Return the logical CPUs to bind this many threads to; None with more threads than usable CPUs.
+
+    Ascending for one worker. For several, who have equally many of these threads, they come worker by worker: each
+    takes the first cores that it has threads for, and a part of one only where none fits whole.
 
     One logical CPU of each usable physical core comes first, then their SMT siblings. Fast kinds of core come before
     slow ones. Within a kind one socket is filled before the next, and within it one NUMA node, beginning with those
@@ -153,7 +156,25 @@ def bound_mask(cpu: Cpu, threads: int) -> tuple[int, ...] | None:
     ordered = [usable for _, usable in sorted(cores, key=order)]
     most = max((len(usable) for usable in ordered), default=0)
     chosen = [usable[sibling] for sibling in range(most) for usable in ordered if sibling < len(usable)]
-    return tuple(sorted(chosen[:threads])) if threads <= len(chosen) else None
+    if threads > len(chosen):
+        return None
+    if workers == 1:
+        return tuple(sorted(chosen[:threads]))
+    taken = set(chosen[:threads])
+    left = [group for usable in ordered if (group := [each for each in usable if each in taken])]
+    return tuple(each for _ in range(workers) for each in _share(left, threads // workers))
+
+
+def _share(left: list[list[int]], count: int) -> list[int]:
+    """Take so many CPUs off what is left of the cores: whole ones as long as one fits, then parts."""
+    found: list[int] = []
+    while len(found) < count:
+        wanted = count - len(found)
+        core = next((core for core in left if len(core) <= wanted), left[0])
+        found += core[:wanted]
+        del core[:wanted]
+        left[:] = [each for each in left if each]
+    return found
 
 
 def probe_cpu(root: Path = ROOT) -> Cpu:

@@ -1,10 +1,12 @@
 """Processes that work for a launch beside its own: seen while they live, and when they have ended."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,58 @@ def test_a_living_helper_and_its_own_child_are_seen():
     finally:
         os.killpg(helper.pid, 9)
         helper.wait()
+
+
+# A helper of a helper, whose parent has ended: it works in a session of its own.
+TWICE_FORKED = """
+import importlib.util, os, sys, time
+spec = importlib.util.spec_from_file_location("companions", {path!r})
+companions = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(companions)
+if {adopting}:
+    companions.adopt_orphans()
+before = companions.snapshot()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        until = time.process_time() + 0.5
+        while time.process_time() < until:
+            pass
+        os.write({done}, b"done")
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+sys.stdin.buffer.read(4)
+spent = companions.cpu_seconds(before, companions.snapshot())
+print(max(spent))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+@pytest.mark.parametrize("adopting", [True, False])
+def test_a_helper_whose_parent_has_ended_is_seen_once_orphans_are_adopted(adopting):
+    reading, writing = os.pipe()
+    statements = TWICE_FORKED.format(path=companions.__file__, adopting=adopting, done=writing)
+    child = subprocess.Popen(
+        [sys.executable, "-c", statements],
+        stdin=reading,
+        stdout=subprocess.PIPE,
+        pass_fds=[writing],
+        start_new_session=True,
+        env={**os.environ, "DLBENCH_TEST_ORPHAN": str(os.getpid())},
+    )
+    try:
+        assert child.stdout is not None
+        spent = float(child.stdout.readline())
+    finally:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("DLBENCH_TEST_ORPHAN") == str(os.getpid()):
+                    process.kill()
+        child.communicate()
+        os.close(reading)
+        os.close(writing)
+    assert (spent >= 0.4) is adopting
 
 
 def test_one_that_ended_counts_in_full():

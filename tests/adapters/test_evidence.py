@@ -2,6 +2,8 @@
 
 import itertools
 import mmap
+import subprocess
+import sys
 import threading
 import time
 
@@ -217,6 +219,39 @@ def test_the_spread_keeps_the_64_busiest():
     found = evidence.thread_evidence(200, 200, snapshot({}), snapshot(many))
     assert found.cpu_seconds_by_thread == [float(n) for n in range(199, 135, -1)]
     assert found.os_threads == 200
+
+
+LARGE = """
+import mmap, sys
+with mmap.mmap(-1, 60_000_000) as fresh:
+    for page in range(0, len(fresh), mmap.PAGESIZE):
+        fresh[page] = 1
+    print("there", flush=True)
+    sys.stdin.readline()
+print("gone", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_peak_memory_is_that_of_all_processes():
+    if not evidence.reset_peak_memory():
+        pytest.skip("this kernel does not forget a process's peak")
+    before = evidence.peak_memory_bytes()
+    helper = subprocess.Popen([sys.executable, "-c", LARGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert helper.stdin is not None
+    assert helper.stdout is not None
+    try:
+        assert helper.stdout.readline() == "there\n"
+        assert evidence.peak_memory_bytes() - before >= 60_000_000
+        helper.stdin.write("\n")
+        helper.stdin.flush()
+        assert helper.stdout.readline() == "gone\n"
+        assert evidence.peak_memory_bytes() - before >= 60_000_000
+        assert evidence.reset_peak_memory()
+        assert evidence.peak_memory_bytes() - before < 60_000_000
+    finally:
+        helper.kill()
+        helper.communicate()
 
 
 def test_peak_memory_is_that_since_the_reset():

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +109,37 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     socket_of = dict(zip(cpu.core_siblings, (place.socket for place in cpu.core_places), strict=True))
     seen = [socket_of[core_of[each]] for each in order[: cpu.usable_physical_cores]]
     assert seen == sorted(seen, key=seen.index)  # one socket, then the next
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3), st.integers(2, 4))
+def test_workers_get_the_same_cpus_and_share_as_few_cores_as_can_be(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int, workers: int
+) -> None:
+    cpu = probe_cpu(write_tree(tmp_path_factory.mktemp("tree"), recorded_trees.xeon(sockets, cores, smt)))
+    each = data.draw(st.integers(0, len(cpu.affinity) // workers))
+    if not each:
+        return
+    mask, alone = bound_mask(cpu, each * workers, workers), bound_mask(cpu, each * workers)
+    assert mask is not None
+    assert alone is not None
+    assert sorted(mask) == list(alone)
+    parts = [cores_of(cpu, mask[worker * each : (worker + 1) * each]) for worker in range(workers)]
+    groups = [len(set(core) & set(alone)) for core in cpu.core_siblings if set(core) & set(alone)]
+    if set(groups) == {1} or (len(set(groups)) == 1 and each % groups[0] == 0):
+        assert sum(map(len, parts)) == len(set().union(*parts))  # nobody shares a core where nobody need
+
+
+def cores_of(cpu: Cpu, cpus: Iterable[int]) -> set[tuple[int, ...]]:
+    return {core for core in cpu.core_siblings if set(core) & set(cpus)}
+
+
+@pytest.mark.parametrize("threads", [2, 4, 6, 8])
+def test_two_workers_do_not_share_cores(tmp_path: Path, threads: int) -> None:
+    cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon(1, 4, 2)))
+    mask = bound_mask(cpu, threads, 2)
+    assert mask is not None
+    assert not cores_of(cpu, mask[: threads // 2]) & cores_of(cpu, mask[threads // 2 :])
 
 
 def test_no_threads_cannot_be_bound(tmp_path: Path) -> None:
