@@ -182,7 +182,8 @@ class Adapter:
         # type: (str, int) -> Optional[Probe]
         """Return how to do what this name of ``device_ceilings.NAMES`` says on the cell's device; None where it cannot.
 
-        The copies are of one array of ``size`` bytes, each between the same two; the host's lies in page-locked memory
+        The copies are of one array of ``size`` bytes, each between the same two, or into a new one where the framework
+        cannot copy into one that it is given (which then counts too); the host's lies in page-locked memory
         where the name says pinned, and otherwise in ordinary memory that was written to before: pages that were not may
         all be one. Decline ``operator`` where the cell's steps do not start their operators one by one (a captured
         graph). Called after the timed steps of a launch on a GPU, once for each name. What it raises is noted and

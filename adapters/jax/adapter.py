@@ -9,9 +9,10 @@ import numpy as np
 
 from ..base import ONE_PROCESS, Adapter
 from ..batches import Batch
+from ..device_ceilings import Probe
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
-from . import devices, parallel, profile
+from . import ceilings, devices, parallel, profile
 from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
 
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
@@ -181,6 +182,11 @@ class JaxAdapter(Adapter):
         # type: () -> Optional[int]
         """Return what XLA's allocator gave out at most since the process began: JAX cannot reset it."""
         return devices.peak_memory_bytes(self._devices)
+
+    def device_probe(self, name, size):
+        # type: (str, int) -> Optional[Probe]
+        """Copy arrays; a step's operators are started by XLA, not one by one."""
+        return ceilings.probe(name, size, self._devices[0])
 
     def profile(self, steps):
         # type: (int) -> Optional[Profile]

@@ -17,6 +17,7 @@ from tensorflow.python.util import _pywrap_util_port
 
 from ..base import ONE_PROCESS, Adapter
 from ..batches import Batch
+from ..device_ceilings import Probe
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
 from . import gpu, parallel, profile
@@ -192,6 +193,11 @@ class TensorFlowAdapter(Adapter):
         # type: () -> Optional[int]
         """Return what TensorFlow's allocator gave out on the GPU at most."""
         return gpu.peak_memory_bytes()
+
+    def device_probe(self, name, size):
+        # type: (str, int) -> Optional[Probe]
+        """Copy a tensor on the GPU; nothing else of `device_ceilings`."""
+        return gpu.probe(name, size)
 
     def profile(self, steps):
         # type: (int) -> Optional[Profile]

@@ -4,11 +4,13 @@ A launch sees as many GPUs as it has workers. One alone is always TensorFlow's G
 has GPU kernels for; of several workers the first is there, and what is told of one GPU is told of that one.
 """
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow as tf
 
+from .. import device_ceilings
 from ..compute_capability import AMPERE, has_code
+from ..device_ceilings import Probe
 from ..protocol import Cell
 
 DEVICE = "GPU:0"
@@ -99,6 +101,38 @@ def synchronize_all():
     for each in tf.config.list_logical_devices("GPU"):
         with tf.device(each.name):
             tf.raw_ops.SyncDevice()
+
+
+def probe(name, size, device=DEVICE, wait=synchronize):
+    # type: (str, int, str, Callable[[], object]) -> Optional[Probe]
+    """Return how TensorFlow copies so many bytes on the GPU, for `device_ceilings`; None of any other name.
+
+    Whether its own copies from and to the host go through page-locked memory is nowhere said, and the operators of a
+    step, which is one graph, are not started one by one.
+    """
+    if name != device_ceilings.COPY:
+        return None
+    source = filled(size, device)
+    copied(source, device)  # raises where there is no kernel for it
+    return Probe(lambda: copied(source, device), wait)
+
+
+def filled(size, device):
+    # type: (int, str) -> Any
+    """Return a tensor of so many bytes there, of a type that DeepCopy has a kernel on GPUs for: bytes are none."""
+    with tf.device(device):
+        return tf.fill([size // 4], tf.constant(1.0, tf.float32))
+
+
+def copied(source, device):
+    # type: (Any, str) -> Any
+    """Return a copy; raises RuntimeError where TensorFlow silently put it, or the source, elsewhere."""
+    with tf.device(device):
+        copy = tf.raw_ops.DeepCopy(x=source)
+    for each in (source, copy):
+        if not each.device.endswith(device):
+            raise RuntimeError("the copy is of %s, not of %s" % (each.device, device))
+    return copy
 
 
 def peak_memory_bytes():

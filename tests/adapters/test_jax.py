@@ -275,11 +275,11 @@ def team(name, workers, examples, threads=1, **further):
     cell = Cell("jax", "jax", "jit", name, "cpu", threads, examples, world_size=workers, **further)
     return ADAPTER(cell, {"keep_programs": False}, "")
 
-def trained(name, workers, examples, repeated=None, **further):
+def trained(name, workers, examples, repeated=None, label_sets=1, **further):
     network, adapter = SMALL[name], team(name, workers, examples, **further)
     weights = batches.initial_weights(network)
     before = parity.sample_weights(weights)
-    adapter.prepare(network, weights, batches.mini_batch(network, examples, repeated))
+    adapter.prepare(network, weights, batches.mini_batch(network, examples, repeated, label_sets))
     adapter.set_learning_rate(network.parity.learning_rate)
     losses = []
     for _ in range(network.parity.steps):
@@ -296,15 +296,15 @@ def of_workers(guest: Guest, statements: str, **variables: str) -> Any:
 
 @pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_workers_train_together_as_one_does(guest: Guest, workers: int) -> None:
-    """Normalised networks get equal parts: each worker normalises its own by itself."""
+    """Normalised networks get equal inputs in each part, and other labels: each worker normalises its own by itself."""
     verdicts = of_workers(
         guest,
         f"""
         answer = {{}}
         for name, network in SMALL.items():
-            repeated = 2 if name == "small-residual" else None
-            found = trained(name, {workers}, 2 * {workers}, repeated)[1]
-            expected = trained(name, 1, 2 * {workers}, repeated)[1]
+            parts = (2, {workers}) if name == "small-residual" else (None, 1)
+            found = trained(name, {workers}, 2 * {workers}, *parts)[1]
+            expected = trained(name, 1, 2 * {workers}, *parts)[1]
             verdict = parity.judge(found, expected, network.parity)
             answer[name] = (verdict.verdict, verdict.reason)
         """,
@@ -431,3 +431,56 @@ def test_the_peak_of_several_devices_is_the_largest(guest: Guest) -> None:
         kept = [told({"peak_bytes_in_use": size}) for size in (3, 7, 5)]
         answer = peak_memory_bytes(kept), peak_memory_bytes([told(None)]), peak_memory_bytes(kept[:1] + [told({})])
     """) == [7, None, 3]
+
+
+def test_each_copy_moves_all_bytes_from_where_to_where_its_name_says(guest: Guest) -> None:
+    told = guest("""
+        import jax, numpy
+        from guest import device_ceilings
+        from guest.jax import ceilings, devices
+        device = devices.find_device("cpu")
+        puts, results = [], {}
+        real = jax.device_put
+        def remembered(value, target, **more):
+            found = real(value, target, **more)
+            puts.append([type(value).__name__ == "ndarray", getattr(value, "sharding", None), target.memory_kind])
+            results["array"] = found
+            return found
+        jax.device_put = remembered
+        answer = {}
+        for name in device_ceilings.NAMES:
+            probe = ceilings.probe(name, 1000, device)
+            if probe is None:
+                answer[name] = None
+                continue
+            del puts[:]
+            probe.start()
+            probe.wait()
+            moves = [[plain, getattr(home, "memory_kind", None), kind] for plain, home, kind in puts]
+            answer[name] = [moves, results["array"].nbytes, bool((numpy.asarray(results["array"]) == 1).all())]
+    """)
+    assert told == {
+        "copy": [[], 1000, True],  # by a program, not from one memory to another
+        "to_device_pinned": [[[False, "pinned_host", "device"]], 1000, True],
+        "to_device_pageable": [[[True, None, "device"]], 1000, True],
+        "from_device_pinned": [[[False, "device", "pinned_host"]], 1000, True],
+        "from_device_pageable": None,
+        "operator": None,
+    }
+
+
+def test_a_copy_on_the_device_is_of_an_array_of_its_own(guest: Guest) -> None:
+    told = guest("""
+        import jax
+        from guest import device_ceilings
+        from guest.jax import ceilings, devices
+        program = jax.jit(jax.numpy.copy).lower(jax.ShapeDtypeStruct((1000,), "uint8")).compile().as_text()
+        adapter = prepared("small-dense")
+        probe = adapter.device_probe("copy", 1000)
+        copied = ceilings._copies(1000, devices.find_device("cpu"))[device_ceilings.COPY]()
+        first, second = copied(), copied()
+        apart = first.unsafe_buffer_pointer() != second.unsafe_buffer_pointer()
+        answer = ["copy(" in program, device_ceilings.seconds_in_a_row(probe) > 0, apart, first.nbytes]
+        answer.append(bool((first == 1).all()))
+    """)
+    assert told == [True, True, True, 1000, True]

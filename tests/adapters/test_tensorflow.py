@@ -196,11 +196,11 @@ TRAINED = """
     def trained(workers, parts, **settings):
         answer = {{}}
         for name, network in SMALL.items():
-            # Batch normalisation is each worker's own: only equal parts give what the whole mini-batch gives.
-            repeated = 6 // parts if isinstance(network.family, Residual) else None
+            # Batch normalisation is each worker's own: only equal inputs give what the whole mini-batch gives.
+            equal = (6 // parts, parts) if isinstance(network.family, Residual) else (None, 1)
             cell = Cell("tensorflow", "tensorflow", "function", name, "cpu", 1, 6, world_size=workers)
             adapter = ADAPTER(cell, settings, "unused")
-            adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 6, repeated))
+            adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 6, *equal))
             adapter.set_learning_rate(network.parity.learning_rate)
             losses = []
             for _ in range(network.parity.steps):
@@ -301,3 +301,27 @@ def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
     assert said[0][1].startswith("world size 2: each worker needs a GPU of its own, and TensorFlow 2.")
     assert said[0][1].endswith("sees 1")
     assert "compute capability 7.5" in said[2][1]
+
+
+def test_the_copy_of_a_ceiling_is_of_a_tensor_of_its_own(guest: Guest) -> None:
+    told = guest("""
+        from guest import device_ceilings
+        from guest.tensorflow import gpu
+        source = gpu.filled(1000, "CPU:0")
+        copies = [gpu.copied(source, "CPU:0") for _ in range(2)]
+        addresses = {each._numpy().ctypes.data for each in [source] + copies}
+        answer = [len(addresses), sum(int(each.shape[0]) * each.dtype.size for each in copies),
+                  all(bool((each.numpy() == 1).all()) for each in copies)]
+        waited = []
+        found = {name: gpu.probe(name, 1000, "CPU:0", lambda: waited.append(1)) for name in device_ceilings.NAMES}
+        found["copy"].start()
+        found["copy"].wait()
+        answer += [sorted(name for name in found if found[name]), len(waited)]
+        try:
+            gpu.probe("copy", 1000, "GPU:0")  # there is none, and TensorFlow takes the CPU in its place
+            answer.append("")
+        except Exception as error:
+            answer.append(str(error))
+    """)
+    assert told[:5] == [3, 2000, True, ["copy"], 1]
+    assert "GPU:0" in told[5]

@@ -1,0 +1,69 @@
+"""What `device_ceilings` times on a GPU, by JAX's own copies.
+
+Left out are the smallest operator, since a step is one program whose operators XLA starts itself, and the copy back
+into ordinary memory, since an array keeps what it was once read as and is not read again.
+"""
+
+from typing import Any, Callable, Dict, List, Optional
+
+import jax
+import numpy as np
+
+from .. import device_ceilings
+from ..device_ceilings import Probe
+from . import devices
+
+
+def probe(name, size, device):
+    # type: (str, int, Any) -> Optional[Probe]
+    """Return how JAX does what this name of `device_ceilings.NAMES` says, with arrays of so many bytes; None: not.
+
+    Every array is written to before: pages of the host that never were may all be one.
+    """
+    copy = _copies(size, device).get(name)
+    if copy is None:
+        return None
+    copied = copy()
+    # All since the last wait, as nobody promises that transfers end in the order in which they began.
+    results = []  # type: List[Any]
+
+    def start():
+        # type: () -> None
+        if name == device_ceilings.COPY:
+            del results[:]  # a program's runs do; and the device need not hold all of their results
+        results.append(copied())
+
+    def wait():
+        # type: () -> None
+        jax.block_until_ready(results)
+        del results[:]
+
+    return Probe(start, wait)
+
+
+def _copies(size, device):
+    # type: (int, Any) -> Dict[str, Callable[[], Callable[[], Any]]]
+    """Return by name what makes the array that is copied, and gives what copies it once."""
+    there, pinned = devices.in_memory(device, "device"), devices.in_memory(device, "pinned_host")
+
+    def between(source, target):
+        # type: (Any, Any) -> Callable[[], Any]
+        # A copy, even where the device could read the host's memory in its place.
+        return lambda: jax.device_put(source, target, may_alias=False)
+
+    def on_device():
+        # type: () -> Callable[[], Any]
+        copied, source = jax.jit(jax.numpy.copy), _filled(size, there)
+        return lambda: copied(source)
+
+    return {
+        device_ceilings.COPY: on_device,
+        device_ceilings.TO_DEVICE_PINNED: lambda: between(_filled(size, pinned), there),
+        device_ceilings.TO_DEVICE_PAGEABLE: lambda: between(np.full(size, 1, np.uint8), there),
+        device_ceilings.FROM_DEVICE_PINNED: lambda: between(_filled(size, there), pinned),
+    }
+
+
+def _filled(size, home):
+    # type: (int, Any) -> Any
+    return jax.device_put(np.full(size, 1, np.uint8), home)
