@@ -10,7 +10,7 @@ from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
-from . import libraries, profile
+from . import devices, libraries, profile
 from .networks import build
 
 
@@ -26,19 +26,19 @@ class MxnetAdapter(Adapter):
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
         super(MxnetAdapter, self).__init__(cell, settings, cache_directory)
-        self.context = mx.cpu()
-        self.fused_norm = bool(settings.get("fused_norm", True))
+        self.context = devices.context(cell)
+        # The joint operator is oneDNN's.
+        self.fused_norm = bool(settings.get("fused_norm", True)) and cell.on_cpu
         self.static = bool(settings.get("static", True))
         self.rate = LEARNING_RATE
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
-        """Decline GPUs, and say which build this is."""
+        """Decline, on a GPU, what this build cannot do."""
         if self.cell.on_cpu:
             return super(MxnetAdapter, self).supports(network)
-        built = "was built with" if mx.runtime.Features().is_enabled("CUDA") else "was built without"
-        words = "device %s: this MXNet %s %s CUDA (its feature CUDA), and is driven here on the CPU only"
-        return False, words % (self.cell.device, mx.__version__, built)
+        reason = devices.refusal(self.cell)
+        return not reason, reason
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
@@ -94,8 +94,9 @@ class MxnetAdapter(Adapter):
         return {
             "framework": "mxnet",
             "version": mx.__version__,
+            "context": str(self.context),
             "features": sorted(feature.name for feature in mx.runtime.feature_list() if feature.enabled),
-            "dense_products": "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else libraries.blas().get("name"),
+            "dense_products": self._dense_products(),
             "onednn_recurrent": os.environ.get("MXNET_USE_MKLDNN_RNN", "1") != "0",
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
             "blas": libraries.blas(),
@@ -103,6 +104,12 @@ class MxnetAdapter(Adapter):
             "optimizer": "sgd_update, one operator for each parameter",
             "fused_norm": self.fused_norm,
         }
+
+    def _dense_products(self):
+        # type: () -> Any
+        if not self.cell.on_cpu:
+            return "cuBLAS"
+        return "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else libraries.blas().get("name")
 
     def capabilities(self):
         # type: () -> Dict[str, Tuple[bool, str]]

@@ -68,4 +68,6 @@ def blas():
 def tells_of_memory(text):
     # type: (str) -> bool
     """Tell whether an MXNetError's text is about a failed allocation."""
-    return any(words in text for words in ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory"))
+    return any(
+        words in text for words in ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
+    )

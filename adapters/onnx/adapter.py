@@ -12,9 +12,8 @@ from ..base import Adapter
 from ..batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
-from . import networks, profile
+from . import devices, networks, profile
 
-_PROVIDERS = ["CPUExecutionProvider"]
 #: What ONNX Runtime calls its execution providers that run on no GPU.
 _CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
 
@@ -39,6 +38,7 @@ class OnnxAdapter(Adapter):
         super(OnnxAdapter, self).__init__(cell, settings, cache_directory)
         onnxruntime.set_default_logger_severity(3)
         self.options = self._session_options()
+        self._run_options = devices.run_options(cell)
 
     def _session_options(self):
         # type: () -> Any
@@ -71,34 +71,42 @@ class OnnxAdapter(Adapter):
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
-        """Decline GPUs, and say which build this is."""
+        """Decline, on a GPU, what this build cannot do."""
         if self.cell.on_cpu:
             return super(OnnxAdapter, self).supports(network)
-        words = "device %s: this ONNX Runtime %s has the execution providers %s, and is driven here on the CPU only"
-        providers = ", ".join(onnxruntime.get_available_providers())
-        return False, words % (self.cell.device, onnxruntime.__version__, providers)
+        reason = devices.refusal(self.cell)
+        return not reason, reason
 
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Generate the graph, load it, and bind both sets of parameters, the mini-batch and the learning rate."""
         self.network = network
         self.batch_size = len(batch.inputs)
-        # These lie on their NumPy arrays: nothing is copied, here or in the step, and writing an array is enough.
+        # On the CPU these lie on their NumPy arrays: nothing is copied, here or in the step.
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
         self.mini_batch = networks.feed(network, batch)
-        value_of = onnxruntime.OrtValue.ortvalue_from_numpy
-        self.given = dict(zip(("inputs", "labels"), [value_of(array) for array in self.mini_batch]))
-        self.given[networks.LEARNING_RATE] = value_of(self.rate)
-        self.loss = onnxruntime.OrtValue.ortvalue_from_shape_and_type([], np.float32)
+        self.given = dict(zip(("inputs", "labels"), [self._value_of(array) for array in self.mini_batch]))
+        self.given[networks.LEARNING_RATE] = self._value_of(self.rate)
+        self.loss = self._buffer([])
         self._allocate(weights)
         self._open_session(self.options)
         self.current = 0
+
+    def _value_of(self, array):
+        # type: (np.ndarray) -> Any
+        """Return an array where the graph runs: on the CPU the array itself, on a GPU a copy."""
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array, *devices.home(self.cell))
+
+    def _buffer(self, shape):
+        # type: (List[int]) -> Any
+        """Return a float32 buffer where the graph runs, with nothing in it yet."""
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32, *devices.home(self.cell))
 
     def _open_session(self, options):
         # type: (Any) -> Any
         """Make and return the session that steps run in, and bind the buffers that there are."""
         model = networks.training_graph(self.network, self.batch_size, self._rate_in_product()).SerializeToString()
-        self.session = onnxruntime.InferenceSession(model, options, _PROVIDERS)
+        self.session = onnxruntime.InferenceSession(model, options, devices.providers(self.cell))
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
         return self.session
 
@@ -108,8 +116,7 @@ class OnnxAdapter(Adapter):
         self.sets = [{}, {}]  # type: List[Dict[str, Any]]
         for name in networks.parameter_names(self.network):
             for values in self.sets:
-                shape = list(weights[name].shape)
-                values[name] = onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
+                values[name] = self._buffer(list(weights[name].shape))
             initial = networks.from_canonical(self.network, name, weights[name])
             self.sets[0][name].update_inplace(np.ascontiguousarray(initial))
 
@@ -128,13 +135,21 @@ class OnnxAdapter(Adapter):
     def step(self):
         # type: () -> None
         """Run the graph from the current parameters into the other set, which then is the current one."""
-        self.session.run_with_iobinding(self.bindings[self.current])
+        self.session.run_with_iobinding(self.bindings[self.current], self._run_options)
         self.current = 1 - self.current
+
+    def synchronize(self):
+        # type: () -> None
+        """Wait for the GPU; on the CPU a step is done when it returns."""
+        if not self.cell.on_cpu:
+            self.bindings[1 - self.current].synchronize_outputs()
 
     def set_learning_rate(self, rate):
         # type: (float) -> None
         """Set the rate, an input of the graph."""
         self.rate[...] = rate
+        if not self.cell.on_cpu:
+            self.given[networks.LEARNING_RATE].update_inplace(self.rate)
 
     def last_loss(self):
         # type: () -> float
@@ -159,14 +174,14 @@ class OnnxAdapter(Adapter):
 
     def describe(self):
         # type: () -> Dict[str, Any]
-        """Return versions and session options; the matrix products are ONNX Runtime's own (MLAS)."""
+        """Return versions and session options; on the CPU the matrix products are ONNX Runtime's own (MLAS)."""
         options = self.options
-        return {
+        described = {
             "framework": "onnxruntime",
             "version": onnxruntime.__version__,
             "onnx": onnx.__version__,
             "build": onnxruntime.get_build_info(),
-            "blas": "MLAS",
+            "blas": "MLAS" if self.cell.on_cpu else "cuBLAS",
             "operator_set": networks.OPERATOR_SET,
             "execution": "one graph of forward, loss, backward and update; parameters in two sets of bound buffers",
             "rate_in_product": self._rate_in_product(),
@@ -178,6 +193,8 @@ class OnnxAdapter(Adapter):
             "memory_arena": options.enable_cpu_mem_arena,
             "allow_spinning": self._spins(),
         }
+        described.update(devices.describe(getattr(self, "session", None)))
+        return described
 
     def capabilities(self):
         # type: () -> Dict[str, Tuple[bool, str]]
@@ -196,13 +213,12 @@ class OnnxAdapter(Adapter):
         # type: (int) -> Optional[Callable[[], object]]
         """Return a product of two inputs, so that neither is packed beforehand."""
         model = networks.product(size).SerializeToString()
-        session = onnxruntime.InferenceSession(model, self._session_options(), _PROVIDERS)
+        session = onnxruntime.InferenceSession(model, self._session_options(), devices.providers(self.cell))
         binding = session.io_binding()
         for name in ("a", "b"):
             array = np.random.RandomState(0).rand(size, size).astype(np.float32)
-            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
-        output = onnxruntime.OrtValue.ortvalue_from_shape_and_type([size, size], np.float32)
-        binding.bind_ortvalue_output("c", output)
+            binding.bind_ortvalue_input(name, self._value_of(array))
+        binding.bind_ortvalue_output("c", self._buffer([size, size]))
 
         def product():
             # type: () -> object
@@ -212,7 +228,9 @@ class OnnxAdapter(Adapter):
 
     def profile(self, steps):
         # type: (int) -> Optional[Profile]
-        """Run so many steps in a second session, which profiles."""
+        """Run so many steps in a second session, which profiles; None on a GPU, where it times starts alone."""
+        if not self.cell.on_cpu:
+            return None
         kept = self.session, self.bindings
         try:
             return profile.take(self, self._open_session, self._session_options(), steps)
@@ -224,8 +242,8 @@ class OnnxAdapter(Adapter):
         """Recognise ONNX Runtime's arena (its message alone tells) and the C++ library."""
         if isinstance(error, MemoryError):
             return True
-        text = str(error)
-        return "Failed to allocate memory" in text or "std::bad_alloc" in text or "bad allocation" in text
+        signs = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
+        return any(sign in str(error) for sign in signs)
 
 
 ADAPTER = OnnxAdapter

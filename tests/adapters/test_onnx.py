@@ -440,3 +440,35 @@ def test_the_description_and_the_capabilities_are_the_packages_own(guest: Guest)
     assert "CPUExecutionProvider" in capable["gpu"][1]
     assert capable["automatic_gradients"][0] is False
     assert not torch
+
+
+def test_a_gpu_is_refused_in_onnx_runtimes_own_terms(guest: Guest) -> None:
+    said = guest("""
+        from guest.onnx import devices
+        asked = [{"device": "rocm:0"}, {"precision": "bfloat16"}, {"placement": "pinned"}, {}]
+        network = SMALL["small-dense"]
+        answer = [list(make(network.name, **{"device": "cuda:0", **each}).supports(network)) for each in asked]
+        # A build that lists the provider, where it cannot be loaded: a session gets the CPU without a word.
+        devices.onnxruntime.get_available_providers = lambda: [devices.CUDA, devices.CPU]
+        answer.append(list(make(network.name, device="cuda:0").supports(network)))
+    """)
+    words = [
+        "device rocm:0: ONNX Runtime is driven here on the CPU and on CUDA GPUs only",
+        "precision bfloat16",
+        "placement pinned",
+        "this build has no CUDAExecutionProvider (it has ",
+        "has the CUDAExecutionProvider and cannot load it",
+    ]
+    for (supported, reason), part in zip(said, words, strict=True):
+        assert not supported
+        assert part in reason
+    assert "--python onnx=" in said[3][1]
+
+
+def test_tf32_is_asked_for_or_forbidden(guest: Guest) -> None:
+    told = guest("""
+        from guest.onnx import devices
+        cells = [Cell("onnx", "onnx", "graph", "fcn5", "cuda:0", 1, 4, precision) for precision in ("float32", "tf32")]
+        answer = [devices.providers(cell)[0][1]["use_tf32"] for cell in cells] + [list(devices.home(cells[0]))]
+    """)
+    assert told == ["0", "1", ["cuda", 0]]
