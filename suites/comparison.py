@@ -25,7 +25,11 @@ Prepared = Mapping[str, Mapping[str, Source]]
 
 
 def _builds(plan: Plan, side: Side) -> list[Build]:
-    """Return what each row of the plan is launched with on this side, under the row's own name."""
+    """Return what each row of the plan is launched with on this side, under the row's own name.
+
+    Raises UsageError for an interpreter of a framework that is no row, and for a revision of the adapters where a
+    framework's own lies outside dlbench: it would not vary.
+    """
     given = {build.framework.name: build for build in side.builds}
     planned = {row.build.framework.name for row in plan.rows}
     for name in given:
@@ -33,6 +37,12 @@ def _builds(plan: Plan, side: Side) -> list[Build]:
             raise UsageError(
                 f"An interpreter is given for {name}, which is no row here ({', '.join(sorted(planned))}). Name it "
                 "with --frameworks, or leave the interpreter out."
+            )
+    for row in plan.rows if side.revision else ():
+        if row.build.framework.outside is not None:
+            raise UsageError(
+                f"The adapter of {row.build.name} lies outside dlbench: adapters at revision {side.revision} do not "
+                "hold it. Leave its row out, or --baseline-adapters and --candidate-adapters."
             )
     found = []
     for build in {row.build.name: row.build for row in plan.rows}.values():
@@ -48,7 +58,7 @@ def prepare(plan: Plan, pair: tuple[Side, Side], report: Report, build_missing: 
     """Return every row's interpreter on both sides.
 
     Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not one row has an
-    interpreter on both sides, and UsageError for one of a framework that is no row.
+    interpreter on both sides, and UsageError for sides that the plan's rows do not allow (see `_builds`).
     """
     prepared = {side.name: sources.prepare(_builds(plan, side), report, build_missing) for side in pair}
     if not any(

@@ -21,7 +21,7 @@ import filelock
 
 from .environments import debian, needs, python_packages
 from .environments.debian import Draw
-from .environments.folders import cache_directory, downloads, home, make_folder
+from .environments.folders import cache_directory, caches, downloads, home, make_folder
 from .errors import FrameworkEnvironmentError, SuiteError
 from .framework import Framework, find
 from .interpreters import MANIFEST, inspect
@@ -220,7 +220,7 @@ def remove(framework: Framework) -> bool:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock's file stays: who waits for it and who comes later must mean the same file.
                 locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
-            folders = [cache_directory(framework), *environments, *map(downloads, environments)]
+            folders = [caches(framework), *environments, *map(downloads, environments)]
             there = [folder for folder in folders if folder.exists()]
             for folder in there:
                 shutil.rmtree(folder)

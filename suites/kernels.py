@@ -1,4 +1,4 @@
-"""Which of an old BLAS's kernels this processor can run.
+"""What is made for a kind of processor: a name for this one's, and which of an old BLAS's kernels it can run.
 
 An OpenBLAS older than the processor does not know its model number and takes kernels of another age for it, though it
 has some for all that the processor can do. A variable in a framework's description may name those, as
@@ -6,6 +6,7 @@ has some for all that the processor can do. A variable in a framework's descript
 """
 
 import functools
+import hashlib
 
 from dlbench.hardware_probe import probe_cpu
 
@@ -25,3 +26,11 @@ def for_instruction_sets(present: frozenset[str]) -> str:
 def openblas_kernels() -> str:
     """Return OPENBLAS_CORETYPE for this machine's processor; empty: let OpenBLAS choose."""
     return for_instruction_sets(frozenset(probe_cpu().instruction_sets))
+
+
+@functools.cache
+def processor() -> str:
+    """Return a short name for this kind of processor: another model, or another instruction set, has another."""
+    cpu = probe_cpu()
+    kind = (cpu.architecture, cpu.vendor, cpu.family, cpu.model_number, cpu.model, cpu.instruction_sets)
+    return hashlib.sha256(repr(kind).encode()).hexdigest()[:8]

@@ -109,18 +109,10 @@ def _git(where: Path, *words: str) -> str | None:
 
 
 def words(side: Side, sources: Iterable[Source]) -> str:
-    """Return the side as a reader of a report should see it: versions and environments, no paths (they name users).
-
-    Raises UsageError for a revision of the adapters where a framework's own lies outside dlbench: it would not vary.
-    """
+    """Return the side as a reader of a report should see it: versions and environments, no paths (they name users)."""
     parts = []
     for source in sources:
         outside = source.build.framework.outside is not None
-        if side.revision and outside:
-            raise UsageError(
-                f"The adapter of {source.build.name} lies outside dlbench: adapters at revision {side.revision} do not "
-                "hold it. Leave its row out, or --baseline-adapters and --candidate-adapters."
-            )
         if source.interpreter is None:
             parts.append(f"{source.build.name} missing")
             continue

@@ -9,6 +9,7 @@ import platformdirs
 
 from ..errors import FrameworkEnvironmentError
 from ..framework import Framework
+from ..kernels import processor
 
 MEGABYTE = 1_000_000
 
@@ -24,9 +25,17 @@ def home() -> Path:
     return given_path(given) if given else platformdirs.user_cache_path("dlbench").absolute()
 
 
-def cache_directory(framework: Framework) -> Path:
-    """Return the folder where this framework's adapter may keep what is costly to derive."""
+def caches(framework: Framework) -> Path:
+    """Return the folder of all that this framework's adapter keeps, whatever the processor."""
     return home() / "cache" / framework.name
+
+
+def cache_directory(framework: Framework) -> Path:
+    """Return the folder where this framework's adapter may keep what is costly to derive, such as compiled programs.
+
+    Each kind of processor has its own: machines may share a home, and programs are compiled for the one they run on.
+    """
+    return caches(framework) / processor()
 
 
 def downloads(environment: Path) -> Path:

@@ -1,10 +1,14 @@
-"""Kernels of an old OpenBLAS: never any that the processor cannot run."""
+"""Kernels of an old OpenBLAS: never any that the processor cannot run. Programs: each kind of processor its own."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlbench.hardware_probe import probe_cpu
 from dlbench.hardware_probe.instruction_sets import KNOWN
-from dlbench.suites import framework, kernels
+from dlbench.suites import environment, framework, kernels
 
 NEEDS = {
     "": set(),
@@ -28,3 +32,18 @@ def test_where_there_is_nothing_to_name_no_variable_is_set(monkeypatch):
         assert caffe.launch_variables("pthread", 1).get("OPENBLAS_CORETYPE", "") == answer
         assert ("OPENBLAS_CORETYPE" in caffe.launch_variables("pthread", 1)) == bool(answer)
     assert "OPENBLAS_CORETYPE" not in caffe.launch_variables("vendor", 1)
+
+
+@pytest.mark.parametrize("change", [{"model": "Another"}, {"instruction_sets": ("avx2",)}, {"model_number": "255"}])
+def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
+    found = framework.find("jax")
+    here = environment.cache_directory(found)
+    cpu = replace(probe_cpu(), affinity=(0,), quota_cpus=0.5)
+    try:
+        for same, changes in ((True, {}), (False, change)):
+            kernels.processor.cache_clear()
+            monkeypatch.setattr(kernels, "probe_cpu", lambda changes=changes: replace(cpu, **changes))
+            assert (environment.cache_directory(found) == here) is same
+            assert environment.cache_directory(found).parent == here.parent
+    finally:
+        kernels.processor.cache_clear()
