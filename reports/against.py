@@ -33,6 +33,7 @@ _OTHER_WORK = (
 
 
 _SEVERAL_WORKERS = "Not compared: cells of several workers; the table's are of one process."
+_ON_GPUS = "Not compared: cells on GPUs; the table's GPUs stand in `report matrix --reference`."
 
 
 class CorePeak(NamedTuple):
@@ -115,6 +116,8 @@ class Mean(NamedTuple):
     speedup: float
     per_peak: Span | None
     """None where it is not known of every one of them."""
+    common: float | None = None
+    """The speed-up over `Match.common` alone, by which rows can be compared; None where that is empty."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,8 @@ class Match:
     """FLOP/s now, by threads."""
     pairs: tuple[Pair, ...]
     means: tuple[Mean, ...]
+    common: dict[int, tuple[str, ...]]
+    """By threads, the networks that every row with a mean there has a speed-up for."""
     left_out: dict[int, str]
     """Numbers of threads that both or one measured, and why they are not compared."""
 
@@ -164,7 +169,9 @@ def against(
         if any(_comparable(column) for column in matrix.columns_of(mine))
     )
     several = any(column.device == "cpu" and column.world_size > 1 for column in matrix.columns)
-    return Against(published, matches, stands, (*matrix.notes, *paper.notes, *([_SEVERAL_WORKERS] if several else [])))
+    left_out = [_SEVERAL_WORKERS] if several else []
+    left_out += [_ON_GPUS] if any(column.device != "cpu" for column in matrix.columns) else []
+    return Against(published, matches, stands, (*matrix.notes, *paper.notes, *left_out))
 
 
 def _threads(matrix: Matrix, machine: str) -> set[int]:
@@ -224,7 +231,8 @@ def _match(
     for pair in pairs:
         if pair.now is not None and pair.now.gflops is not None and pair.now.ceiling_fraction:
             ceilings.setdefault(pair.where.threads, pair.now.gflops * 1e9 / pair.now.ceiling_fraction)
-    return Match(host, then, peak, ceilings, tuple(pairs), tuple(_means(fastest)), left_out)
+    common = _common(fastest)
+    return Match(host, then, peak, ceilings, tuple(pairs), tuple(_means(fastest, common)), common, left_out)
 
 
 class _Cells:
@@ -289,21 +297,36 @@ def _why(now: MatrixCell | None, then: MatrixCell | None) -> str:
     return "; ".join(parts)
 
 
-def _means(pairs: Sequence[Pair]) -> list[Mean]:
+def _common(pairs: Sequence[Pair]) -> dict[int, tuple[str, ...]]:
+    """Return by threads the networks, as the pairs have them in turn, that no row with a speed-up there lacks."""
+    of_rows: dict[int, dict[tuple[str, str], dict[str, None]]] = {}
+    for pair in pairs:
+        if pair.speedup is not None:
+            of_row = of_rows.setdefault(pair.where.threads, {}).setdefault((pair.where.framework, pair.where.row), {})
+            of_row[pair.where.group.network] = None
+    return {
+        threads: tuple(name for name in next(iter(rows.values())) if all(name in row for row in rows.values()))
+        for threads, rows in of_rows.items()
+    }
+
+
+def _means(pairs: Sequence[Pair], common: Mapping[int, Sequence[str]]) -> list[Mean]:
     """Return the geometric means over networks of these pairs, one for each network at most."""
     found: dict[tuple[str, str, int], list[Pair]] = {}
     for pair in pairs:
-        found.setdefault(pair.where[1:], []).append(pair)
+        if pair.speedup is not None:
+            found.setdefault(pair.where[1:], []).append(pair)
     means = []
     for (framework, row, threads), of_row in found.items():
-        speedups = [pair.speedup for pair in of_row if pair.speedup is not None]
-        if not speedups:
-            continue
+        by_network = {pair.where.group.network: pair.speedup for pair in of_row if pair.speedup is not None}
+        speedups = list(by_network.values())
         spans = [pair.per_peak for pair in of_row if pair.per_peak is not None]
         span = None
         if len(spans) == len(speedups):
             span = Span(_mean([each.low for each in spans]), _mean([each.high for each in spans]))
-        means.append(Mean(framework, row, threads, len(speedups), _mean(speedups), span))
+        shared = [by_network[name] for name in common[threads]]
+        of_shared = _mean(shared) if shared else None
+        means.append(Mean(framework, row, threads, len(speedups), _mean(speedups), span, of_shared))
     return means
 
 

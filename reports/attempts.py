@@ -12,6 +12,15 @@ def disturbed(record: Record, host: Host | None) -> bool:
     return any(flag.kind is evidence.CONTENDED for flag in evidence.record_flags(record, host))
 
 
+def left_out(record: Record, host: Host | None) -> bool:
+    """Tell whether a comparison does without this launch: others were in its way, or its GPU was slowed.
+
+    The latter is not repeated, as the GPU would be hotter still.
+    """
+    kinds = (evidence.CONTENDED, evidence.DEVICE_THROTTLED)
+    return any(flag.kind in kinds for flag in evidence.record_flags(record, host))
+
+
 def effective(records: Iterable[Record], host: Host | None) -> list[Record]:
     """Return one record for each launch: its first undisturbed attempt with a number, else its last."""
     groups: dict[tuple[object, ...], list[Record]] = {}

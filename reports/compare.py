@@ -2,7 +2,8 @@
 
 Pure functions. `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
 gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
-attempt counts. A pair with a disturbed launch is left out; a cell that lost half of its pairs that way is CONTENDED.
+attempt counts. A pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
+pairs that way is CONTENDED.
 """
 
 import math
@@ -14,7 +15,7 @@ from scipy.special import bdtr, stdtrit
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import evidence
-from dlbench.reports.attempts import disturbed, effective
+from dlbench.reports.attempts import effective, left_out
 from dlbench.reports.compared import (
     BASELINE,
     CANDIDATE,
@@ -116,14 +117,15 @@ def compare_runs(
                 words = "different machines: a comparison, not a verdict on a change"
                 judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
             elif lost and lost >= CONTENDED_SHARE * (lost + all_launches):
-                judgement = _contended(lost, lost + all_launches, "launches", (before.seconds, after.seconds))
+                used = (before.seconds, after.seconds)
+                judgement = _contended(lost, lost + all_launches, "launches", used, (before, after))
         cells.append(CellComparison(cell, before, after, judgement))
     if same_machine:
         cells = _adjusted(cells, rule)
     notes = []
-    left_out = [len(each) - len(common) for each in sides]
-    if any(left_out):
-        notes.append(f"Only in the baseline: {left_out[0]} of its cells; only in the candidate: {left_out[1]}.")
+    alone = [len(each) - len(common) for each in sides]
+    if any(alone):
+        notes.append(f"Only in the baseline: {alone[0]} of its cells; only in the candidate: {alone[1]}.")
     if not same_machine:
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:
@@ -195,7 +197,7 @@ def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) ->
         if set(pair) != {BASELINE, CANDIDATE}:
             continue  # interrupted between its two launches
         seconds = [_seconds(pair[side]) for side in (BASELINE, CANDIDATE)]
-        if any(disturbed(record, host) for record in pair.values()):
+        if any(left_out(record, host) for record in pair.values()):
             lost += 1
         elif seconds[0] is not None and seconds[1] is not None:
             before.append(seconds[0])
@@ -218,7 +220,7 @@ def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, purpose: str, r
     used, lost = found[stage]
     judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
     if judgement is None and lost and lost >= CONTENDED_SHARE * (len(used[0]) + lost):
-        judgement = _contended(lost, len(used[0]) + lost, "pairs", used)
+        judgement = _contended(lost, len(used[0]) + lost, "pairs", used, sides.values())
         fewer, more = sorted(sides.values(), key=lambda side: side.contended)
         if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
             name = CANDIDATE if more is sides[CANDIDATE] else BASELINE
@@ -246,7 +248,7 @@ def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured", (), 0, "")
     counted = effective(records, host)
-    good = [record for record in counted if not disturbed(record, host)]
+    good = [record for record in counted if not left_out(record, host)]
     seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
     timed = [record for record in counted if record.outcome.samples_ns]
     flags = evidence.cell_flags([evidence.record_flags(r, host) for r in timed])
@@ -287,8 +289,13 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
     return None
 
 
-def _contended(lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]]) -> Judgement:
+def _contended(
+    lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
+) -> Judgement:
+    slowed = any(flag.kind is evidence.DEVICE_THROTTLED for side in sides for flag in side.flags)
     why = f"others were in the way of {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
+    if slowed:
+        why = f"others were in the way, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"
     return undecided(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
 
 

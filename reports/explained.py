@@ -13,6 +13,7 @@ from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.profiles import CONVOLUTION, MATRIX, RECURRENT
 from dlbench.adapters.protocol import Cell, Operator, Outcome, Profile
 from dlbench.reports.errors import ReportError
+from dlbench.reports.gpu_evidence import starting_words
 
 IDLE = "idle"
 PRODUCTS = (MATRIX, CONVOLUTION, RECURRENT)
@@ -61,6 +62,8 @@ class Explained:
     """What the kinds in `PRODUCTS` take of a step."""
     own_rate: float | None
     """FLOP/s of the framework's own large matrix product, timed in the same launch."""
+    starting: str = ""
+    """On a GPU, what starting the operators takes of a step without the profiler; empty where nobody told."""
 
     @property
     def slowdown(self) -> float | None:
@@ -125,6 +128,7 @@ def explain(cell: Cell, outcome: Outcome) -> Explained:
         flops=None if network is None else training_flops(network, cell.batch_size),
         product_seconds=sum(each.seconds for each in operators if each.kind in PRODUCTS),
         own_rate=outcome.gemm_flops_per_second,
+        starting="" if cell.on_cpu else starting_words(outcome),
     )
 
 

@@ -155,17 +155,30 @@ def _means(match: Match) -> Table:
     for mean in match.means:
         speedup, per_peak = f"{number(mean.speedup)}x", _times(mean.per_peak)
         name = mean.row if mean.row != before else ""
-        rows.append(tuple(map(Entry, (name, str(mean.threads), str(mean.networks), speedup, per_peak))))
+        of_common = "" if mean.common is None else f"{number(mean.common)}x"
+        rows.append(tuple(map(Entry, (name, str(mean.threads), str(mean.networks), speedup, per_peak, of_common))))
         before = mean.row
-    return Table("Geometric means over networks", ("", "p", "networks", "speed-up", "per peak"), tuple(rows))
+    head = ("", "p", "networks", "speed-up", "per peak", "of common")
+    return Table("Geometric means over networks", head, tuple(rows), tuple(_common_networks(match)))
+
+
+def _common_networks(match: Match) -> list[str]:
+    """Return lines that name the networks of the last column, thread counts of the same ones together."""
+    by_networks: dict[tuple[str, ...], list[str]] = {}
+    for threads, networks in sorted(match.common.items()):
+        by_networks.setdefault(networks, []).append(str(threads))
+    return [
+        f"of common, at p of {', '.join(counts)}: the speed-up over {', '.join(networks)}, which every row has there"
+        if networks
+        else f"of common, at p of {', '.join(counts)}: no network has a speed-up in every row"
+        for networks, counts in by_networks.items()
+    ]
 
 
 def _notes(match: Match) -> list[str]:
     lines = []
     if match.means:
-        lines.append(
-            "Means take the fastest mode at each place, and those over different numbers of networks do not compare."
-        )
+        lines.append("Means take the fastest mode at each place. Rows compare by those over common networks alone.")
     if match.peak is not None:
         low, high = (number(end * 1e-9) for end in match.peak[:2])
         lines.append(f"Peak then: {low} to {high} GFLOP/s a core, theoretical, single precision ({match.peak.source}).")
@@ -239,6 +252,7 @@ def _match(match: Match) -> dict[str, Any]:
         "not_compared": {str(threads): why for threads, why in match.left_out.items()},
         "cells": [_pair(pair) for pair in match.pairs],
         "means": [{**mean._asdict(), "per_peak": _ends(mean.per_peak)} for mean in match.means],
+        "common": {str(threads): list(networks) for threads, networks in sorted(match.common.items())},
     }
 
 

@@ -116,6 +116,8 @@ def _notes(found: Explained) -> list[str]:
     mean = found.busy_seconds / found.calls
     each = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)
     lines.append(f"A step starts {_count(found.calls)} {what}, on average of {each}.")
+    if found.starting:
+        lines.append(f"{found.starting[0].upper()}{found.starting[1:]}.")
     if found.side_by_side:
         lines.append("Some of them ran side by side: they are shown as shares of their sum.")
     lines.append("Kinds go by the operators' names; a recurrent operator holds matrix products, a fused one several.")

@@ -85,7 +85,17 @@ QUANTITIES = {
         "Per cent of the measured ceiling",
         lambda cell: None if cell.ceiling_fraction is None else 100 * cell.ceiling_fraction,
     ),
+    "joules": Quantity(
+        "Joules per mini-batch, of the GPU",
+        lambda cell: None if cell.device_observed is None else cell.device_observed.joules_per_minibatch,
+    ),
+    "busy": Quantity("Per cent of a step in which the GPU worked", lambda cell: _busy(cell)),
 }
+
+
+def _busy(cell: MatrixCell) -> float | None:
+    share = None if cell.device_observed is None else cell.device_observed.busy_share
+    return None if share is None else 100 * share
 
 
 def quantity_named(name: str) -> Quantity:
@@ -158,10 +168,22 @@ def letter(matrix: Matrix, machine: str) -> str:
 
 
 def machine_lines(matrix: Matrix) -> list[str]:
-    """Return a line for each machine that says what it is."""
-    if len(matrix.machines) == 1:
-        return [f"On {matrix.hosts[matrix.machines[0]].name}."]
-    return [f"{letter(matrix, machine)}: {matrix.hosts[machine].name}" for machine in matrix.machines]
+    """Return a line for each machine that says what it is, and which GPU each of its devices was."""
+    names = {machine: matrix.hosts[machine].name + _gpus(matrix, machine) for machine in matrix.machines}
+    if len(names) == 1:
+        return [f"On {name}." for name in names.values()]
+    return [f"{letter(matrix, machine)}: {name}" for machine, name in names.items()]
+
+
+def _gpus(matrix: Matrix, machine: str) -> str:
+    """Return what the GPUs of a machine are called, as far as anything ran there; empty without any."""
+    found: dict[str, dict[str, None]] = {}
+    for (_, _, column), cell in matrix.cells.items():
+        seen = cell.device_observed
+        if column.machine == machine and seen is not None and seen.name:
+            found.setdefault(column.device, {})[seen.name] = None
+    in_order = dict.fromkeys(column.device for column in matrix.columns_of(machine))
+    return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
 
 
 def common_flags(matrix: Matrix) -> set[evidence.FlagKind]:

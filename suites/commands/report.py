@@ -101,7 +101,11 @@ def matrix_command(
     suite: SuiteName = None,
     machine: MachineName = None,
     quantity: Annotated[
-        str, typer.Option("--quantity", help="seconds (per mini-batch), items (per second), gflops or ceiling (%).")
+        str,
+        typer.Option(
+            "--quantity",
+            help="seconds (per mini-batch), items (per second), gflops, ceiling (%); of GPUs joules and busy (%).",
+        ),
     ] = "seconds",
     reference: Reference = "",
     beside: Annotated[

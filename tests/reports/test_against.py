@@ -159,6 +159,44 @@ def test_every_figure_of_the_paper_that_can_be_compared_is() -> None:
             assert math.log(mean.speedup) == pytest.approx(sum(logs) / len(logs))
 
 
+def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
+    wide = {"fcn5": 0.5, "alexnet": 0.4, "lstm32": 0.3}
+    batch = {"alexnet": 16, "lstm32": 128}
+    records = [
+        record
+        for name, seconds in wide.items()
+        for record in launches(seconds, network=name, batch_size=batch.get(name, 64), threads=1, **TENSORFLOW)
+    ]
+    caffe = {"framework": "caffe", "adapter": "caffe"}
+    records += launches(0.9, network="fcn5", batch_size=64, threads=1, **caffe)
+    records += launches(0.8, network="alexnet", batch_size=16, threads=1, **caffe)
+    match = on(found_in(*records), DESKTOP)
+    assert set(match.common[1]) == {"fcn5", "alexnet"}
+    for mean in match.means:
+        logs = [
+            math.log(pair.speedup)
+            for pair in match.pairs
+            if pair.speedup and pair.where.row == mean.row and pair.where.group.network in ("fcn5", "alexnet")
+        ]
+        assert len(logs) == 2
+        assert mean.common == pytest.approx(math.exp(sum(logs) / 2))
+    caffe_mean, other = sorted(match.means, key=lambda mean: mean.networks)
+    assert caffe_mean.common == pytest.approx(caffe_mean.speedup)
+    assert other.networks == 3
+    text = " ".join(terminal.page_to_terminal(against_page(found_in(*records))).split())
+    assert "the speed-up over fcn5, alexnet, which every row has there" in text
+
+
+def test_where_no_network_is_common_nothing_is_compared_by_it() -> None:
+    records = [
+        *launches(0.5, network="fcn5", batch_size=64, threads=1, **TENSORFLOW),
+        *launches(0.8, network="alexnet", batch_size=16, threads=1, framework="caffe", adapter="caffe"),
+    ]
+    found = found_in(*records)
+    assert [mean.common for mean in on(found, DESKTOP).means] == [None, None]
+    assert "no network has a speed-up in every row" in " ".join(FORMATS["terminal"](found).split())
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.05, 5.0), st.floats(1.1, 20.0), st.sampled_from((1, 2, 4)))
 def test_a_machine_twice_as_fast_is_a_speedup_but_not_per_peak(seconds: float, factor: float, p: int) -> None:
@@ -178,6 +216,10 @@ def test_several_workers_are_not_held_against_the_paper_s_one_process() -> None:
     assert [match.left_out for match in both.matches] == [match.left_out for match in alone.matches]
     assert any("several workers" in note for note in both.notes)
     assert not any("several workers" in note for note in alone.notes)
+    of_gpu = found_in(*of_one, *launches(0.1, device="cuda:0", **TENSORFLOW))
+    assert of_gpu.matches == alone.matches
+    assert any("cells on GPUs" in note for note in of_gpu.notes)
+    assert not any("cells on GPUs" in note for note in both.notes)
     only_teams = found_in(*of_two)
     assert only_teams.matches == ()
     assert "several workers" in FORMATS["terminal"](only_teams)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY, OTHER, RECURRENT
-from dlbench.adapters.protocol import Operator, Profile
+from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Operator, Profile
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import IDLE, explain
 from dlbench.reports.export.explained import explained_to_json, explained_to_terminal
@@ -68,6 +68,19 @@ def test_on_a_gpu_its_own_operators_count_and_no_others():
     found = on_gpu(Operator("sgemm", MATRIX, True, 0.7, 3.0), Operator("aten::mm", MATRIX, False, 0.9, 3.0))
     assert [each.name for each in found.operators] == ["sgemm"]
     assert {each.kind: round(each.share, 3) for each in found.kinds} == {MATRIX: 0.7, IDLE: 0.3}
+
+
+def test_on_a_gpu_it_tells_what_starting_the_operators_takes_of_a_step():
+    profile = Profile("torch.profiler", 3, 1.0, [Operator("sgemm", MATRIX, True, 0.3, 600.0)])
+    ceilings = DeviceCeilings(operator_start_seconds=1e-3)
+    result = outcome((1.0, 1.0, 1.0), profile=profile)._replace(
+        device=DeviceEvidence("a GPU", launches=600.0, ceilings=ceilings)
+    )
+    found = explain(cell(device="cuda:0"), result)
+    text = " ".join(explained_to_terminal(found).split())
+    assert "Launch-bound, since starting 600 operators at 1000 us each takes about 60% of a step." in text
+    assert json.loads(explained_to_json(found))["starting"] == found.starting
+    assert explain(cell(), result._replace(profile=PROFILE)).starting == ""
 
 
 def test_operators_side_by_side_are_shares_of_their_sum():

@@ -3,6 +3,7 @@ import io
 import json as json_of_python
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dlbench.reports
-from dlbench.adapters.protocol import BOUND, Status
+from dlbench.adapters.protocol import BOUND, DeviceEvidence, Status
 from dlbench.reports import scaling, shi2016
 from dlbench.reports.curve import Curve
 from dlbench.reports.errors import ReportError
@@ -220,6 +221,28 @@ def test_columns_of_several_workers_say_how_many_and_what_that_is() -> None:
     matrix = build_matrix(results_of(*of_threads))
     names = [layout.column_name(matrix, column) for column in matrix.columns]
     assert names == ["cuda:0/1", "cuda:0/2", "cuda:0/1 x2", "cuda:0/2 x2"]
+
+
+def test_the_board_of_each_gpu_column_is_named_once() -> None:
+    def on(device: str, board: str, **of_cell: Any) -> Any:
+        result = make.outcome(device=DeviceEvidence(board))
+        return make.record(result=result, device=device, **of_cell)
+
+    records = [on("cuda:1", "Board B"), on("cuda:0", "Board A"), on("cuda:0", "Board A", network="lstm32")]
+    matrix = build_matrix(results_of(make.record(), *records))
+    assert layout.machine_lines(matrix) == ["On AMD EPYC, 2 CPUs, cuda:0 Board A, cuda:1 Board B."]
+    for export in (terminal.matrix_to_terminal, markdown.matrix_to_markdown):
+        assert "cuda:1 Board B" in " ".join(export(matrix).split())
+    # A framework that does not know its board calls it by the device; the driver tells.
+    told = {"schema": 1, "origin": 0.0, "gpu": {"uuid": "GPU-1", "name": "Board A"}, "samples": {"at": []}}
+    unknown = replace(on("cuda:0", "cuda:0"), telemetry={**told, "slow_samples": {"at": []}, "processes": None})
+    assert layout.machine_lines(build_matrix(results_of(unknown))) == ["On AMD EPYC, 2 CPUs, cuda:0 Board A."]
+    moved = build_matrix(results_of(*records, on("cuda:0", "Board C", network="fcn8")))
+    assert "cuda:0 Board A or Board C, cuda:1 Board B." in layout.machine_lines(moved)[0]
+    both = build_matrix(results_of(*records, make.record(machine="m-two")))
+    lines = layout.machine_lines(both)
+    assert [("Board" in line) for line in lines] == [line.startswith("A: AMD EPYC") for line in lines]
+    assert layout.machine_lines(build_matrix(results_of(make.record()))) == ["On AMD EPYC, 2 CPUs."]
 
 
 def test_a_flag_of_every_cell_is_said_once() -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import dlbench.reports.export
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports import derived
-from dlbench.reports.attempts import disturbed, effective
+from dlbench.reports.attempts import disturbed, effective, left_out
+from dlbench.reports.compare import BASELINE, CANDIDATE, compare_sides
 from dlbench.reports.evidence import record_flags
 from dlbench.reports.export import csv, json, terminal
 from dlbench.reports.flags import KINDS
@@ -28,9 +29,11 @@ from dlbench.reports.gpu_evidence import (
     observe_launch,
     starting_share,
 )
+from dlbench.reports.hosts import Host
 from dlbench.reports.matrix import build_matrix
 from dlbench.reports.record import Record
 from dlbench.reports.results import Results
+from dlbench.reports.verdict import Verdict
 
 ORIGIN = 1000.0
 OWN = {"whose": "own", "first": 1.0, "last": 29.0, "bytes": 10**9}
@@ -247,6 +250,21 @@ def test_a_shared_gpu_is_contended_and_its_launch_repeated() -> None:
     assert effective([shared, again], None) == [again]
     # A GPU that is hot is hot the next time too.
     assert not disturbed(launch(told=telemetry(reasons=0x40)), None)
+
+
+def test_a_slowed_gpu_makes_no_verdict() -> None:
+    hot = launch(told=telemetry(reasons=0x40))
+    assert left_out(hot, None)
+    assert not left_out(launch(), None)
+    records = [
+        replace(record, side=side, launch=number)
+        for number in range(8)
+        for side, record in ((BASELINE, launch()), (CANDIDATE, hot))
+    ]
+    (cell,) = compare_sides(records, Host(make.MACHINE, "a machine"), {}).cells
+    assert cell.judgement.verdict is Verdict.CONTENDED
+    assert "the GPU was slowed, in 8 of 8 pairs" in cell.judgement.sentence
+    assert (cell.baseline.contended, cell.candidate.contended) == (0, 8)
 
 
 def test_the_store_knows_whether_a_gpu_was_shared() -> None:
