@@ -142,7 +142,8 @@ def _version(framework: Framework, outcome: Outcome) -> str:
     for name in (framework.imports, framework.name):
         if version := distributions.get(name.replace("_", "-")):
             return str(version)
-    return next((str(version) for version in distributions.values() if version in known), "")
+    found = next((str(version) for version in distributions.values() if version in known), "")
+    return found or str(outcome.software.get("version", ""))  # of one that is no Python distribution
 
 
 def _threads(framework: Framework, mode: str, source: Source, cpus: int, launcher: Launcher) -> Threads | None:

@@ -187,8 +187,10 @@ class Carrier:
         if located.reason:
             return _skipped(located.reason)
         order = self._order(cell, protocol, interpreter, folder, located.uuids)
-        repeated = order.launch.repeated_batch
+        repeated, label_sets = order.launch.repeated_batch, order.launch.label_sets
         told: dict[str, Any] = {} if repeated is None else {"repeated_batch": repeated}
+        if label_sets > 1:
+            told["label_sets"] = label_sets
         first = located.devices[0] if located.devices else None
         if first is None or first.uuid is None:
             return _Carried(self._launcher.launch(order, tick), told)
@@ -214,9 +216,12 @@ class Carrier:
             adapter_directory=framework.outside,
             gpu=gpu,
             repeated_batch=None if reference is None else reference.repeated_batch,
+            label_sets=1 if reference is None else reference.label_sets,
         )
         variables = {
             **framework.launch_variables(row.mode, cell.threads, folder),
+            # What the driver compiles for a GPU is kept apart from the user's own.
+            **({} if gpu is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
             **self._variables,
             **devices.variables(gpu),
         }
@@ -226,7 +231,7 @@ class Carrier:
         """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""
         if cell.affinity != BOUND:
             return None
-        mask = None if self._machine is None else bound_mask(self._machine.cpu, cell.all_threads)
+        mask = None if self._machine is None else bound_mask(self._machine.cpu, cell.all_threads, cell.world_size)
         if mask is None:
             raise UsageError(
                 f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."

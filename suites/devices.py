@@ -238,6 +238,10 @@ class Locator:
         slices = [device.name for device in chosen if device.name.count(":") > 1]
         if count > 1 and slices:
             return Located((), f"workers on MIG devices ({', '.join(slices)}) cannot reach one another")
+        if len({device.title for device in chosen}) > 1:
+            # Each step lasts as long as its slowest worker's: nothing could be said of either board.
+            unlike = ", ".join(device.words for device in chosen)
+            return Located((), f"workers need GPUs of one kind, and these differ: {unlike}; name like ones (--devices)")
         answering = {device.uuid for device in present(now)} - {None}
         for device in chosen:
             if device.uuid not in answering:

@@ -15,6 +15,7 @@ from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.store import Store
 
 from .. import axes, block_gate, environment, session, suite
+from ..busy_gpus import busy_gpus
 from ..carrier import Carrier
 from ..errors import Interrupted, Terminated, UsageError
 from ..launcher import ProcessLauncher
@@ -195,6 +196,8 @@ def run_command(
             run = unfinished or session.begin(plan, store, machine)
             say(f"{plan.suite}: {_size(plan)}, run {run.id} in {store.name}")
             say(_kind_of_protocol(plan))
+            for line in busy_gpus(plan.cells, machine.gpus):
+                say(line)
             gate = None if no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
             carrier = Carrier(
                 plan,

@@ -1,5 +1,6 @@
 """`dlbench list` and `dlbench probe`: what there is to measure, and what this machine is."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,12 +17,19 @@ from ..screen import out, print_json, say, table
 from . import listing, options
 
 
-def _capabilities(frameworks: str) -> list[dict[str, Any]]:
-    """Ask the frameworks that have an environment here what they can do."""
-    names = axes.words(frameworks) if frameworks else list(offered())
+def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]]:
+    """Ask the frameworks that have an environment here, or an interpreter given, what they can do."""
+    given = {build.framework.name: build for build in map(axes.build, python)}
+    for name, build in given.items():
+        if build.name != name:
+            raise UsageError(f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH.")
+    names = axes.words(frameworks) if frameworks else list(given or offered())
     asked = [row.build.framework for row in axes.rows(names, [])]
+    if unasked := [name for name in given if name not in {each.name for each in asked}]:
+        raise UsageError(f"--python is given for {', '.join(unasked)}, which --frameworks does not name.")
     machine = probe()
-    found = sources.prepare((Build(each.name, each) for each in asked), _say_nothing, build_missing=False)
+    builds = [given.get(each.name) or Build(each.name, each) for each in asked]
+    found = sources.prepare(builds, _say_nothing, build_missing=False)
     where = f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
     with measuring(say, wait=True):
         told = capabilities.of_all(asked, found, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
@@ -95,6 +103,7 @@ def list_command(
         str, typer.Option("--frameworks", help="With --capabilities: only these frameworks, comma-separated.")
     ] = "",
     adapter: options.Adapter = None,
+    python: options.Python = None,
     as_json: options.Json = False,
 ) -> None:
     """List networks, frameworks with the state of their environments, and suites.
@@ -103,11 +112,14 @@ def list_command(
 
     - `dlbench list --json`
     - `dlbench list --capabilities --frameworks torch,jax`
+    - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
     """
     if frameworks_asked and not with_capabilities:
         raise UsageError("--frameworks says whom --capabilities asks. Add --capabilities, or leave --frameworks out.")
+    if python and not with_capabilities:
+        raise UsageError("--python says which build --capabilities asks. Add --capabilities, or leave --python out.")
     if with_capabilities:
-        told = _capabilities(frameworks_asked)
+        told = _capabilities(frameworks_asked, python or ())
         if as_json:
             print_json(told)
         else:

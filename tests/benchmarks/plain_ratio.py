@@ -5,10 +5,14 @@
 For each cell, launches of the adapter and of tests/plain/<folder>.py alternate in random order within a pair, with the
 same interpreter and environment variables. Printed: the geometric mean of the pairs' ratios of medians (adapter /
 plain) with Student's 95 % interval over the pairs. Goal: at most 1.02. Nothing else should run meanwhile.
+
+On a GPU, where PyTorch alone has a plain script: `--frameworks torch:eager,torch:compile --device cuda:0`, with
+DLBENCH_PYTHON_TORCH naming a build that drives it.
 """
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import tempfile
@@ -48,6 +52,7 @@ def plain_median(framework: Framework, cell: Cell, interpreter: Path, steps: int
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "samples.json"
         words = [cell.network, cell.batch_size, cell.threads, cell.mode, steps, answer]
+        words += [] if cell.on_cpu else [cell.device]
         subprocess.run(
             [interpreter, "-I", script, *map(str, words)],
             env=guest_environment(framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)),
@@ -66,6 +71,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5, help="pairs per cell")
     parser.add_argument("--steps", type=int, default=10, help="timed steps per launch")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:0")
+    parser.add_argument("--batch-size", type=int, help="examples per mini-batch (default: the paper's)")
     arguments = parser.parse_args()
     table = Table(title="adapter / plain script", box=None, pad_edge=False)
     for name in ("network", "framework", "mode", "ratio", "95 % interval", "pairs", "verdict"):
@@ -73,13 +80,14 @@ def main() -> None:
     for word in axes.words(arguments.frameworks):
         name, _, mode_wanted = word.partition(":")
         framework = find(name)
-        interpreter = environment.find_interpreter(name)
-        if interpreter is None or name not in offered():
+        given = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
+        interpreter = Path(given) if given else environment.find_interpreter(name)
+        if interpreter is None or (name not in offered() and not given):
             raise SystemExit(f"{name}: {environment.locate(framework).reason}")
         for mode in modes_meant(framework, mode_wanted):
             for network in axes.words(arguments.networks):
-                batch = NETWORKS[network].batch_size
-                cell = Cell(name, framework.folder, mode, network, "cpu", arguments.threads, batch)
+                batch = arguments.batch_size or NETWORKS[network].batch_size
+                cell = Cell(name, framework.folder, mode, network, arguments.device, arguments.threads, batch)
                 logs = []
                 for _ in range(arguments.rounds):
                     measures = [("adapter", adapter_median), ("plain", plain_median)]

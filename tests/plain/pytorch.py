@@ -1,9 +1,10 @@
 """The benchmark networks trained by hand in PyTorch: the yardstick for the suite's adapter, sharing no code with it.
 
-    OMP_NUM_THREADS=1 python pytorch.py NETWORK BATCH THREADS MODE STEPS OUT.json
+    OMP_NUM_THREADS=1 python pytorch.py NETWORK BATCH THREADS MODE STEPS OUT.json [DEVICE]
 
-NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE eager, onednn or compile. Allocator settings are those of
-the environment. After 3 warm-up steps each of STEPS steps is timed; OUT.json receives {"samples_ns": [...]}.
+NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE eager, onednn or compile; DEVICE cpu (if none is named) or
+cuda:0, in float32 without TF32. Allocator settings are those of the environment. After 3 warm-up steps each of STEPS
+steps is timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}.
 """
 
 import json
@@ -104,8 +105,11 @@ class LanguageModel(nn.Module):
 
 
 def main():
-    network, batch, threads, mode, steps, out = sys.argv[1:]
-    batch, steps = int(batch), int(steps)
+    network, batch, threads, mode, steps, out, *rest = sys.argv[1:]
+    batch, steps, device = int(batch), int(steps), torch.device(rest[0] if rest else "cpu")
+    wait = (lambda: None) if device.type == "cpu" else torch.cuda.synchronize
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
     torch.set_num_threads(int(threads))
     torch.set_num_interop_threads(1)
     linear = OneDNNLinear if mode == "onednn" else nn.Linear
@@ -125,11 +129,12 @@ def main():
         x = (torch.rand(batch, 3, 224, 224) * 0.2 - 0.1).contiguous(memory_format=torch.channels_last)
         y = torch.randint(1000, (batch,))
 
+    model, x, y = model.to(device), x.to(device), y.to(device)
     parameters = [p for p in model.parameters() if p.requires_grad]
     if mode == "compile":
         torch._dynamo.config.trace_autograd_ops = True
         torch._dynamo.config.allow_rnn = True
-        rate = torch.tensor(0.01)
+        rate = torch.tensor(0.01, device=device)
 
         @torch.compile(fullgraph=True, dynamic=False)
         def compiled(x, y, rate):
@@ -154,10 +159,12 @@ def main():
 
     for _ in range(3):
         step()
+    wait()
     samples = []
     for _ in range(steps):
         start = time.perf_counter_ns()
         step()
+        wait()
         samples.append(time.perf_counter_ns() - start)
     with open(out, "w") as file:  # noqa: PTH123
         json.dump({"samples_ns": samples}, file)

@@ -21,6 +21,7 @@ FIRST, SECOND, PART, OTHER_PART = (
 
 # Sources of stand-ins, with `fake` as above in scope.
 TWO = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board({H200!r}, uuid={SECOND!r}))"
+TWINS = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}))"
 PARTED = (
     f"fake.FakeNvml(fake.board(uuid={FIRST!r}, MigMode=[1, 1], MaxMigDeviceCount=7, mig=["
     f"fake.board('{A100} MIG 3g.40gb', uuid={PART!r}), fake.board('{A100} MIG 4g.40gb', uuid={OTHER_PART!r})]), "

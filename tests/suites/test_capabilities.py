@@ -1,6 +1,7 @@
 """What a framework can do: asked once, kept while nothing it depends on changes, told in words that follow from it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,18 @@ def test_its_answers_are_kept_apart_from_the_networks():
     assert found.answers == {"gpu": (False, "asked")}
     assert found.networks == {"fcn5": "", "resnet50": "it has no batch normalisation"}
     assert found.version == "9.9"
+
+
+@pytest.mark.parametrize(
+    ("software", "version"),
+    [
+        ({"distributions": {"mxnet": "9.9"}, "version": "9"}, "9.9"),
+        ({"distributions": {"other": "9.9"}, "version": "1.0.0"}, "1.0.0"),
+        ({"distributions": {}}, ""),
+    ],
+)
+def test_a_version_is_the_distributions_or_else_what_the_framework_says(software, version):
+    assert capabilities._version(find("mxnet"), Outcome(Status.OK, "", software=software)) == version
 
 
 def test_it_is_asked_once_and_again_when_something_changes(tmp_path):
@@ -176,3 +189,26 @@ def test_the_command_shows_and_gives_everything(tmp_path):
     assert null["kinds"] == {"dense": True, "convolutional": True, "recurrent": True}
     assert torch7["kinds"] == {"dense": None, "convolutional": None, "recurrent": None}
     assert torch7["problem"]
+    assert (torch7["licence"], torch7["last_release"]) == ("BSD-3-Clause", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--python", "torch=/no/such/python"], "Add --capabilities"),
+        (["--capabilities", "--python", "mine:torch=/no/such/python"], "Write torch=PATH"),
+        (["--capabilities", "--frameworks", "null", "--python", "torch=/no/such/python"], "torch, which --frameworks"),
+        (["--capabilities", "--python", "torch=/no/such/python"], "/no/such/python"),
+    ],
+)
+def test_a_build_to_be_asked_is_one_of_those_named(words, said, tmp_path):
+    done = run_command(tmp_path, "list", *words)
+    assert done.returncode != 0
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_an_interpreter_that_is_given_is_the_one_asked(tmp_path):
+    done = run_command(tmp_path, "list", "--capabilities", "--python", f"null={sys.executable}", "--json")
+    assert done.returncode == 0, done.stderr
+    (null,) = json.loads(done.stdout)
+    assert (null["name"], null["problem"]) == ("null", "")

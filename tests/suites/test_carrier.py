@@ -108,12 +108,14 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     (order,) = launcher.orders
     assert order.launch.gpu == order.variables["CUDA_VISIBLE_DEVICES"] == SECOND
     assert order.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert order.variables["CUDA_CACHE_PATH"].startswith(order.launch.cache_directory)
     told = {"index": 1, "name": "NVIDIA H200", "uuid": SECOND, "driver": "550.54.15"}
     assert record.outcome.software == {"version": "1", "gpu": told}
     assert record.telemetry["gpu"]["uuid"] == SECOND
     (on_cpu,) = carrier.carry_out(planned(), PLAN.protocol)
     assert launcher.orders[-1].launch.gpu is None
     assert launcher.orders[-1].variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert "CUDA_CACHE_PATH" not in launcher.orders[-1].variables
     assert (on_cpu.outcome.software, on_cpu.telemetry) == ({"version": "1"}, None)
 
 

@@ -28,10 +28,11 @@ from pretended_gpus import (
 )
 from processes import run_command
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import probe_gpus
 from dlbench.reports.store import Store
 from dlbench.suites import cli, devices
+from dlbench.suites.busy_gpus import busy_gpus
 from dlbench.suites.devices import Locator
 from dlbench.suites.errors import UsageError
 
@@ -379,3 +380,32 @@ def test_a_machine_without_gpus_measures_what_it_did(folder, call):
     code, _, errors = call(NO_DRIVER, "run", "mine.toml")
     assert code == 0, errors
     assert [record.cell.device for record in records_in(folder)] == ["cpu"]
+
+
+def on_boards(*counts):
+    """Two boards with so many processes on each; None: it does not tell."""
+    boards = [
+        f"fake.board({f'uuid={uuid!r}'}{'' if count is None else f', ComputeRunningProcesses=[0] * {count}'})"
+        for uuid, count in zip((FIRST, SECOND), counts, strict=True)
+    ]
+    return f"fake.FakeNvml({', '.join(boards)})"
+
+
+def test_gpus_that_others_compute_on_are_told_of_before_anything_is_measured():
+    def said(names, source, workers=1):
+        cells = [Cell("null", "null", "null", "fcn5", name, 1, 64, world_size=workers) for name in names]
+        return busy_gpus(cells, gpus(source), nvml(source))
+
+    assert said(["cpu"], on_boards(1, 1)) == said(["cuda:0"], on_boards(0, 1)) == []
+    assert said(["cpu", "cuda:0"], on_boards(None, 1)) == said(["cuda:0"], NO_GPU) == said([], NO_DRIVER) == []
+    (line,) = said(["cuda:0", "cuda:1"], on_boards(0, 1))
+    assert line.startswith(f"cuda:1 ({A100}): 1 other process computes on it now")
+    first, second, all_of_them = said(["cuda:0", "cuda:1"], on_boards(2, 1))
+    assert "cuda:0" in first
+    assert "2 other processes compute" in first
+    assert "cuda:1" in second
+    assert "every GPU of this run is in use" in all_of_them
+    assert said(["cuda:0:1"], PARTED) == []
+    assert said(["cuda:0"], LOST) == []
+    assert len(said(["cuda:0"], on_boards(0, 1), workers=2)) == 1
+    assert said(["cpu"], on_boards(1, 1), workers=2) == []

@@ -1,5 +1,6 @@
 """The catalogue of frameworks: what a description may say, and what one that cannot be used does to the others."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,25 @@ def test_a_digest_changes_with_any_code_of_the_adapter_and_nothing_else(tmp_path
     assert code_digest(made).endswith(adapter_digest(made))
     (tmp_path / "a" / "gone.py").symlink_to("nowhere")
     assert adapter_digest(made) in seen
+
+
+#: Under which names the locks have them, where those are not their own.
+PACKAGES = {
+    "caffe": "python3-caffe",
+    "onnx": "onnxruntime",
+    "onnxruntime": "onnxruntime-training-cpu",
+    "paddle": "paddlepaddle",
+    "tensorflow": "tensorflow-cpu",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in framework.shipped().items() if each.environment == "own" and not each.unavailable]
+)
+def test_what_is_installed_is_a_release_whose_date_is_known(name):
+    made = framework.shipped()[name]
+    locks = "\n".join(path.read_text() for path in made.recipe_files if path.exists())
+    assert made.project is not None
+    versions = "|".join(re.escape(release.version) for release in made.project.releases)
+    # Of Debian's packages the version is followed by Debian's own.
+    assert re.search(rf"^{PACKAGES.get(name, name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE)

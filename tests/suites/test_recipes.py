@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from pretended_gpus import TWO, stand_in
+from pretended_gpus import TWINS, stand_in
 from processes import PATIENCE
 
 import dlbench.suites
@@ -167,7 +167,7 @@ def test_systemd_takes_the_units(tmp_path) -> None:
 @pytest.mark.slow
 def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
     folder, variables = night
-    variables = {**variables, "DLBENCH_NVML": stand_in(folder, TWO), "ROWS": "null", "DEVICES": "cuda:0"}
+    variables = {**variables, "DLBENCH_NVML": stand_in(folder, TWINS), "ROWS": "null", "DEVICES": "cuda:0"}
     script = str(RECIPES / "gpu-proof.sh")
     parts = ["machine", "placements", "workers", "figure1", "explain", "reports"]
     done = subprocess.run(

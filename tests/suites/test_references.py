@@ -14,7 +14,11 @@ from dlbench.suites.plan import Choices, expand
 from dlbench.suites.references import Reference, fitting
 
 SHIPPED = {
-    network: {int(path.stem.rpartition("-b")[2]) for path in Path(reference_files.SHIPPED).glob(f"{network}-b*.npz")}
+    network: {
+        int(size)
+        for path in Path(reference_files.SHIPPED).glob(f"{network}-b*.npz")
+        if (size := path.stem.rpartition("-b")[2]).isdecimal()
+    }
     for network in ("fcn5", "alexnet", "resnet50", "lstm32")
 }
 
@@ -24,8 +28,8 @@ def computed(tmp_path, monkeypatch):
     """Give the (network, mini-batch) pairs that are computed, each an empty file."""
     found = []
 
-    def generate(network, batch_size, path, interpreter, threads, timeout):
-        found.append((network, batch_size))
+    def generate(network, batch_size, path, interpreter, threads, timeout, label_sets):
+        found.append((network, batch_size) if label_sets == 1 else (network, batch_size, label_sets))
         Path(path).touch()
 
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
@@ -36,6 +40,19 @@ def computed(tmp_path, monkeypatch):
 def fit(network, size, on_cpu):
     said = []
     return fitting(network, size, on_cpu, said.append), said
+
+
+@pytest.mark.parametrize(("size", "workers", "computed_size"), [(192, 3, 8), (768, 3, 8), (75, 3, 25), (12, 3, 4)])
+def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_computed(
+    computed, size, workers, computed_size
+):
+    said = []
+    found = fitting("resnet50", size, False, said.append, equal_parts=workers)
+    assert computed == [("resnet50", computed_size, workers)]
+    assert (found.repeated_batch, found.label_sets) == (computed_size, workers)
+    assert f"mini-batch {computed_size} with {workers} sets of labels" in said[0]
+    again = fitting("resnet50", size, False, pytest.fail, equal_parts=workers)
+    assert (again, len(computed)) == (found, 1)
 
 
 @pytest.mark.parametrize("on_cpu", [True, False])

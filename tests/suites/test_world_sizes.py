@@ -1,7 +1,7 @@
 """Several workers as an axis: which cells a plan has, what a launch on several GPUs sees, and the command itself."""
 
 import pytest
-from pretended_gpus import FIRST, NO_GPU, PARTED, SECOND, TWO, gpus, stand_in
+from pretended_gpus import FIRST, NO_GPU, PARTED, SECOND, TWINS, TWO, gpus, stand_in
 from processes import run_command
 
 from dlbench.adapters.networks import NETWORKS
@@ -61,7 +61,7 @@ def test_what_is_no_number_of_workers_is_refused_in_one_line(words):
 
 
 def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason():
-    both = Locator(None, lambda: gpus(TWO)).find("cuda:0", 2)
+    both = Locator(None, lambda: gpus(TWINS)).find("cuda:0", 2)
     assert both.uuids == f"{FIRST},{SECOND}"
     few = Locator(None, lambda: gpus(TWO)).find("cuda:1", 2)
     assert few.devices == ()
@@ -71,6 +71,10 @@ def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason(
     lent = Locator(None, lambda: gpus(THREE), named=("cuda:0",), visible="0,2").find("cuda:0", 2)
     assert [device.name for device in lent.devices] == ["cuda:0", "cuda:2"]
     assert "there are 2" in Locator(None, lambda: gpus(THREE), visible="0,2").find("cuda:0", 3).reason
+    mixed = Locator(None, lambda: gpus(TWO)).find("cuda:0", 2)
+    assert mixed.devices == ()
+    assert "GPUs of one kind" in mixed.reason
+    assert "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA H200)" in mixed.reason
     parts = Locator(None, lambda: gpus(PARTED)).find("cuda:0:1", 2)
     assert "MIG devices (cuda:0:1) cannot reach one another" in parts.reason
 
@@ -82,16 +86,16 @@ def test_only_batch_normalisation_needs_a_reference_of_equal_parts(network, work
     assert references.parts("resnet50", 10, 4) == 1  # cannot be dealt out: no launch gets that far
 
 
-def test_the_reference_of_equal_parts_repeats_a_parts_own():
-    found = references.fitting("resnet50", 16, True, pytest.fail, equal_parts=2)
-    assert found == references.Reference(references.find("resnet50", 8), 8)
-    # A part of 64 is itself one of 32, twice: the largest that is shipped.
-    assert references.fitting("resnet50", 128, False, lambda _: None, equal_parts=2).repeated_batch == 32
+@pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])
+def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each_worker(size, workers):
+    # Workers of more than 8 examples each have those of 8 several times: the largest that is shipped.
+    found = references.fitting("resnet50", size, True, pytest.fail, equal_parts=workers)
+    assert found == references.Reference(references.find("resnet50", 8, workers), 8, workers)
 
 
 def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apart(tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
-    done = run_command(tmp_path, "run", "mine.toml", DLBENCH_NVML=stand_in(tmp_path, TWO))
+    done = run_command(tmp_path, "run", "mine.toml", DLBENCH_NVML=stand_in(tmp_path, TWINS))
     assert done.returncode == 0, done.stderr
     assert "x 2 workers" in done.stderr
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
@@ -110,7 +114,7 @@ def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apar
 def test_too_few_gpus_are_a_typed_hole_and_the_sweep_goes_on(tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE.replace("[1, 2]", "[1, 2, 4]"))
     words = ["--devices", "cuda:0"]
-    done = run_command(tmp_path, "run", "mine.toml", *words, DLBENCH_NVML=stand_in(tmp_path, TWO))
+    done = run_command(tmp_path, "run", "mine.toml", *words, DLBENCH_NVML=stand_in(tmp_path, TWINS))
     assert done.returncode == 0, done.stderr
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         found = {r.cell.world_size: (r.outcome.status, r.outcome.reason) for r in store.records()}
