@@ -182,6 +182,15 @@ def description(adapter):
     return found
 
 
+def version(adapter):
+    # type: (Adapter) -> str
+    """Return the framework's version as the adapter tells it; empty where only a prepared one can."""
+    try:
+        return str(description(adapter)["version"])
+    except Exception:  # `prepare` is promised to come first
+        return ""
+
+
 def capabilities(adapter):
     # type: (Adapter) -> Dict[str, List[Any]]
     """Return [answer, words] for whatever the adapter's ``capabilities`` tells, and for each network it may be given.

@@ -165,6 +165,7 @@ def _measure(launch, phases, load, gather):
     if launch.only_capabilities:
         described = software.environment()
         described["capabilities"] = contract.capabilities(adapter)
+        described["version"] = contract.version(adapter)
         return Outcome(Status.OK, "nothing was timed", import_seconds, software=described)
     in_processes = team.needed(adapter, launch)
     if in_processes:
@@ -178,7 +179,7 @@ def _measure(launch, phases, load, gather):
     phases.enter("build")
     # A framework that computes nothing is spared the making of a hundred million weights.
     weights = batches.initial_weights(network) if adapter.computes else {}
-    batch = batches.mini_batch(network, cell.batch_size, launch.repeated_batch)
+    batch = batches.of_launch(network, launch)
     before = parity.sample_weights(weights)
     if in_processes:
         batch = team.part_of(batch, 0, cell.world_size)
@@ -223,13 +224,11 @@ def _measure(launch, phases, load, gather):
         ended = time.monotonic()
         later = evidence.snapshot()
         # Of a team each worker is bound to its part of the launch's.
-        cpus = launch.cpus if in_processes and launch.cpus else affinity.cpus_allowed()
+        cpus = sorted(launch.cpus) if in_processes and launch.cpus else affinity.cpus_allowed()
         on_device = watch.end()
         final_loss = contract.loss(adapter)
         peak = evidence.peak_memory_bytes()
         verdict = _still_trained(adapter, network, opening, final_loss)
-        if cell.world_size > 1 and verdict.verdict == "agrees" and batches.parts_alike(network, launch):
-            verdict = verdict._replace(reason="the workers' parts are alike: that they are averaged is not shown")
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=software.environment())
     gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
@@ -338,7 +337,7 @@ def join(directory, worker, load=contract.load):
         if not supported:
             raise Unsupported(reason)
         weights = batches.initial_weights(network) if adapter.computes else {}
-        batch = batches.mini_batch(network, launch.cell.batch_size, launch.repeated_batch)
+        batch = batches.of_launch(network, launch)
         adapter.join(worker, team.meeting_place(directory))
         adapter.prepare(network, weights, team.part_of(batch, worker, launch.cell.world_size))
         adapter.synchronize()

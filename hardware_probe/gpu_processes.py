@@ -1,11 +1,53 @@
 """Whose the processes are that compute on a GPU while a launch runs on it."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
+
+from dlbench.hardware_probe import nvml as chosen_nvml
+
+
+def computing(nvml: Any = None) -> dict[str, int]:
+    """Return by UUID how many processes compute on each GPU now, MIG devices of their own; empty without a driver.
+
+    ``nvml`` is as for `gpu.probe_gpus`. Raises nothing: a GPU that does not answer is left out.
+    """
+    nvml = chosen_nvml.in_use() if nvml is None else nvml
+    found: dict[str, int] = {}
+    with contextlib.suppress(Exception):  # a driver's answer is worth no failure; see gpu.py
+        nvml.nvmlInit()
+        try:
+            for index in range(nvml.nvmlDeviceGetCount()):
+                with contextlib.suppress(Exception):
+                    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+                    for handle in (gpu, *_parts(nvml, gpu)):
+                        _count(nvml, handle, found)
+        finally:
+            nvml.nvmlShutdown()
+    return found
+
+
+def _count(nvml: Any, handle: Any, found: dict[str, int]) -> None:
+    with contextlib.suppress(Exception):
+        found[_text(nvml.nvmlDeviceGetUUID(handle))] = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+
+
+def _parts(nvml: Any, gpu: Any) -> list[Any]:
+    """Return the MIG devices of a GPU."""
+    parts = []
+    with contextlib.suppress(Exception):  # most GPUs have none
+        for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+            with contextlib.suppress(Exception):
+                parts.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot))
+    return parts
+
+
+def _text(answer: Any) -> str:
+    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
 
 
 def descends_from_this_process(pid: int) -> bool | None:

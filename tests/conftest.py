@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
 from dlbench.suites import cli, devices, environment, outside, references
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.framework import Framework, catalogue, find
@@ -71,14 +71,19 @@ def launch_once(
     timeout: float = 540.0,
     only_capabilities: bool = False,
     world_size: int = 1,
+    cpus: list[int] | None = None,
 ) -> Outcome:
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
-    The reference is the one shipped for this mini-batch unless another is given.
+    The reference is the one shipped for this mini-batch unless another is given; with ``cpus`` the cell is bound.
     """
     size = batch_size or NETWORKS[network].batch_size
     interpreter = find_framework_python(framework.name)
-    chosen = reference or references.find(network, size)
+    equal_parts = references.parts(network, size, world_size)
+    of_parts = None
+    if reference is None and equal_parts > 1:
+        of_parts = references.fitting(network, size, True, print, equal_parts=equal_parts)
+    chosen = reference or (of_parts.path if of_parts else references.find(network, size))
     launch = Launch(
         cell=Cell(
             framework.name,
@@ -89,6 +94,7 @@ def launch_once(
             threads,
             size,
             precision,
+            affinity=OVERSUBSCRIBED if cpus is None else BOUND,
             world_size=world_size,
         ),
         protocol=protocol,
@@ -97,6 +103,9 @@ def launch_once(
         cache_directory=str(cache),
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,
+        cpus=cpus,
+        repeated_batch=of_parts.repeated_batch if of_parts else None,
+        label_sets=of_parts.label_sets if of_parts else 1,
     )
     variables = framework.launch_variables(mode, threads, interpreter.parent.parent)
     if device == "cpu":

@@ -74,6 +74,9 @@ class TorchAdapter(Adapter):
         # type: (Network) -> Tuple[bool, str]
         """Decline what this build, this GPU or this mode cannot do."""
         reason = self._against_device(network) or self._against_mode()
+        if not reason and self.compiles and self.cell.precision != "float16":
+            whole = not isinstance(network.family, Recurrent)
+            reason = compiled.traces_gradients()[1] if whole else ""
         return not reason, reason
 
     def _against_device(self, network):

@@ -60,6 +60,14 @@ def _headers():
     return True, ""
 
 
+def traces_gradients():
+    # type: () -> Tuple[bool, str]
+    """Return whether the compiler takes a whole step, its gradients included, as one graph, and if not, why."""
+    if hasattr(torch._dynamo.config, "trace_autograd_ops"):
+        return True, ""
+    return False, "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
+
+
 def make_step(module, trainable, inputs, labels, settings):
     # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> Union[WholeStep, PiecewiseStep]
     """Return the training step as one graph, or in pieces around recurrent layers."""

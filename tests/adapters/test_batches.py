@@ -136,6 +136,21 @@ def test_a_repeated_mini_batch_is_the_small_one_over_and_over_where_it_is_normal
 
 
 @settings(deadline=None, max_examples=20)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_equal_parts_may_have_labels_of_their_own(size, times, sets):
+    network = NETWORKS["resnet50"]
+    several = batches.with_label_sets(network, size, sets)
+    large = batches.mini_batch(network, size * times * sets, repeated=size, label_sets=sets)
+    np.testing.assert_array_equal(several.labels[0], batches.mini_batch(network, size).labels)
+    assert len({tuple(labels) for labels in several.labels}) == sets
+    for part in range(times * sets):
+        rows = slice(part * size, (part + 1) * size)
+        np.testing.assert_array_equal(large.inputs[rows], several.inputs)
+        np.testing.assert_array_equal(large.labels[rows], several.labels[part // times])
+    assert set(several.labels.flat) <= set(range(batches.output_classes(network)))
+
+
+@settings(deadline=None, max_examples=20)
 @given(st.sampled_from(["fcn5", "lstm32", "alexnet"]), st.integers(2, 3), st.integers(1, 4))
 def test_elsewhere_each_example_comes_as_often_and_the_workers_parts_differ(name, size, times):
     network = NETWORKS[name]

@@ -1,7 +1,8 @@
 """One suite over every adapter: what the contract promises, seen from outside, framework by mode by network.
 
 Each combination is launched once, in the framework's own interpreter, as the product launches it; the tests look at
-that one outcome. A framework that is not built here is skipped with the reason.
+that one outcome. A framework that is not built here is skipped with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks the
+same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and the like); what is about CPUs is skipped then.
 """
 
 import math
@@ -23,6 +24,8 @@ USUAL = "fcn5"
 REFERRED = "lstm32"
 #: Mini-batches, with references that are shipped: a step is as right with few examples as with the paper's many.
 FEW = {"fcn5": 16, "fcn8": 16, "alexnet": 4, "resnet50": 8, "lstm32": 32, "lstm64": 32}
+DEVICE = os.environ.get("DLBENCH_TEST_DEVICE", "cpu")
+about_cpus = pytest.mark.skipif(DEVICE != "cpu", reason="it is about the CPU")
 #: One thread busy, in CPU seconds per second: above 1 by what the clocks' ticks and helpers may add.
 ONE_THREAD = 1.15
 
@@ -36,15 +39,16 @@ def _marks(framework, mode=None, network=None):
     return marks
 
 
-def on_the_cpu(framework):
-    return [name for name, mode in framework.modes.items() if "cpu" in mode.devices]
+def on_the_device(framework):
+    kind = "cpu" if DEVICE == "cpu" else "gpu"
+    return [name for name, mode in framework.modes.items() if kind in mode.devices]
 
 
 def modes(computing=True, only_default=False):
     return [
         pytest.param((name, mode), marks=_marks(framework), id=f"{name}-{mode}")
         for name, framework in catalogue().items()
-        for mode in on_the_cpu(framework)
+        for mode in on_the_device(framework)
         if (framework.computes or not computing) and (mode == framework.default_mode or not only_default)
     ]
 
@@ -54,7 +58,7 @@ def combinations():
         pytest.param((name, mode, network), marks=_marks(framework, mode, network), id=f"{name}-{mode}-{network}")
         for name, framework in catalogue().items()
         if framework.computes
-        for mode in on_the_cpu(framework)
+        for mode in on_the_device(framework)
         for network in networks.NETWORKS
     ]
 
@@ -82,7 +86,7 @@ def launch_of() -> dict[tuple[str, str, str], Outcome]:
 def answered(request, launch, launch_of) -> tuple[networks.Network, Outcome]:
     name, mode, network = request.param
     if request.param not in launch_of:
-        launch_of[request.param] = launch(name, mode, network, batch_size=FEW[network])
+        launch_of[request.param] = launch(name, mode, network, batch_size=FEW[network], device=DEVICE)
     outcome = launch_of[request.param]
     RAN[name, mode] = RAN.get((name, mode), False) or outcome.status is Status.OK
     return networks.NETWORKS[network], outcome
@@ -100,7 +104,9 @@ def test_it_runs_or_refuses_with_a_reason(answered, request):
     assert outcome.status in (Status.OK, Status.UNSUPPORTED), outcome.reason
     if outcome.status is Status.UNSUPPORTED:
         name, _, network = request.node.callspec.params["answered"]
-        assert may_refuse(name, network), f"{network} is not among what {name} refuses: {outcome.reason}"
+        assert DEVICE != "cpu" or may_refuse(name, network), (
+            f"{network} is not among what {name} refuses: {outcome.reason}"
+        )
         assert len(outcome.reason.split()) > 3, "a reader of the matrix needs a sentence"
         assert not outcome.samples_ns
 
@@ -131,6 +137,7 @@ def test_it_counts_the_networks_parameters(launched):
     assert outcome.parameter_count == networks.parameter_count(network)
 
 
+@about_cpus
 def test_one_thread_is_one_thread(launched):
     _, outcome = launched
     threads = outcome.threads
@@ -147,13 +154,19 @@ def test_one_thread_is_one_thread(launched):
     assert min(wanting, 1.0 + beyond_one) <= ONE_THREAD + allowance, threads
 
 
-def test_it_says_what_it_is(launched):
+def test_it_says_what_it_is(launched, request):
     _, outcome = launched
     software = outcome.software
     assert software["python"]
     assert software["numpy"]
     assert software["framework"]
     assert software["version"]
+    framework = catalogue()[request.node.callspec.params["answered"][0]]
+    given = f"DLBENCH_PYTHON_{framework.name.upper().replace('-', '_')}" in os.environ
+    if framework.environment == "own" and framework.project is not None and framework.outside is None and not given:
+        # Without a date a report cannot tell old software from new.
+        known = {release.version for release in framework.project.releases}
+        assert str(software["version"]).partition("+")[0] in known
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +188,7 @@ def test_it_honours_a_new_learning_rate(launched, request):
     assert outcome.final_loss == pytest.approx(request.getfixturevalue("expected_final_loss"), rel=2e-5)
 
 
+@about_cpus
 @pytest.mark.parametrize("which", modes())
 def test_it_can_do_something(which):
     if which not in RAN:
@@ -182,7 +196,7 @@ def test_it_can_do_something(which):
     assert RAN[which], "it refused every network"
 
 
-@pytest.mark.parametrize("which", modes())
+@pytest.mark.parametrize("which", modes(only_default=True))
 def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
     name, mode = which
     for asked in ({"device": "tpu:0"}, {"precision": "float8"}):
@@ -192,6 +206,7 @@ def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
         assert not outcome.samples_ns
 
 
+@about_cpus
 @pytest.mark.parametrize("which", modes(only_default=True))
 def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
     name, mode = which
@@ -208,6 +223,33 @@ def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
     assert sum(1 for seconds in outcome.threads.cpu_seconds_by_thread if seconds > 0.02) >= 2
 
 
+@about_cpus
+@pytest.mark.slow
+@pytest.mark.parametrize("which", modes(only_default=True))
+def test_two_workers_average_what_their_batch_normalisation_lets_them(which, launch):
+    """Their parts have the same inputs, so the same statistics, and labels of their own."""
+    outcome = launch(*which, "resnet50", batch_size=16, world_size=2)
+    if outcome.status is Status.UNSUPPORTED:
+        pytest.skip(outcome.reason)
+    assert outcome.status is Status.OK, outcome.reason
+    assert (outcome.parity.verdict, outcome.parity.reason) == ("agrees", "")
+
+
+@about_cpus
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs are needed to bind two workers")
+@pytest.mark.parametrize("which", modes(only_default=True))
+def test_two_bound_workers_train_together(which, launch):
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    outcome = launch(*which, "lstm32", batch_size=4, world_size=2, cpus=cpus[::-1])
+    if outcome.status is Status.UNSUPPORTED:
+        pytest.skip(outcome.reason)
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.parity.verdict == "agrees", outcome.parity.reason
+    assert outcome.cpus == cpus
+
+
+@about_cpus
 @pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs are needed to see two threads work")
 @pytest.mark.parametrize("which", modes())

@@ -266,24 +266,46 @@ def test_a_reference_of_another_recipe_is_refused():
         parity.judge(observed([2.0], a=[1.0]), observed([2.0], a=[1.0], b=[1.0]), RECIPE)
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
-def test_a_repeated_mini_batch_trains_as_the_small_one_does(name):
-    """Mean loss, gradients and batch statistics are those of the part: so the part's reference serves."""
-    network, size = SMALL[name], 3
-    expected = parity_observation(parity, batches, adapter_for(name), network, size)
-    adapter = adapter_for(name)
+def trained_on(name, batch):
+    """Return what the parity steps show of the reference adapter on this mini-batch."""
+    network, adapter = SMALL[name], adapter_for(name)
     weights = batches.initial_weights(network)
     before = parity.sample_weights(weights)
-    adapter.prepare(network, weights, batches.mini_batch(network, 4 * size, repeated=size))
+    adapter.prepare(network, weights, batch)
     adapter.set_learning_rate(network.parity.learning_rate)
     losses = []
     for _ in range(network.parity.steps):
         adapter.step()
         losses.append(adapter.last_loss())
-    found = parity.observe(adapter.parameters(), before, losses)
+    return parity.observe(adapter.parameters(), before, losses)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_repeated_mini_batch_trains_as_the_small_one_does(name):
+    """Mean loss, gradients and batch statistics are those of the part: so the part's reference serves."""
+    network, size = SMALL[name], 3
+    expected = parity_observation(parity, batches, adapter_for(name), network, size)
+    found = trained_on(name, batches.mini_batch(network, 4 * size, repeated=size))
     verdict = parity.judge(found, expected, network.parity)
     assert verdict.loss_error < 1e-13
     assert verdict.update_error < 1e-10, verdict.worst_parameter
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_labels_of_their_own_in_equal_parts_train_as_their_mean_does(workers):
+    """Batch normalisation and all: so a reference of the part with the mean of the labels serves for all workers."""
+    name, size = "small-residual", 3
+    network = SMALL[name]
+    expected = trained_on(name, batches.with_label_sets(network, size, workers))
+    whole = batches.mini_batch(network, 2 * workers * size, repeated=size, label_sets=workers)
+    verdict = parity.judge(trained_on(name, whole), expected, network.parity)
+    assert verdict.loss_error < 1e-13
+    assert verdict.update_error < 1e-10, verdict.worst_parameter
+    # Of workers that do not average each would have learnt its own part alone.
+    for worker in range(workers):
+        rows = slice(worker * 2 * size, (worker + 1) * 2 * size)
+        alone = trained_on(name, batches.Batch(whole.inputs[rows], whole.labels[rows]))
+        assert parity.judge(alone, expected, network.parity).verdict == "disagrees"
 
 
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))

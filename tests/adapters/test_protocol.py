@@ -51,6 +51,7 @@ launches = st.builds(
     st.none() | st.lists(count),
     gpu=st.none() | text,
     repeated_batch=maybe_count,
+    label_sets=count,
     profiled_steps=count,
 )
 ceilings = st.builds(DeviceCeilings, *[maybe_real] * len(DeviceCeilings._fields))
