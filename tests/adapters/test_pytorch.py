@@ -297,3 +297,19 @@ def test_failures_of_cuda_to_allocate_are_recognised(guest: Guest) -> None:
         )]
     """)
     assert found == [True, True, True, False, False]
+
+
+def test_a_compiler_that_cannot_trace_gradients_is_refused_where_a_step_is_one_graph(guest: Guest) -> None:
+    told = guest("""
+        from guest.pytorch import compiled
+        class Older:
+            pass
+        answer = [list(compiled.traces_gradients())]
+        compiled.torch._dynamo.config = Older()
+        adapter = make("small-dense", mode="compile", compile=True)
+        answer += [list(adapter.supports(SMALL[name])) for name in ("small-dense", "small-recurrent")]
+    """)
+    assert told[0] == [True, ""]
+    assert told[1][0] is False
+    assert "cannot trace gradients" in told[1][1]
+    assert told[2] == [True, ""]
