@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
-from .batches import Batch
-from .device_ceilings import Probe
+from .launch.batches import Batch
+from .libraries.device_ceilings import Probe
 from .networks import Network
 from .protocol import Cell, Profile
 

@@ -140,7 +140,7 @@ class Contention(NamedTuple):
 
 
 class DeviceCeilings(NamedTuple):
-    """What a GPU did at best after the timed steps, see adapters/device_ceilings.py; None is what was not measured."""
+    """What a GPU did at best after the timed steps, None is what was not measured."""
 
     copy_bytes_per_second: Optional[float] = None  # on the device, read and written
     to_device_pinned_bytes_per_second: Optional[float] = None
@@ -166,7 +166,7 @@ class Operator(NamedTuple):
     """An operator of a profiled step, all its calls together."""
 
     name: str  # as the framework's profiler calls it
-    kind: str  # see adapters/profiles.py
+    kind: str  # see adapters/libraries/profiles.py
     on_device: bool  # False: it ran on the CPU
     seconds: float  # a step's, without the operators that it called
     calls: float  # a step's

@@ -7,7 +7,7 @@
 from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure
 from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Place, bound_mask, probe_cpu
 from dlbench.hardware_probe.description import describe
-from dlbench.hardware_probe.gpu import Gpu, Gpus, MigDevice, probe_gpus
+from dlbench.hardware_probe.gpu.inventory import Gpu, Gpus, MigDevice, probe_gpus
 from dlbench.hardware_probe.machine import Machine, OperatingSystem, probe
 from dlbench.hardware_probe.memory import Memory, probe_memory
 from dlbench.hardware_probe.sentinel import Reading, SentinelError

@@ -1,7 +1,7 @@
 """A machine in words: label and value pairs, as in the hardware table of a paper."""
 
 from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency
-from dlbench.hardware_probe.gpu import Gpu, Gpus
+from dlbench.hardware_probe.gpu.inventory import Gpu, Gpus
 from dlbench.hardware_probe.machine import Machine
 from dlbench.hardware_probe.memory import Memory
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from dlbench.hardware_probe._files import ROOT, read_text
 from dlbench.hardware_probe.cpu import Cpu, probe_cpu
-from dlbench.hardware_probe.gpu import Gpus, probe_gpus
+from dlbench.hardware_probe.gpu.inventory import Gpus, probe_gpus
 from dlbench.hardware_probe.memory import Memory, probe_memory
 
 # Part of what is hashed. To be raised when `_identity` changes, so that old and new fingerprints never meet

@@ -14,18 +14,19 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from . import outside, session
 from .commands.compare import compare_command
 from .commands.doctor import doctor_command
 from .commands.env import env_app
-from .commands.exchange import export_command, import_command
 from .commands.explain import explain_command
+from .commands.export_and_import import export_command, import_command
 from .commands.gate import gate_command
 from .commands.history import history_command
+from .commands.list_and_probe import list_command, probe_command
 from .commands.report import report_app
 from .commands.run import plan_command, run_command
-from .commands.show import list_command, probe_command
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
+from .measuring import preparation
+from .planning import external_adapters
 
 app = typer.Typer(
     name="dlbench",
@@ -47,7 +48,7 @@ _BadUsage: type[Exception] = typer.BadParameter.__mro__[2]
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(session.version())
+        print(preparation.version())
         raise typer.Exit
 
 
@@ -58,7 +59,7 @@ def _options(
     ] = False,
 ) -> None:
     """Take the options that stand before a command, and the adapters that need no option."""
-    outside.register(None)
+    external_adapters.register(None)
 
 
 app.command("list")(list_command)

@@ -8,109 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from one_launch import find_framework_python, launch_once
 
-from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
-from dlbench.suites import cli, devices, environment, outside, references
-from dlbench.suites.errors import DlbenchError
-from dlbench.suites.framework import Framework, catalogue, find
-from dlbench.suites.launcher import Order, ProcessLauncher
+from dlbench.adapters.protocol import Outcome
+from dlbench.suites import cli
+from dlbench.suites.planning import external_adapters
+from dlbench.suites.planning.framework import catalogue
 
 # So that the conformance suite holds an adapter outside the project to the contract too.
-outside.register(None)
-
-#: Enough to see what a step does, not how long it takes.
-SHORT = Protocol(warmup_steps=1, steps=3, minimum_steps=3, seconds=0.5)
-
-
-def find_framework_python(name: str) -> Path:
-    """Return the interpreter of a framework, or skip the test with the reason.
-
-    ``DLBENCH_PYTHON_<NAME>`` first, then the environment that dlbench built on this machine.
-    """
-    variable = f"DLBENCH_PYTHON_{name.upper().replace('-', '_')}"
-    given = os.environ.get(variable)
-    if given:
-        if not Path(given).exists():
-            pytest.fail(f"{variable} names {given}, which is not there")
-        return Path(given)
-    wanted = os.environ.get("DLBENCH_TEST_FRAMEWORKS")
-    if wanted is not None and find(name).environment == "own" and name not in wanted.split(","):
-        pytest.skip(f"{name} is not among the frameworks tested now: DLBENCH_TEST_FRAMEWORKS is {wanted}")
-    # In continuous integration every environment is built first: a missing one must not pass unseen. Large and historic
-    # ones are built where they are asked for.
-    refuse = pytest.fail if os.environ.get("CI") and not find(name).on_request else pytest.skip
-    try:
-        found = environment.find_interpreter(name)
-    except DlbenchError as error:
-        refuse(str(error))
-    if found is None:
-        refuse(f"the environment of {name} is not built here (set {variable}, or `dlbench env build {name}`)")
-    return found
+external_adapters.register(None)
 
 
 @pytest.fixture(scope="session")
 def framework_python() -> Callable[[str], Path]:
     """Give the function that finds a framework's interpreter or skips."""
     return find_framework_python
-
-
-def launch_once(
-    framework: Framework,
-    mode: str,
-    network: str,
-    *,
-    cache: Path,
-    threads: int = 1,
-    batch_size: int | None = None,
-    device: str = "cpu",
-    precision: str = "float32",
-    protocol: Protocol = SHORT,
-    reference: Path | None = None,
-    settings: dict[str, Any] | None = None,
-    timeout: float = 540.0,
-    only_capabilities: bool = False,
-    world_size: int = 1,
-    cpus: list[int] | None = None,
-) -> Outcome:
-    """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
-
-    The reference is the one shipped for this mini-batch unless another is given; with ``cpus`` the cell is bound.
-    """
-    size = batch_size or NETWORKS[network].batch_size
-    interpreter = find_framework_python(framework.name)
-    equal_parts = references.parts(network, size, world_size)
-    of_parts = None
-    if reference is None and equal_parts > 1:
-        of_parts = references.fitting(network, size, True, print, equal_parts=equal_parts)
-    chosen = reference or (of_parts.path if of_parts else references.find(network, size))
-    launch = Launch(
-        cell=Cell(
-            framework.name,
-            framework.folder,
-            mode,
-            network,
-            device,
-            threads,
-            size,
-            precision,
-            affinity=OVERSUBSCRIBED if cpus is None else BOUND,
-            world_size=world_size,
-        ),
-        protocol=protocol,
-        settings={**framework.modes[mode].settings, **(settings or {})},
-        reference=str(chosen) if chosen else None,
-        cache_directory=str(cache),
-        adapter_directory=framework.outside,
-        only_capabilities=only_capabilities,
-        cpus=cpus,
-        repeated_batch=of_parts.repeated_batch if of_parts else None,
-        label_sets=of_parts.label_sets if of_parts else 1,
-    )
-    variables = framework.launch_variables(mode, threads, interpreter.parent.parent)
-    if device == "cpu":
-        variables = {**variables, **devices.variables(None)}
-    return ProcessLauncher().launch(Order(launch, interpreter, variables, timeout)).outcome
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import numpy as np
 from caffe.proto import caffe_pb2
 from google.protobuf import text_format
 
-from .. import openblas
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
+from ..libraries import openblas
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell
 from . import libraries

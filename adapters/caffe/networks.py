@@ -11,7 +11,7 @@ from caffe import NetSpec
 from caffe import layers as L  # noqa: N812 - as every Caffe script has it
 from caffe import params as P  # noqa: N812
 
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
 
 LOSS = "loss"

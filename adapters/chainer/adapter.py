@@ -7,9 +7,9 @@ import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 from chainer.backends import cuda, intel64
 
-from .. import mkl_kernels, openblas
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
+from ..libraries import mkl_kernels, openblas
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell
 from . import libraries

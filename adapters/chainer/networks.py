@@ -10,7 +10,7 @@ import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.

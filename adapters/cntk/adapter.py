@@ -5,9 +5,9 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import cntk
 import numpy as np
 
-from .. import mkl_kernels
 from ..base import Adapter
-from ..batches import Batch, output_classes
+from ..launch.batches import Batch, output_classes
+from ..libraries import mkl_kernels
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell
 from . import libraries

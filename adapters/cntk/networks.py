@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
 import cntk
 import numpy as np
 
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Bottleneck, Convolution, Dense, Feedforward, MaxPool, Recurrent, Residual
 
 

@@ -8,8 +8,8 @@ import jaxlib
 import numpy as np
 
 from ..base import ONE_PROCESS, Adapter
-from ..batches import Batch
-from ..device_ceilings import Probe
+from ..launch.batches import Batch
+from ..libraries.device_ceilings import Probe
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
 from . import ceilings, devices, parallel, profile

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, List, Optional
 import jax
 import numpy as np
 
-from .. import device_ceilings
-from ..device_ceilings import Probe
+from ..libraries import device_ceilings
+from ..libraries.device_ceilings import Probe
 from . import devices
 
 

@@ -5,7 +5,7 @@ from typing import Any, List, Optional, Tuple
 
 import jax
 
-from ..compute_capability import AMPERE
+from ..libraries.compute_capability import AMPERE
 from ..protocol import Cell
 
 #: What jax_default_matmul_precision is set to for each precision of a cell; it holds for products and convolutions.

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..base import Unsupported
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "none": lambda values: values}

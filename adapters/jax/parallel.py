@@ -15,9 +15,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..batches import Batch
+from ..launch.batches import Batch
+from ..launch.team import part_of
 from ..protocol import Cell
-from ..team import part_of
 from .networks import place
 
 AXIS = "batch"  # the mesh's one axis, along which the mini-batch is split

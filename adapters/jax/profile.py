@@ -5,10 +5,10 @@ from typing import Any, Iterator, Optional
 
 import jax
 
-from .. import profiles, tsl_planes
 from ..base import Adapter
+from ..libraries import profiles, tsl_planes
+from ..libraries.tsl_planes import HLO, Event, Line
 from ..protocol import Profile
-from ..tsl_planes import HLO, Event, Line
 
 NAME = "jax.profiler"
 

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
 from . import backends, profile

@@ -12,8 +12,8 @@ import numpy as np
 from keras import layers
 
 from ..base import Unsupported
-from ..batches import Batch
-from ..layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
+from ..launch.batches import Batch
+from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
 
 

@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
 from . import devices, libraries, profile

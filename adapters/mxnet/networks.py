@@ -11,7 +11,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn, rnn
 
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, Layer, MaxPool, Recurrent, Residual
 
 

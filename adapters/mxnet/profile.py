@@ -7,9 +7,9 @@ from typing import Any, Dict, Iterator
 
 import mxnet as mx
 
-from .. import profiles
 from ..base import Adapter
-from ..profiles import Calls
+from ..libraries import profiles
+from ..libraries.profiles import Calls
 from ..protocol import Profile
 
 NAME = "mxnet.profiler"

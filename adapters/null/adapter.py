@@ -25,10 +25,10 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
-from .. import profiles
 from ..base import PROCESSES, Adapter, Unsupported
-from ..batches import Batch
-from ..device_ceilings import Probe
+from ..launch.batches import Batch
+from ..libraries import profiles
+from ..libraries.device_ceilings import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 from .device import Device, OutOfDeviceMemoryError, spin

@@ -22,8 +22,8 @@ Settings (all optional):
 import time
 from typing import Any, Dict, List, Optional
 
-from .. import device_ceilings, profiles
-from ..device_ceilings import Probe
+from ..libraries import device_ceilings, profiles
+from ..libraries.device_ceilings import Probe
 from ..protocol import Cell
 
 

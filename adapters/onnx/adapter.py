@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
 from . import devices, networks, profile

@@ -9,9 +9,9 @@ import os
 import tempfile
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from .. import profiles
 from ..base import Adapter
-from ..profiles import Calls, Span
+from ..libraries import profiles
+from ..libraries.profiles import Calls, Span
 from ..protocol import Profile
 
 NAME = "ONNX Runtime's profiling"

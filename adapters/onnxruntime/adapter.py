@@ -17,7 +17,7 @@ import onnxruntime  # noqa: E402
 from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
 
 from ..base import Adapter  # noqa: E402
-from ..batches import Batch  # noqa: E402
+from ..launch.batches import Batch  # noqa: E402
 from ..networks import Network  # noqa: E402
 from ..protocol import Cell, Profile  # noqa: E402
 from . import artifacts, networks, profile  # noqa: E402

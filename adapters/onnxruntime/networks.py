@@ -13,7 +13,7 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import (
     Bottleneck,
     Convolution,

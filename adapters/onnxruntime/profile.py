@@ -8,8 +8,8 @@ import os
 import tempfile
 from typing import Any, Callable, Optional
 
-from .. import profiles
 from ..base import Adapter
+from ..libraries import profiles
 from ..onnx.profile import WARMUP, calls, joined, read
 from ..protocol import Profile
 

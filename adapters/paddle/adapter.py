@@ -6,9 +6,9 @@ import numpy as np
 import paddle
 from paddle.nn import functional
 
-from .. import mkl_kernels
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
+from ..libraries import mkl_kernels
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
 from . import libraries, profile

@@ -11,7 +11,7 @@ import paddle
 from paddle import nn
 
 from ..base import Unsupported
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
 
 ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU}

@@ -8,9 +8,9 @@ from typing import Any, Dict, Iterator, List
 
 import paddle
 
-from .. import profiles
 from ..base import Adapter
-from ..profiles import Calls, Span
+from ..libraries import profiles
+from ..libraries.profiles import Calls, Span
 from ..protocol import Profile
 
 NAME = "paddle.profiler"

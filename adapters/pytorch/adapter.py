@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from ..base import PROCESSES, Adapter
-from ..batches import Batch
-from ..device_ceilings import OPERATOR, Probe
+from ..launch.batches import Batch
+from ..libraries.device_ceilings import OPERATOR, Probe
 from ..networks import Network, Recurrent
 from ..protocol import Cell, Profile
 from . import ceilings, compiled, cuda, eager, graphs, mixed, onednn, parallel, profile

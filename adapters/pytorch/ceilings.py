@@ -4,8 +4,8 @@ from typing import Callable, Tuple
 
 import torch
 
-from .. import device_ceilings
-from ..device_ceilings import Probe
+from ..libraries import device_ceilings
+from ..libraries.device_ceilings import Probe
 from . import cuda
 
 _PINNED = (device_ceilings.TO_DEVICE_PINNED, device_ceilings.FROM_DEVICE_PINNED)

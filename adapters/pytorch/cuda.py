@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict
 
 import torch
 
-from ..compute_capability import AMPERE, has_code
+from ..libraries.compute_capability import AMPERE, has_code
 from ..protocol import Cell
 
 DEVICE = "cuda:0"

@@ -11,17 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..networks import (
-    Bottleneck,
-    Convolution,
-    Dense,
-    Feedforward,
-    Flatten,
-    MaxPool,
-    Network,
-    Recurrent,
-    Residual,
-)
+from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
 
 MakeDense = Callable[[int, int], nn.Linear]
 

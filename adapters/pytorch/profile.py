@@ -6,9 +6,9 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
-from .. import profiles
 from ..base import Adapter
-from ..profiles import Calls
+from ..libraries import profiles
+from ..libraries.profiles import Calls
 from ..protocol import Profile
 
 NAME = "torch.profiler"

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
 import numpy as np
 
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Feedforward, Network, Recurrent, Residual
 from ..protocol import Cell
 from .feedforward import FeedforwardModel

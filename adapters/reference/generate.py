@@ -9,8 +9,8 @@ import os
 import sys
 import time
 
+from dlbench.adapters.launch.reference_files import SHIPPED, file_name, generate
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.reference_files import SHIPPED, file_name, generate
 
 #: The paper's mini-batches first, then those of the mini-batch sweep.
 BATCH_SIZES = {

@@ -16,8 +16,8 @@ import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
 from ..base import ONE_PROCESS, Adapter
-from ..batches import Batch
-from ..device_ceilings import Probe
+from ..launch.batches import Batch
+from ..libraries.device_ceilings import Probe
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell, Profile
 from . import gpu, parallel, profile

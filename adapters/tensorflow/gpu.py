@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow as tf
 
-from .. import device_ceilings
-from ..compute_capability import AMPERE, has_code
-from ..device_ceilings import Probe
+from ..libraries import device_ceilings
+from ..libraries.compute_capability import AMPERE, has_code
+from ..libraries.device_ceilings import Probe
 from ..protocol import Cell
 
 DEVICE = "GPU:0"

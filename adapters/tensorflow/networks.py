@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Unsupported
-from ..batches import Batch
-from ..layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
+from ..launch.batches import Batch
+from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
 from .recurrent import RECURRENCES
 

@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import tensorflow as tf
 
-from ..batches import Batch
+from ..launch.batches import Batch
+from ..launch.team import part_of
 from ..networks import Network
 from ..protocol import Cell
-from ..team import part_of
 from . import gpu
 from .networks import Model, place
 from .training import update

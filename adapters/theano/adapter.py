@@ -6,9 +6,9 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
-from .. import openblas
 from ..base import Adapter
-from ..batches import Batch
+from ..launch.batches import Batch
+from ..libraries import openblas
 from ..networks import LEARNING_RATE, Network
 from ..protocol import Cell
 from . import configuration

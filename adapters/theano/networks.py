@@ -11,7 +11,7 @@ import theano
 from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
-from ..batches import Batch
+from ..launch.batches import Batch
 from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
 
 

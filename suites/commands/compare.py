@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 
 from dlbench.hardware_probe import probe
-from dlbench.reports.hosts import host_of
+from dlbench.reports.storage.hosts import host_of
 
-from .. import axes, comparison, sides, stored
 from ..errors import UsageError
-from ..pairs import for_compare
-from . import options
+from ..measuring import comparison, comparison_sides
+from ..measuring.pairs import for_compare
+from ..planning import values as axes
+from . import named_runs, options
 from .two_sides import (
     BaselineAdapters,
     BaselineEnv,
@@ -104,13 +105,13 @@ def compare_command(
     if not now:
         if not first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        show(stored.compare(first, second, store_file, rule), exporter, write)
+        show(named_runs.compare(first, second, store_file, rule), exporter, write)
         return
     if first or second:
         raise UsageError("With --now both sides are measured: leave the names of stored runs out.")
     fewest, most = axes.launch_range(pairs, "--pairs")
     width = share_of(precision, "--precision") or PRECISION
-    pair = sides.pair(
+    pair = comparison_sides.pair(
         python or (), (), (baseline_env or (), candidate_env or ()), (baseline_adapters, candidate_adapters), same
     )
     chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter, *further_axes)

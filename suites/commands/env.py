@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from .. import environment
+from ..display.screen import err, out, print_json, say
+from ..display.status_line import StatusLine
+from ..environments import environment
 from ..errors import DlbenchError
-from ..framework import find, offered
-from ..screen import err, out, print_json, say
-from ..status_line import StatusLine
+from ..planning.framework import find, offered
 from . import listing, options
 
 env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")

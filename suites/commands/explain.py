@@ -10,25 +10,27 @@ import typer
 
 from dlbench.adapters.protocol import PLACEMENTS, PRECISIONS, Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.attempts import disturbed
 from dlbench.reports.errors import ReportError
-from dlbench.reports.explained import explain
-from dlbench.reports.export.explained import TOP, explained_to_json, explained_to_terminal
-from dlbench.reports.hosts import host_of
-from dlbench.reports.record import Record
+from dlbench.reports.evidence.attempts import disturbed
+from dlbench.reports.explained.analysis import explain
+from dlbench.reports.explained.words import TOP, explained_to_json, explained_to_terminal
+from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.record import Record
 
-from .. import axes, environment, references, session
-from ..carrier import Carrier
+from ..display.progress import describe_cell
+from ..display.screen import err, say
+from ..display.status_line import StatusLine
+from ..environments import environment
 from ..errors import FrameworkEnvironmentError, UsageError
-from ..framework import Framework, offered
-from ..launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick, read_phase
-from ..machine_lock import measuring
-from ..plan import Choices, Plan, PlannedLaunch, expand
-from ..progress import describe_cell
-from ..references import Reference
-from ..screen import err, say
-from ..status_line import StatusLine
-from ..suite import ProtocolSection, Suite, check_networks
+from ..measuring import preparation, references
+from ..measuring.attempts import Carrier
+from ..measuring.launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick, read_phase
+from ..measuring.references import Reference
+from ..planning import values as axes
+from ..planning.framework import Framework, offered
+from ..planning.plan import Choices, Plan, PlannedLaunch, expand
+from ..planning.suite import ProtocolSection, Suite, check_networks
+from ..quiet.machine_lock import measuring
 from . import options
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
@@ -93,7 +95,7 @@ def explain_command(
     row, network = _named(cell)
     machine = probe()
     plan = _plan(row, network, chosen, machine)
-    session.check_brought(chosen.builds)
+    preparation.check_brought(chosen.builds)
     environment.make_folder(environment.home())
     record = _launch(plan, machine, steps, build_missing=not no_build)
     outcome = record.outcome
@@ -131,7 +133,7 @@ def _plan(row: str, network: str, chosen: Choices, machine: Machine) -> Plan:
         threads="cores",
         protocol=_PROTOCOL,
     )
-    plan = expand(suite, replace(chosen, frameworks=row), session.capacity(machine), session.new_seed())
+    plan = expand(suite, replace(chosen, frameworks=row), preparation.capacity(machine), preparation.new_seed())
     if len(plan.cells) > 1:
         first, second = (describe_cell(PlannedLaunch(cell, 0)) for cell in plan.cells[:2])
         raise UsageError(
@@ -156,12 +158,12 @@ class _Profiling:
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
     """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
     planned = PlannedLaunch(plan.cells[0], 0)
-    sources = session.prepare_sources(plan, say, build_missing)
+    sources = preparation.prepare_sources(plan, say, build_missing)
     source = sources[planned.cell.framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
     launcher = _Profiling(ProcessLauncher(), steps)
-    run = session.new_run(plan, machine, "explain")
+    run = preparation.new_run(plan, machine, "explain")
     carrier = Carrier(plan, run, launcher, sources, _reference_at_hand, machine=machine)
     # What computes nothing disturbs nobody, and nobody disturbs it.
     with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():

@@ -4,19 +4,19 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dlbench.reports.against import Against
-from dlbench.reports.export import csv, json, latex, markdown, terminal
-from dlbench.reports.export.against import against_page, against_to_csv, against_to_json
-from dlbench.reports.export.figure1 import figure1_page, figure1_to_csv, figure1_to_json
-from dlbench.reports.export.layout import Table
-from dlbench.reports.export.progress import progress_page, progress_to_csv, progress_to_json
-from dlbench.reports.export.workers import workers_page
-from dlbench.reports.export.workers_data import workers_to_csv, workers_to_json
-from dlbench.reports.figure1 import Figure1
-from dlbench.reports.matrix import Matrix
-from dlbench.reports.progress import Progress
-from dlbench.reports.scaling import Curve
-from dlbench.reports.workers import Workers
+from dlbench.reports.against.analysis import Against
+from dlbench.reports.against.words import against_page, against_to_csv, against_to_json
+from dlbench.reports.figure1.analysis import Figure1
+from dlbench.reports.figure1.tables import figure1_page, figure1_to_csv, figure1_to_json
+from dlbench.reports.formats import csv, json, latex, markdown, terminal
+from dlbench.reports.formats.layout import Table
+from dlbench.reports.matrix.analysis import Matrix
+from dlbench.reports.progress.analysis import Progress
+from dlbench.reports.progress.words import progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.threads.analysis import Curve
+from dlbench.reports.workers.analysis import Workers
+from dlbench.reports.workers.data import workers_to_csv, workers_to_json
+from dlbench.reports.workers.words import workers_page
 
 from ..errors import unknown_name
 

@@ -10,10 +10,10 @@ import typer
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.hosts import host_of
+from dlbench.reports.storage.hosts import host_of
 
-from .. import comparison, sides
-from ..pairs import for_gate
+from ..measuring import comparison, comparison_sides
+from ..measuring.pairs import for_gate
 from . import options
 from .two_sides import (
     BaselineAdapters,
@@ -87,7 +87,7 @@ def gate_command(
     exporter = format_named(form, as_json)
     for path in write or ():
         format_of(path)
-    pair = sides.pair(
+    pair = comparison_sides.pair(
         python or (),
         baseline or (),
         (baseline_env or (), candidate_env or ()),

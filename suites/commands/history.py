@@ -9,17 +9,18 @@ import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
-from dlbench.reports.change_points import ENOUGH_NIGHTS
-from dlbench.reports.hosts import read_host
-from dlbench.reports.store import Store
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.store import Store
 
-from .. import axes, session
+from ..display.screen import say
 from ..errors import UsageError, unknown_name
-from ..screen import say
+from ..measuring import preparation
+from ..planning import values as axes
 from . import options
 
 if TYPE_CHECKING:
-    from dlbench.reports.history import History
+    from dlbench.reports.history.analysis import History
 
 _FORMATS = ("terminal", "markdown", "json")
 _EXPLAINED = 20
@@ -66,7 +67,7 @@ def history_command(
     - `dlbench history --plot history.png`
     - `dlbench history --network fcn5 --framework torch --since 2026-03-01 --all`
     """
-    from dlbench.reports.export.history import history_to_json, history_to_markdown, history_to_terminal
+    from dlbench.reports.history.tables import history_to_json, history_to_markdown, history_to_terminal
 
     form = "json" if as_json else form
     if form not in _FORMATS:
@@ -74,7 +75,7 @@ def history_command(
     least = axes.share(magnitude, "--magnitude")
     start = _date(since)
     if plot is not None:
-        from dlbench.reports.export.plots import check_picture
+        from dlbench.reports.history.plot import check_picture
 
         check_picture(plot)
     if "://" not in store_file and not Path(store_file).exists():
@@ -114,8 +115,8 @@ def _date(text: str) -> str:
 
 
 def _history(store: Store, chosen: _Chosen, magnitude: float, explain: int | None) -> "History":
-    from dlbench.reports.history import build_history
-    from dlbench.reports.what_changed import explained
+    from dlbench.reports.history.analysis import build_history
+    from dlbench.reports.history.what_changed import explained
 
     cells = store.cells()
     wanted = _cells(cells, chosen)
@@ -157,7 +158,7 @@ def _cells(cells: Mapping[int, Cell], chosen: _Chosen) -> set[int]:
         names = _known("framework", axes.words(chosen.frameworks), rows)
         kept = {n: cell for n, cell in kept.items() if names & {cell.framework, f"{cell.framework}:{cell.mode}"}}
     if chosen.threads:
-        counts = axes.counts(chosen.threads, session.capacity(probe()))
+        counts = axes.counts(chosen.threads, preparation.capacity(probe()))
         kept = {number: cell for number, cell in kept.items() if cell.threads in counts}
     return set(kept)
 
@@ -170,7 +171,7 @@ def _known(kind: str, names: Iterable[str], known: Collection[str]) -> set[str]:
 
 
 def _draw(history: "History", plot: Path, everything: bool) -> None:
-    from dlbench.reports.export.plots import PANELS, history_to_picture
+    from dlbench.reports.history.plot import PANELS, history_to_picture
 
     written = history_to_picture(history, plot, everything)
     left = len(history.cells) - PANELS * len(written)

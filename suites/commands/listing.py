@@ -15,12 +15,13 @@ from dlbench.adapters.networks import (
 )
 from dlbench.adapters.protocol import to_dict
 
-from .. import environment, suite
-from ..capabilities import Capabilities
+from ..environments import environment
+from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError
-from ..framework import find, offered
-from ..interpreters import inspect
-from ..plan import Plan
+from ..measuring.capabilities import Capabilities
+from ..planning import suite
+from ..planning.framework import find, offered
+from ..planning.plan import Plan
 
 
 def networks() -> list[dict[str, Any]]:

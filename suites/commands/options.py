@@ -7,8 +7,9 @@ import typer
 
 from dlbench.adapters.protocol import PRECISIONS
 
-from .. import axes, outside
-from ..plan import Choices
+from ..planning import external_adapters
+from ..planning import values as axes
+from ..planning.plan import Choices
 
 Networks = Annotated[str, typer.Option("--networks", help="Networks, comma-separated: fcn5,resnet50.")]
 Frameworks = Annotated[
@@ -90,7 +91,7 @@ Adapter = Annotated[
     typer.Option(
         "--adapter",
         metavar="NAME=FOLDER",
-        callback=outside.register,
+        callback=external_adapters.register,
         is_eager=True,
         help="An adapter of your own, outside dlbench: `my_framework=path/to/folder` (adapters/TUTORIAL.md).",
     ),

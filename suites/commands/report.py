@@ -7,23 +7,23 @@ from typing import Annotated
 
 import typer
 
-from dlbench.reports import shi2016
-from dlbench.reports.against import against
-from dlbench.reports.builds import Builds
-from dlbench.reports.export.ceilings import ceilings_tables, ceilings_to_json
-from dlbench.reports.export.figure1 import check_quantity
-from dlbench.reports.figure1 import figure1
-from dlbench.reports.matrix import Matrix, build_matrix
-from dlbench.reports.progress import progress
-from dlbench.reports.results import Results
-from dlbench.reports.scaling import curves, left_out
-from dlbench.reports.store import Store
-from dlbench.reports.tables import tables
-from dlbench.reports.workers import workers
+from dlbench.reports.against import shi2016
+from dlbench.reports.against.analysis import against
+from dlbench.reports.ceilings.words import ceilings_tables, ceilings_to_json
+from dlbench.reports.figure1.analysis import figure1
+from dlbench.reports.figure1.tables import check_quantity
+from dlbench.reports.matrix.analysis import Matrix, build_matrix
+from dlbench.reports.progress.analysis import progress
+from dlbench.reports.storage.builds import Builds
+from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
+from dlbench.reports.tables.analysis import tables
+from dlbench.reports.threads.analysis import curves, left_out
+from dlbench.reports.workers.analysis import workers
 
+from ..display.screen import print_json, say, table
 from ..errors import UsageError, unknown_name
-from ..projects import release_dates, stands_for_2016
-from ..screen import print_json, say, table
+from ..planning.lineage import release_dates, stands_for_2016
 from . import options
 from .exporters import EXPORTERS, exporter_named
 
@@ -52,7 +52,7 @@ Plot = Annotated[
 def _check_plot(plot: Path | None) -> None:
     """Raise ReportError before anything is read where this cannot be a picture."""
     if plot is not None:
-        from dlbench.reports.export.plots import check_picture
+        from dlbench.reports.history.plot import check_picture
 
         check_picture(plot)
 
@@ -195,7 +195,7 @@ def scaling_command(
     _check_plot(plot)
     found = workers(build_matrix(_results(store, run, suite, machine, all_runs), all_runs))
     if plot is not None:
-        from dlbench.reports.export.workers_plot import workers_to_picture
+        from dlbench.reports.workers.plot import workers_to_picture
 
         say(f"Drawn: {', '.join(map(str, workers_to_picture(found, plot)))}.")
     print(exporter.workers(found))
@@ -225,7 +225,7 @@ def progress_command(
     results = _results(store, run, suite, machine, all_runs)
     found = progress(build_matrix(results, all_runs), Builds(results.records, release_dates()), all_modes)
     if plot is not None:
-        from dlbench.reports.export.progress_plot import progress_to_picture
+        from dlbench.reports.progress.plot import progress_to_picture
 
         say(f"Drawn: {', '.join(map(str, progress_to_picture(found, plot)))}.")
     print(exporter.progress(found))
@@ -257,7 +257,7 @@ def figure1_command(
     _check_plot(plot)
     found = figure1(build_matrix(_results(store, run, suite, machine, all_runs), all_runs))
     if plot is not None:
-        from dlbench.reports.export.figure1_plot import figure1_to_picture
+        from dlbench.reports.figure1.plot import figure1_to_picture
 
         say(f"Drawn: {', '.join(map(str, figure1_to_picture(found, plot, quantity)))}.")
     print(exporter.figure1(found, quantity))

@@ -9,21 +9,25 @@ import typer
 
 from dlbench.adapters.protocol import BOUND, PRECISIONS, Cell
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.hosts import host_of
-from dlbench.reports.record import Run
-from dlbench.reports.statistics import ENOUGH_LAUNCHES
-from dlbench.reports.store import Store
+from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
+from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.store import Store
 
-from .. import axes, block_gate, environment, session, suite
-from ..busy_gpus import busy_gpus
-from ..carrier import Carrier
+from ..display.progress import ProgressDisplay, clock, percent, precision_lines
+from ..display.screen import counted, err, out, print_json, program, say, table
+from ..environments import environment
 from ..errors import Interrupted, Terminated, UsageError
-from ..launcher import ProcessLauncher
-from ..machine_lock import measuring
-from ..plan import Choices, Plan, expand
-from ..progress import ProgressDisplay, clock, percent, precision_lines
-from ..runner import Ending, Runner
-from ..screen import counted, err, out, print_json, program, say, table
+from ..measuring import preparation
+from ..measuring.attempts import Carrier
+from ..measuring.launcher import ProcessLauncher
+from ..measuring.runner import Ending, Runner
+from ..planning import suite
+from ..planning import values as axes
+from ..planning.plan import Choices, Plan, expand
+from ..quiet import block_gate
+from ..quiet.busy_gpus import busy_gpus
+from ..quiet.machine_lock import measuring
 from . import listing, options
 from .report import matrix_so_far
 
@@ -97,7 +101,9 @@ def plan_command(
 
 
 def _plan(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
-    return expand(suite.load(name), chosen, session.capacity(machine), session.new_seed() if seed is None else seed)
+    return expand(
+        suite.load(name), chosen, preparation.capacity(machine), preparation.new_seed() if seed is None else seed
+    )
 
 
 def run_command(
@@ -172,28 +178,28 @@ def run_command(
         )
     machine = probe()
     plan = _plan(name, chosen, machine, seed)
-    session.check_brought(chosen.builds)
+    preparation.check_brought(chosen.builds)
     environment.make_folder(environment.home())  # where it cannot be, nothing is built or measured
     launcher = ProcessLauncher()
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with Store.open(store_file, create=not resume) as store:
         unfinished: Run | None = None
         if resume:
-            plan, unfinished = session.resume(plan, store, machine, chosen.builds, chosen.joining)
-            session.check_same_builds(plan, store.records(run=unfinished.id))
+            plan, unfinished = preparation.resume(plan, store, machine, chosen.builds, chosen.joining)
+            preparation.check_same_builds(plan, store.records(run=unfinished.id))
         # An adapter that --frameworks leaves out has no row to go on with.
         used = {row.build.framework.name for row in plan.rows}
         adapters = [text for text in adapter or () if text.partition("=")[0] in used]
         go_on = _resume_command(name, store_file, python or (), adapters)
         store.add_machine(machine.fingerprint, machine.to_dict())
-        sources = session.prepare_sources(plan, say, build_missing=not no_build)
+        sources = preparation.prepare_sources(plan, say, build_missing=not no_build)
         # What computes nothing disturbs nobody, and nobody disturbs it.
         with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
             if not no_ceilings:
-                session.ensure_ceilings(plan, store, machine, say)
-            reference = session.prepare_references(plan, machine, say)
-            defaults = session.prepare_defaults(plan, sources, machine, launcher, say)
-            run = unfinished or session.begin(plan, store, machine)
+                preparation.ensure_ceilings(plan, store, machine, say)
+            reference = preparation.prepare_references(plan, machine, say)
+            defaults = preparation.prepare_defaults(plan, sources, machine, launcher, say)
+            run = unfinished or preparation.begin(plan, store, machine)
             say(f"{plan.suite}: {_size(plan)}, run {run.id} in {store.name}")
             say(_kind_of_protocol(plan))
             for line in busy_gpus(plan.cells, machine.gpus):
@@ -210,7 +216,7 @@ def run_command(
                 before_repeat=gate.before_repeat if gate else lambda: False,
             )
             host = host_of(machine)
-            with session.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
+            with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
                 runner = Runner(plan, run, store, carrier, display, allowed.seconds, gate=gate, host=host)
                 display.follow(runner.ledger)
                 ending = _watched(runner, go_on)

@@ -12,25 +12,27 @@ from typing import Annotated
 import typer
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.compare import Comparison
-from dlbench.reports.export.comparison_json import comparison_to_csv, comparison_to_json
-from dlbench.reports.export.comparison_junit import comparison_to_junit
-from dlbench.reports.export.comparison_markdown import comparison_to_markdown
-from dlbench.reports.export.comparison_terminal import comparison_to_terminal
-from dlbench.reports.record import Run
-from dlbench.reports.store import Store
-from dlbench.reports.verdict import Rule
+from dlbench.reports.comparison.analysis import Comparison
+from dlbench.reports.comparison.data import comparison_to_csv, comparison_to_json
+from dlbench.reports.comparison.junit import comparison_to_junit
+from dlbench.reports.comparison.markdown import comparison_to_markdown
+from dlbench.reports.comparison.terminal import comparison_to_terminal
+from dlbench.reports.comparison.verdict import Rule
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.store import Store
 
-from .. import axes, comparison, session, sides, suite
-from ..block_gate import open_gate
+from ..display.pair_progress import PairDisplay
+from ..display.screen import counted, err, program, say
 from ..errors import Interrupted, Terminated, UsageError, unknown_name
-from ..launcher import ProcessLauncher
-from ..machine_lock import measuring
-from ..pair_progress import PairDisplay
-from ..pair_runner import PairEnding, PairRunner
-from ..pairs import Next
-from ..plan import Choices, Plan, expand
-from ..screen import counted, err, program, say
+from ..measuring import comparison, comparison_sides, preparation
+from ..measuring.launcher import ProcessLauncher
+from ..measuring.pair_runner import PairEnding, PairRunner
+from ..measuring.pairs import Next
+from ..planning import suite
+from ..planning import values as axes
+from ..planning.plan import Choices, Plan, expand
+from ..quiet.block_gate import open_gate
+from ..quiet.machine_lock import measuring
 from . import options
 
 EXPORTERS: dict[str, Callable[[Comparison], str]] = {
@@ -76,7 +78,7 @@ Tolerance = Annotated[
 
 
 def choices(
-    candidate: sides.Side,
+    candidate: comparison_sides.Side,
     networks: str,
     frameworks: str,
     threads: str,
@@ -108,12 +110,14 @@ def choices(
 
 def plan_of(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
     """Return the plan of a suite on this machine; raises UsageError."""
-    return expand(suite.load(name), chosen, session.capacity(machine), session.new_seed() if seed is None else seed)
+    return expand(
+        suite.load(name), chosen, preparation.capacity(machine), preparation.new_seed() if seed is None else seed
+    )
 
 
 def measure(
     plan: Plan,
-    pair: tuple[sides.Side, sides.Side],
+    pair: tuple[comparison_sides.Side, comparison_sides.Side],
     machine: Machine,
     store_file: str,
     purpose: str,
@@ -143,7 +147,7 @@ def measure(
         go_on = shlex.join([program(), *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
         with (
             measuring(say, wait=True) if plan.computes else contextlib.nullcontext(),
-            session.exclusive(run),
+            preparation.exclusive(run),
             PairDisplay(err) as display,
         ):
             gate = open_gate(store, run, say) if plan.computes else None
@@ -158,7 +162,7 @@ def measure(
 
 
 def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
-    run = session.unfinished(store, plan.suite, machine, purpose)
+    run = preparation.unfinished(store, plan.suite, machine, purpose)
     if run is None:
         raise UsageError(
             f"This store has no unfinished {purpose} of {plan.suite} on this machine. Leave --resume out to start one."

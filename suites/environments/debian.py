@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..errors import FrameworkEnvironmentError, SuiteError
-from ..framework import Framework
+from ..planning.framework import Framework
 from . import apt, children
 from .folders import MEGABYTE
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from ..errors import DlbenchError
-from ..framework import Framework, find
+from ..planning.framework import Framework, find
 from . import apt
 
 _HEADER = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 import platformdirs
 
 from ..errors import FrameworkEnvironmentError
-from ..framework import Framework
-from ..kernels import processor
+from ..planning.framework import Framework
+from .processor_kernels import processor
 
 MEGABYTE = 1_000_000
 

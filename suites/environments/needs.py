@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from ..errors import SuiteError
-from ..framework import Framework
-from ..interpreters import find_python
+from ..planning.framework import Framework
 from . import apt, python_packages
 from .debian import architecture, read_lock
 from .folders import downloads, free_megabytes, used_megabytes
+from .interpreters import find_python
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the kernel's names and Debian's
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ..errors import FrameworkEnvironmentError
-from ..framework import Framework
+from ..planning.framework import Framework
 from . import children
 from .debian import Draw
 

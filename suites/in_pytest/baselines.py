@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.attempts import disturbed
-from dlbench.reports.compare import CANDIDATE
-from dlbench.reports.export.pytest_benchmark import FOREIGN_KEY, counted, launch_medians
-from dlbench.reports.hosts import Host, read_host
-from dlbench.reports.pytest_benchmark_files import BenchmarkFile, read
-from dlbench.reports.pytest_benchmark_runs import medians_of
-from dlbench.reports.record import Record
-from dlbench.reports.results import Results
+from dlbench.reports.comparison.analysis import CANDIDATE
+from dlbench.reports.evidence.attempts import disturbed
+from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY, counted, launch_medians
+from dlbench.reports.pytest_benchmark.files import BenchmarkFile, read
+from dlbench.reports.pytest_benchmark.runs import medians_of
+from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 Key = Cell | str
 """Of a benchmark: the cell, or for somebody's own benchmark its full name."""

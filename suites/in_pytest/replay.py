@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.export.pytest_benchmark import (
+from dlbench.reports.pytest_benchmark.export import (
     KEY,
     cell_id,
     counted,
@@ -23,8 +23,8 @@ from dlbench.reports.export.pytest_benchmark import (
     launch_medians,
     samples_of,
 )
-from dlbench.reports.hosts import read_host
-from dlbench.reports.record import Record
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.record import Record
 
 
 class ReplayClock:

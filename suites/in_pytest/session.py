@@ -12,23 +12,26 @@ import pytest
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
-from dlbench.reports.export import pytest_benchmark as files
-from dlbench.reports.hosts import host_of
-from dlbench.reports.record import Record, Run
-from dlbench.reports.store import Store
+from dlbench.reports.pytest_benchmark import export as files
+from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
 
-from .. import axes, environment, outside, session, suite
-from ..block_gate import open_gate
-from ..carrier import Carrier
 from ..commands import options
+from ..display.progress import clock as clock_text
+from ..display.progress import describe_cell
+from ..display.screen import counted
+from ..environments import environment
 from ..errors import DlbenchError
-from ..launcher import ProcessLauncher
-from ..machine_lock import measuring
-from ..plan import Plan, PlannedLaunch, expand, narrow_to
-from ..progress import clock as clock_text
-from ..progress import describe_cell
-from ..runner import Runner
-from ..screen import counted
+from ..measuring import preparation
+from ..measuring.attempts import Carrier
+from ..measuring.launcher import ProcessLauncher
+from ..measuring.runner import Runner
+from ..planning import external_adapters, suite
+from ..planning import values as axes
+from ..planning.plan import Plan, PlannedLaunch, expand, narrow_to
+from ..quiet.block_gate import open_gate
+from ..quiet.machine_lock import measuring
 from .cells import CellsModule
 from .replay import MeasuredCell, clock
 
@@ -43,10 +46,10 @@ class SuiteSession:
         _refuse_distribution(config)
         try:
             self._machine = probe()
-            self._plan = _plan(config, session.capacity(self._machine))
+            self._plan = _plan(config, preparation.capacity(self._machine))
             self._budget = options.Budget.parse(config.getoption("dlbench_budget") or "").seconds
             brought = {row.build.name: row.build for row in self._plan.rows if row.build.interpreter is not None}
-            session.check_brought(brought.values())
+            preparation.check_brought(brought.values())
         except DlbenchError as error:
             raise pytest.UsageError(f"dlbench: {error}") from error
         self._described = self._machine.to_dict()
@@ -111,11 +114,11 @@ class SuiteSession:
             store = stack.enter_context(Store.open(target))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
-            sources = session.prepare_sources(plan, said.line, build_missing=False)
-            reference = session.prepare_references(plan, self._machine, said.line)
-            run = session.begin(plan, store, self._machine)
+            sources = preparation.prepare_sources(plan, said.line, build_missing=False)
+            reference = preparation.prepare_references(plan, self._machine, said.line)
+            run = preparation.begin(plan, store, self._machine)
             said.line(f"measuring {counted(len(cells), 'cell')}, {_launches(plan)} of each")
-            stack.enter_context(session.exclusive(run))
+            stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
             carrier = Carrier(
@@ -181,7 +184,7 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
         return config.getoption(f"dlbench_{name}") or ""
 
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
-    adapter = outside.register(config.getoption("dlbench_adapter"))
+    adapter = external_adapters.register(config.getoption("dlbench_adapter"))
     choices = options.choices(
         networks=text("networks"),
         frameworks=text("frameworks"),
@@ -202,7 +205,10 @@ def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
     )
     seed = config.getoption("dlbench_seed")
     return expand(
-        suite.load(config.getoption("dlbench_suite")), choices, capacity, session.new_seed() if seed is None else seed
+        suite.load(config.getoption("dlbench_suite")),
+        choices,
+        capacity,
+        preparation.new_seed() if seed is None else seed,
     )
 
 

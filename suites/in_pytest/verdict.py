@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from dlbench.hardware_probe import probe
-from dlbench.reports.compare import CONTENDED_SHARE
-from dlbench.reports.export.pytest_benchmark import KEY
-from dlbench.reports.hosts import host_of
-from dlbench.reports.pytest_benchmark_files import accept, fingerprint_of, records_of
-from dlbench.reports.verdict import DEFAULT, Judgement, Verdict, adjust, judge, undecided
+from dlbench.reports.comparison.analysis import CONTENDED_SHARE
+from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Verdict, adjust, judge, undecided
+from dlbench.reports.pytest_benchmark.export import KEY
+from dlbench.reports.pytest_benchmark.files import accept, fingerprint_of, records_of
+from dlbench.reports.storage.hosts import host_of
 
 from ..errors import DlbenchError
 from .baselines import Baselines, Key, Launches, launches_of

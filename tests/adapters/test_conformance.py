@@ -10,13 +10,13 @@ import os
 import sys
 
 import pytest
-from conftest import SHORT
+from one_launch import SHORT
 
 from dlbench.adapters import networks
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.evidence import wanting_threads
-from dlbench.suites import framework as framework_module
-from dlbench.suites.framework import catalogue
+from dlbench.reports.evidence.raised_flags import wanting_threads
+from dlbench.suites.planning import framework as framework_module
+from dlbench.suites.planning.framework import catalogue
 
 SLOW = ("fcn8", "resnet50", "lstm64")
 USUAL = "fcn5"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlbench.adapters import networks
 from dlbench.adapters.networks import NETWORKS
-from dlbench.suites.framework import GUEST_DIRECTORY, catalogue
+from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
 
 
 def dense(inputs, outputs):

@@ -16,8 +16,9 @@ from pathlib import Path
 from statistics import median
 
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status, to_dict
-from dlbench.suites import environment, framework
-from dlbench.suites.launcher import Launched, Order, ProcessLauncher
+from dlbench.suites.environments import environment
+from dlbench.suites.measuring.launcher import Launched, Order, ProcessLauncher
+from dlbench.suites.planning import framework
 
 NETWORK, BATCH, THREADS = "lstm32", 4, 1
 ORDER = 128

@@ -21,11 +21,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dlbench.adapters.launch.timing import timed_loop
 from dlbench.adapters.protocol import Cell, Launch, Protocol
-from dlbench.adapters.timing import timed_loop
-from dlbench.reports.record import Record, Run
-from dlbench.reports.store import Store
-from dlbench.suites.launcher import Order, ProcessLauncher
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
+from dlbench.suites.measuring.launcher import Order, ProcessLauncher
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
 ROUNDS = 9

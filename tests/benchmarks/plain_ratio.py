@@ -25,9 +25,10 @@ from scipy import stats
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Protocol
-from dlbench.suites import axes, environment
-from dlbench.suites.framework import Framework, find, modes_meant, offered
-from dlbench.suites.launcher import Order, ProcessLauncher, guest_environment
+from dlbench.suites.environments import environment
+from dlbench.suites.measuring.launcher import Order, ProcessLauncher, guest_environment
+from dlbench.suites.planning import values as axes
+from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
 
 PLAIN = Path(__file__).resolve().parent.parent / "plain"
 GOAL = 1.02

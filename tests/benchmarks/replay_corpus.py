@@ -1,6 +1,6 @@
 """Replay the corpus of real launches: false alarms, power, coverage and noise, beside what other rules would have said.
 
-    python tests/benchmarks/replay_corpus.py --pack corpus.jsonl tests/reports/data/corpus.jsonl.gz
+    python tests/benchmarks/replay_corpus.py --pack corpus.jsonl tests/data/corpus.jsonl.gz
     python tests/benchmarks/replay_corpus.py --write
 
 The first packs what ``collect_corpus.py`` wrote; the second replays what is packed, prints the tables as Markdown and
@@ -26,8 +26,8 @@ from corpus import PACKED, Corpus, CorpusLaunch, calm, pack, read  # noqa: E402
 from corpus_rates import EFFECTS, Coverage, Rate, RuleRates  # noqa: E402
 from corpus_replay import OTHER_RULES  # noqa: E402
 
-from dlbench.reports.paired import PairedEstimate, null_distribution  # noqa: E402
-from dlbench.reports.verdict import DEFAULT, Rule, Verdict  # noqa: E402
+from dlbench.reports.comparison.paired import PairedEstimate, null_distribution  # noqa: E402
+from dlbench.reports.comparison.verdict import DEFAULT, Rule, Verdict  # noqa: E402
 
 DOCUMENT = ROOT / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"

@@ -32,16 +32,16 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, to_dict
-from dlbench.reports import derived, schema
-from dlbench.reports.export import terminal
-from dlbench.reports.hosts import read_host
-from dlbench.reports.matrix import build_matrix
-from dlbench.reports.medians import effective
-from dlbench.reports.record import Record
-from dlbench.reports.results import Results
-from dlbench.reports.store import Store
+from dlbench.reports.evidence.medians import effective
+from dlbench.reports.formats import terminal
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.storage import record_columns, schema
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
 
-REAL = Path(__file__).parent.parent / "reports" / "data" / "store_v1.sqlite"
+REAL = Path(__file__).parent.parent / "data" / "store_v1.sqlite"
 NETWORKS = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32")
 THREADS = (1, 2, 4, 8, 16)
 BATCH_SIZES = (16, 64)
@@ -90,7 +90,7 @@ def build(path: Path, nights: int, launches: int) -> None:
 
 
 def _number_cells(store: Store, machine: str, plan: tuple[Cell, ...]) -> dict[Cell, int]:
-    numbers = derived.CellNumbers(schema.cells)
+    numbers = record_columns.CellNumbers(schema.cells)
     with store._writing() as connection:
         return {cell: numbers.of(connection, machine, cell) for cell in plan}
 
@@ -161,7 +161,7 @@ def check(path: Path) -> None:
     for number in random.Random(0).sample(range(1, most + 1), 300):
         row = dict(connection.execute("SELECT * FROM records WHERE id = ?", (number,)).fetchone())
         record = Record.from_dict(json.loads(row["content"]))
-        for name, value in derived.columns(record, hosts.get(record.machine)).items():
+        for name, value in record_columns.columns(record, hosts.get(record.machine)).items():
             same = math.isclose(row[name], value) if isinstance(value, float) else row[name] == value
             assert same, (number, name, row[name], value)
     connection.close()

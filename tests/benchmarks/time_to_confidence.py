@@ -28,11 +28,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.attempts import disturbed, effective
-from dlbench.reports.hosts import read_host
-from dlbench.reports.statistics import summarise
-from dlbench.reports.store import Store
-from dlbench.suites.allocation import Seen, Target, seen, steps, wants_more
+from dlbench.reports.evidence.attempts import disturbed, effective
+from dlbench.reports.evidence.statistics import summarise
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.store import Store
+from dlbench.suites.measuring.allocation import Seen, Target, seen, steps, wants_more
 
 TARGET = Target(0.02, 5, 20)
 FEWEST_STEPS, MOST_STEPS = 5, 12  # as the suite `quick` has them

@@ -15,10 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_trees import HOST_NAME, SERIAL, USER_NAME, Tree, write_tree
 
-from dlbench.hardware_probe import doctor_facts
-from dlbench.hardware_probe.doctor import Facts, Finding, Sample, Severity, diagnose, gather_settings, take_sample
-from dlbench.hardware_probe.doctor_facts import BusyProcess
-from dlbench.hardware_probe.doctor_limits import cpu_list
+from dlbench.hardware_probe.doctor import facts as doctor_facts
+from dlbench.hardware_probe.doctor.examination import (
+    Facts,
+    Finding,
+    Sample,
+    Severity,
+    diagnose,
+    gather_settings,
+    take_sample,
+)
+from dlbench.hardware_probe.doctor.facts import BusyProcess
+from dlbench.hardware_probe.doctor.limits import cpu_list
 from dlbench.hardware_probe.pressure import Contention
 from dlbench.hardware_probe.sentinel import Reading
 

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dlbench.reports.export
+import dlbench.reports
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports import shi2016
-from dlbench.reports.against import Against, Match, Pair, Stand, against
-from dlbench.reports.builds import Builds
-from dlbench.reports.export import latex, markdown, terminal
-from dlbench.reports.export.against import against_page, against_to_csv, against_to_json
-from dlbench.reports.hosts import Host
-from dlbench.reports.matrix import build_matrix
-from dlbench.reports.record import Record
-from dlbench.reports.results import Results
+from dlbench.reports.against import shi2016
+from dlbench.reports.against.analysis import Against, Match, Pair, Stand, against
+from dlbench.reports.against.words import against_page, against_to_csv, against_to_json
+from dlbench.reports.formats import latex, markdown, terminal
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.storage.builds import Builds
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 DESKTOP, SERVER = (shi2016.HOSTS[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
 STANDS = {
@@ -369,7 +369,7 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
         assert line["per_peak.low"] == ("" if cell["per_peak"] is None else str(cell["per_peak"]["low"]))
         assert line["reason"] == cell["reason"]
     assert {cell["reason"] for _, cell in cells} == {"", "here signal 11"}
-    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     chapter = schema.partition("--against")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(\w+)`", chapter))
     machine, cell = cells[0]

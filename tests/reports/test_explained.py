@@ -8,12 +8,12 @@ from factory_of_records import cell, outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY, OTHER, RECURRENT
 from dlbench.adapters.networks import NETWORKS, training_flops
-from dlbench.adapters.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY, OTHER, RECURRENT
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Operator, Profile
 from dlbench.reports.errors import ReportError
-from dlbench.reports.explained import IDLE, explain
-from dlbench.reports.export.explained import explained_to_json, explained_to_terminal
+from dlbench.reports.explained.analysis import IDLE, explain
+from dlbench.reports.explained.words import explained_to_json, explained_to_terminal
 
 PROFILE = Profile(
     "torch.profiler",

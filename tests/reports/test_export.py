@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 import dlbench.reports
 from dlbench.adapters.protocol import BOUND, DeviceEvidence, Status
-from dlbench.reports import scaling, shi2016
-from dlbench.reports.curve import Curve
+from dlbench.reports.against import shi2016
 from dlbench.reports.errors import ReportError
-from dlbench.reports.export import csv, json, latex, layout, markdown, terminal
-from dlbench.reports.hosts import Host
-from dlbench.reports.matrix import Matrix, build_matrix, combine
-from dlbench.reports.results import Results
-from dlbench.reports.tables import tables
+from dlbench.reports.formats import csv, json, latex, layout, markdown, terminal
+from dlbench.reports.matrix.analysis import Matrix, build_matrix, combine
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.results import Results
+from dlbench.reports.tables.analysis import tables
+from dlbench.reports.threads import analysis as scaling
+from dlbench.reports.threads.curve import Curve
 
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0, (("CPU", "AMD EPYC"), ("Memory", "8 GiB")))
 WIDE = Host("m-wide", "eight cores of two threads", 8, 8, 8.0, logical_cpus=16)
@@ -255,7 +256,7 @@ KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
 
 def test_the_schema_describes_every_key_and_no_other() -> None:
-    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     described = {key for keys in KEYS.findall(schema) for key in re.findall(r"`(\w+)`", keys)}
     cell = json_of_python.loads(json.matrix_to_json(build_matrix(busy())))[0]
     for part in (cell, cell["seconds_per_minibatch"] or {}, cell["threads_evidence"] or {}):

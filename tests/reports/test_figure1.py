@@ -17,18 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dlbench.reports.export
+import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.export import latex, markdown, terminal
-from dlbench.reports.export.figure1 import figure1_page, figure1_to_csv, figure1_to_json
-from dlbench.reports.export.figure1_plot import figure1_to_picture
-from dlbench.reports.figure1 import PAYS, Figure1, Line, fastest_sizes, figure1, find_knee
-from dlbench.reports.hosts import Host
-from dlbench.reports.matrix import build_matrix
-from dlbench.reports.record import Record
-from dlbench.reports.results import Results
-from dlbench.reports.statistics import Summary, indistinguishable, published, ratio, summarise
+from dlbench.reports.evidence.statistics import Summary, indistinguishable, published, ratio, summarise
+from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, fastest_sizes, figure1, find_knee
+from dlbench.reports.figure1.plot import figure1_to_picture
+from dlbench.reports.figure1.tables import figure1_page, figure1_to_csv, figure1_to_json
+from dlbench.reports.formats import latex, markdown, terminal
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 FORMATS: dict[str, Callable[[Figure1], str]] = {
     "terminal": lambda found: terminal.page_to_terminal(figure1_page(found)),
@@ -426,7 +426,7 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
         assert row["status"] == point["status"]
         knee = line["knee"]["batch_size"]
         assert row["knee.batch_size"] == ("" if knee is None else str(knee))
-    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     named = set(re.findall(r"`(\w+)`", schema.partition("report figure1 --json")[2].partition("\n## ")[0]))
     line, point = next((line, point) for line, point in points if point["growth_per_doubling"])
     for part in (content, content["panels"][0], line, line["knee"], point, point["growth_per_doubling"]):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.reports.export.labels import Box, place_labels
+from dlbench.reports.formats.labels import Box, place_labels
 
 HEIGHT = 0.055
 shares = st.floats(0.0, 1.0)

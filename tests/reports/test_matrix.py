@@ -4,10 +4,10 @@ import pytest
 from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.hosts import Host
-from dlbench.reports.matrix import Column, Group, Matrix, MatrixCell, Row, build_matrix, combine
-from dlbench.reports.record import Record
-from dlbench.reports.results import Results
+from dlbench.reports.matrix.analysis import Column, Group, Matrix, MatrixCell, Row, build_matrix, combine
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 HOST = Host(make.MACHINE, "two CPUs", 2, 2, 2.0)
 

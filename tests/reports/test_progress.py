@@ -18,20 +18,20 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dlbench.reports.export
+import dlbench.reports
 from dlbench.adapters.protocol import BOUND, Status
-from dlbench.reports.builds import Build, Builds, fastest_mode, released
 from dlbench.reports.errors import ReportError
-from dlbench.reports.export import latex, markdown, terminal
-from dlbench.reports.export.progress import place_name, progress_page, progress_to_csv, progress_to_json
-from dlbench.reports.export.progress_plot import progress_to_picture
-from dlbench.reports.hosts import Host
-from dlbench.reports.matrix import build_matrix
-from dlbench.reports.means import geometric_mean, mean_of_pairs
-from dlbench.reports.progress import Progress, Ranking, progress
-from dlbench.reports.record import Record
-from dlbench.reports.results import Results
-from dlbench.reports.statistics import Ratio, ratio, summarise
+from dlbench.reports.evidence.means import geometric_mean, mean_of_pairs
+from dlbench.reports.evidence.statistics import Ratio, ratio, summarise
+from dlbench.reports.formats import latex, markdown, terminal
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.progress.analysis import Progress, Ranking, progress
+from dlbench.reports.progress.plot import progress_to_picture
+from dlbench.reports.progress.words import place_name, progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.storage.builds import Build, Builds, fastest_mode, released
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 DATES = {
     ("caffe", "1.0.0"): date(2017, 4, 18),
@@ -403,7 +403,7 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
         assert (line["network"], line["threads"]) == (ranking["network"], str(ranking["threads"]))
         assert (line["version"], line["released"]) == (cell["version"] or "", cell["released"] or "")
         assert line["speedup.value"] == ("" if cell["speedup"] is None else str(cell["speedup"]["value"]))
-    schema = (Path(dlbench.reports.export.__path__[0]).parent / "SCHEMA.md").read_text()
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     named = set(re.findall(r"`(\w+)`", schema.partition("report progress --json")[2].partition("\n## ")[0]))
     summary = content["summary"][0]
     speedup = next(cell["speedup"] for _, cell in cells if cell["speedup"])

@@ -15,10 +15,10 @@ from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports import pytest_benchmark_files as files
-from dlbench.reports import untrusted
-from dlbench.reports.export import csv, latex, markdown, terminal
-from dlbench.reports.export.pytest_benchmark import (
+from dlbench.reports.formats import csv, latex, markdown, terminal
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.pytest_benchmark import files as files
+from dlbench.reports.pytest_benchmark.export import (
     cell_id,
     counted,
     failure,
@@ -27,12 +27,12 @@ from dlbench.reports.export.pytest_benchmark import (
     samples_of,
     stats,
 )
-from dlbench.reports.matrix import build_matrix
-from dlbench.reports.pytest_benchmark_runs import medians_of, runs_of
-from dlbench.reports.results import Results
-from dlbench.reports.scaling import curves
-from dlbench.reports.tables import tables
-from dlbench.reports.untrusted import FileError
+from dlbench.reports.pytest_benchmark.runs import medians_of, runs_of
+from dlbench.reports.storage import untrusted_files
+from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.untrusted_files import FileError
+from dlbench.reports.tables.analysis import tables
+from dlbench.reports.threads.analysis import curves
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -409,7 +409,7 @@ def test_what_is_not_there_or_no_file_is_refused(tmp_path):
 def test_a_huge_file_is_refused_unread(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as stream:
-        stream.truncate(untrusted.LARGEST_FILE + 1)
+        stream.truncate(untrusted_files.LARGEST_FILE + 1)
     with pytest.raises(FileError, match="larger than 500 MB"):
         files.read(path)
 

@@ -4,11 +4,11 @@ from importlib import resources
 import pytest
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports import shi2016
-from dlbench.reports.advice import findings
-from dlbench.reports.matrix import Group, Row, build_matrix, combine
-from dlbench.reports.results import Results
-from dlbench.reports.scaling import Curve, curves
+from dlbench.reports.against import shi2016
+from dlbench.reports.matrix.analysis import Group, Row, build_matrix, combine
+from dlbench.reports.storage.results import Results
+from dlbench.reports.threads.advice import findings
+from dlbench.reports.threads.analysis import Curve, curves
 
 MATRIX = shi2016.table4()
 CURVES = curves(MATRIX)

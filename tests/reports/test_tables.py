@@ -3,9 +3,9 @@ import factory_of_records as make
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.hosts import Host, host_of
-from dlbench.reports.results import Results
-from dlbench.reports.tables import hardware_table, layers, networks_table, software_table, tables
+from dlbench.reports.storage.hosts import Host, host_of
+from dlbench.reports.storage.results import Results
+from dlbench.reports.tables.analysis import hardware_table, layers, networks_table, software_table, tables
 
 
 def texts(rows: object) -> list[list[str]]:

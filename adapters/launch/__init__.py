@@ -1,0 +1,1 @@
+"""One launch inside the guest process: from cell.json to outcome.json."""

@@ -1,0 +1,210 @@
+"""What an adapter must keep to, checked where it answers: a breach is told in one line, not as a crash somewhere later.
+
+Adapters live outside this project too (see TUTORIAL.md); the words are for whoever writes one.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+import numpy as np
+
+from ..base import Adapter
+from ..libraries.device_ceilings import Probe
+from ..networks import NETWORKS, Network, parameters
+from ..protocol import Launch, Profile
+
+OUTSIDE = "outside_"
+
+
+class ContractBroken(Exception):  # noqa: N818 - a finding about the adapter
+    """The adapter answered something that the contract in base.py does not allow."""
+
+
+def _package(launch):
+    # type: (Launch) -> str
+    """Return the name of the adapter's package, importable from here on, so that its ``from ..base`` finds ours."""
+    here = str(__package__).rpartition(".")[0]  # the package of the whole guest
+    if launch.adapter_directory is None:
+        return here + "." + launch.cell.adapter
+    name = launch.cell.adapter
+    if not name.startswith(OUTSIDE):
+        name = OUTSIDE + name  # no module of ours can have this name
+    name = here + "." + name
+    start = os.path.join(launch.adapter_directory, "__init__.py")
+    if os.path.exists(start):
+        spec = importlib.util.spec_from_file_location(
+            name, start, submodule_search_locations=[launch.adapter_directory]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        package = importlib.util.module_from_spec(spec)
+        sys.modules[name] = package
+        spec.loader.exec_module(package)
+    else:
+        package = types.ModuleType(name)
+        package.__path__ = [launch.adapter_directory]  # type: ignore[attr-defined]  # typeshed knows it on packages only
+        sys.modules[name] = package
+    return name
+
+
+def load(launch):
+    # type: (Launch) -> Adapter
+    """Import the adapter, and with it the framework, and make it; raises ContractBroken where there is none."""
+    package = _package(launch)
+    if importlib.util.find_spec(package + ".adapter") is None:
+        raise ContractBroken("its folder has no adapter.py")
+    module = importlib.import_module(package + ".adapter")
+    made = getattr(module, "ADAPTER", None)
+    if not (isinstance(made, type) and issubclass(made, Adapter)):
+        raise ContractBroken("adapter.py binds no subclass of Adapter to the name ADAPTER")
+    adapter = made(launch.cell, launch.settings, launch.cache_directory)  # type: Adapter
+    return adapter
+
+
+def supports(adapter, network):
+    # type: (Adapter, Network) -> Tuple[bool, str]
+    """Return the adapter's answer to ``supports``; a refusal must give its reason."""
+    answer = adapter.supports(network)  # type: Any
+    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
+        raise ContractBroken("supports() returned %.80r, not (bool, reason)" % (answer,))
+    if not answer[0] and not answer[1].strip():
+        raise ContractBroken("supports() refused without a reason")
+    return bool(answer[0]), answer[1]
+
+
+def loss(adapter):
+    # type: (Adapter) -> float
+    """Return the loss of the last step."""
+    value = adapter.last_loss()  # type: Any
+    if np.ndim(value) != 0:
+        raise ContractBroken("last_loss() returned an array of shape %s, not the mean loss" % (np.shape(value),))
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ContractBroken("last_loss() returned %s, not a number" % type(value).__name__) from None
+
+
+def learnt(adapter, network):
+    # type: (Adapter, Network) -> Iterator[Tuple[str, np.ndarray]]
+    """Yield every parameter of the network as the adapter holds it now, each once and in canonical layout."""
+    expected = {parameter.name: parameter.shape for parameter in parameters(network)}
+    seen = set()
+    for item in adapter.parameters():
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise ContractBroken("parameters() yielded %s, not (name, array)" % type(item).__name__)
+        name, value = item[0], np.asarray(item[1])
+        if name not in expected:
+            raise ContractBroken("parameters() yielded %r, which the network does not have" % (name,))
+        if name in seen:
+            raise ContractBroken("parameters() yielded %s twice" % name)
+        if value.shape != expected[name]:
+            raise ContractBroken("%s has shape %s, the network's is %s" % (name, value.shape, expected[name]))
+        if value.dtype.kind != "f":
+            raise ContractBroken("%s holds %s, not floating-point numbers" % (name, value.dtype))
+        seen.add(name)
+        yield name, value
+    missing = [name for name in expected if name not in seen]
+    if missing:
+        raise ContractBroken("parameters() did not yield %s" % ", ".join(missing[:5]))
+
+
+def threads(adapter):
+    # type: (Adapter) -> Optional[int]
+    """Return how many threads the framework says it uses."""
+    value = adapter.effective_threads()  # type: Any
+    if value is not None and not isinstance(value, int):
+        raise ContractBroken("effective_threads() returned %.80r, not a whole number or None" % (value,))
+    return value
+
+
+def device_name(adapter):
+    # type: (Adapter) -> str
+    """Return what the framework calls its device."""
+    name = adapter.device_name()  # type: Any
+    if not isinstance(name, str) or not name.strip():
+        raise ContractBroken("device_name() returned %.80r, not a name" % (name,))
+    return name
+
+
+def event_nanoseconds(adapter, marks):
+    # type: (Adapter, Iterable[Tuple[Any, Any]]) -> List[int]
+    """Return the nanoseconds of the device's clock between the marks of each pair."""
+    found = []
+    for earlier, later in marks:
+        value = adapter.event_nanoseconds(earlier, later)  # type: Any
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+            raise ContractBroken("event_nanoseconds() returned %.80r, not nanoseconds as a whole number" % (value,))
+        found.append(int(value))
+    return found
+
+
+def device_peak_memory(adapter):
+    # type: (Adapter) -> Optional[int]
+    """Return the bytes that the framework's allocator on the device gave out at most."""
+    value = adapter.device_peak_memory()  # type: Any
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ContractBroken("device_peak_memory() returned %.80r, not bytes as a whole number or None" % (value,))
+    return int(value)
+
+
+def device_probe(adapter, name, size):
+    # type: (Adapter, str, int) -> Optional[Probe]
+    """Return how the adapter does what this name says, with arrays of so many bytes."""
+    found = adapter.device_probe(name, size)  # type: Any
+    if found is not None and not (isinstance(found, Probe) and callable(found.start) and callable(found.wait)):
+        raise ContractBroken("device_probe() returned %.80r, not a Probe of two calls or None" % (found,))
+    return found
+
+
+def profile(adapter, steps):
+    # type: (Adapter, int) -> Optional[Profile]
+    """Return the profile of so many steps more."""
+    found = adapter.profile(steps)  # type: Any
+    if found is not None and not isinstance(found, Profile):
+        raise ContractBroken("profile() returned %s, not a Profile or None" % type(found).__name__)
+    return found
+
+
+def description(adapter):
+    # type: (Adapter) -> Dict[str, Any]
+    """Return the adapter's description of itself."""
+    found = adapter.describe()  # type: Any
+    if not isinstance(found, dict) or not isinstance(found.get("framework"), str):
+        raise ContractBroken("describe() returned no dictionary with the framework's name under 'framework'")
+    if not isinstance(found.get("version"), str):
+        raise ContractBroken("describe() tells no version, as a text")
+    return found
+
+
+def version(adapter):
+    # type: (Adapter) -> str
+    """Return the framework's version as the adapter tells it; empty where only a prepared one can."""
+    try:
+        return str(description(adapter)["version"])
+    except Exception:  # `prepare` is promised to come first
+        return ""
+
+
+def capabilities(adapter):
+    # type: (Adapter) -> Dict[str, List[Any]]
+    """Return [answer, words] for whatever the adapter's ``capabilities`` tells, and for each network it may be given.
+
+    A network's key is "network:" and its name; its words are the reason where the answer is no.
+    """
+    found = {}  # type: Dict[str, List[Any]]
+    told = adapter.capabilities()  # type: Any
+    if not isinstance(told, dict):
+        raise ContractBroken("capabilities() returned no dictionary")
+    for key, answer in told.items():
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
+            raise ContractBroken("capabilities() tells %.80r of %r, not (bool, words)" % (answer, key))
+        found[str(key)] = [bool(answer[0]), answer[1]]
+    for name, network in NETWORKS.items():
+        found["network:" + name] = list(supports(adapter, network))
+    return found

@@ -1,0 +1,246 @@
+"""What the operating system saw while the steps were timed: threads that worked, and others in the way.
+
+Everything is read before and after the timed region, never within. What this system does not tell is None, never a
+guess: on many virtual machines and in containers parts of /proc are absent.
+"""
+
+import os
+import resource
+import time
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from ..protocol import Contention, ThreadEvidence
+from . import companions
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Snapshot(NamedTuple):
+    """One reading of the clocks and counters."""
+
+    wall: float
+    cpu: float
+    thread_cpu: Optional[Dict[str, float]]  # seconds by thread id
+    run_queue: Optional[Dict[str, float]]  # seconds waited by thread id
+    involuntary: int
+    voluntary: int
+    major_faults: int
+    pressure: Optional[float]
+    pressure_avg10: Optional[float]
+    steal: Optional[float]
+    machine_cpu: Optional[float]  # seconds that all CPUs together were busy
+    throttled: Optional[float]
+    company: companions.Companions = companions.Companions({}, 0.0)
+
+
+def _read(path):
+    # type: (str) -> Optional[str]
+    try:
+        with open(path) as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _thread_times():
+    # type: () -> Optional[Dict[str, float]]
+    try:
+        names = os.listdir("/proc/self/task")
+    except OSError:
+        return None
+    times = {}
+    for name in names:
+        content = _read("/proc/self/task/%s/schedstat" % name)
+        if content is not None and len(content.split()) == 3 and content.split()[0] != "0":
+            times[name] = int(content.split()[0]) * 1e-9
+            continue
+        content = _read("/proc/self/task/%s/stat" % name)
+        if content is not None:
+            # The command may hold spaces and parentheses: fields count from behind its last one.
+            fields = content.rpartition(")")[2].split()
+            times[name] = (int(fields[11]) + int(fields[12])) / float(_TICKS)
+    return times
+
+
+def _run_queue():
+    # type: () -> Optional[Dict[str, float]]
+    try:
+        names = os.listdir("/proc/self/task")
+    except OSError:
+        return None
+    waits = {}
+    for name in names:
+        content = _read("/proc/self/task/%s/schedstat" % name)
+        if content is None or len(content.split()) != 3:
+            return None
+        waits[name] = int(content.split()[1]) * 1e-9
+    return waits
+
+
+def _pressure(what):
+    # type: (str) -> Optional[float]
+    content = _read("/proc/pressure/cpu")
+    if content is None:
+        return None
+    for word in content.splitlines()[0].split()[1:]:
+        key, _, value = word.partition("=")
+        if key == what:
+            return float(value)
+    return None
+
+
+def _machine_times():
+    # type: () -> Tuple[Optional[float], Optional[float]]
+    """Return the seconds that all CPUs were busy for processes here, and those that the hypervisor took."""
+    content = _read("/proc/stat")
+    if content is None:
+        return None, None
+    fields = [int(field) / float(_TICKS) for field in content.splitlines()[0].split()[1:]]
+    if len(fields) < 8:
+        return None, None
+    user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
+    return user + nice + system + irq + softirq, steal
+
+
+def _cgroups():
+    # type: () -> List[Tuple[str, str]]
+    """Return where control groups of the CPU may be mounted, with this process's path below."""
+    found = []
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        # What lies above a container's own group ("/../..") cannot be seen.
+        path = "/" if ".." in path.split("/") else path
+        if controllers == "":
+            found.append(("/sys/fs/cgroup", path))
+        elif "cpu" in controllers.split(","):
+            found.append(("/sys/fs/cgroup/" + controllers, path))
+            found.append(("/sys/fs/cgroup/cpu", path))
+    return found
+
+
+def _throttled():
+    # type: () -> Optional[float]
+    """Return the seconds for which this process's group and those around it were throttled: any may have a quota."""
+    for mount, path in _cgroups():
+        levels = [name for name in path.split("/") if name]
+        total = None  # type: Optional[float]
+        for depth in range(len(levels), -1, -1):
+            for line in (_read("/".join([mount] + levels[:depth] + ["cpu.stat"])) or "").splitlines():
+                key, _, value = line.partition(" ")
+                if key in ("throttled_usec", "throttled_time"):
+                    total = (total or 0.0) + int(value) * (1e-6 if key == "throttled_usec" else 1e-9)
+        if total is not None:
+            return total
+    return None
+
+
+def snapshot():
+    # type: () -> Snapshot
+    """Read every clock and counter once."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    total = _pressure("total")
+    machine_cpu, steal = _machine_times()
+    return Snapshot(
+        wall=time.perf_counter(),
+        cpu=usage.ru_utime + usage.ru_stime,
+        thread_cpu=_thread_times(),
+        run_queue=_run_queue(),
+        involuntary=usage.ru_nivcsw,
+        voluntary=usage.ru_nvcsw,
+        major_faults=usage.ru_majflt,
+        pressure=None if total is None else total * 1e-6,
+        pressure_avg10=_pressure("avg10"),
+        steal=steal,
+        machine_cpu=machine_cpu,
+        throttled=_throttled(),
+        company=companions.snapshot(),
+    )
+
+
+def _difference(after, before):
+    # type: (Optional[float], Optional[float]) -> Optional[float]
+    return None if after is None or before is None else after - before
+
+
+def thread_evidence(requested, framework_says, before, after):
+    # type: (int, Optional[int], Snapshot, Snapshot) -> ThreadEvidence
+    """Return how the CPU time of the region was spread over threads: the process's and its companions'."""
+    others = companions.cpu_seconds(before.company, after.company)
+    spread = None  # type: Optional[List[float]]
+    if before.thread_cpu is not None and after.thread_cpu is not None:
+        earlier = before.thread_cpu
+        spread = sorted(
+            [max(0.0, seconds - earlier.get(name, 0.0)) for name, seconds in after.thread_cpu.items()]
+            + [each for each in companions.cpu_seconds_by_thread(before.company, after.company) if each > 0.0],
+            reverse=True,
+        )[:64]
+    return ThreadEvidence(
+        requested=requested,
+        framework_says=framework_says,
+        os_threads=None if after.thread_cpu is None else len(after.thread_cpu),
+        cpu_seconds=after.cpu - before.cpu + sum(others),
+        wall_seconds=after.wall - before.wall,
+        cpu_seconds_by_thread=spread,
+    )
+
+
+def contention(before, after):
+    # type: (Snapshot, Snapshot) -> Contention
+    """Return what stood in this process's way during the region."""
+    waited = None  # type: Optional[float]
+    if before.run_queue is not None and after.run_queue is not None:
+        earlier = before.run_queue
+        waited = sum(max(0.0, wait - earlier.get(name, 0.0)) for name, wait in after.run_queue.items())
+        waited += companions.waited_seconds(before.company, after.company)
+    busy = _difference(after.machine_cpu, before.machine_cpu)
+    own = after.cpu - before.cpu + sum(companions.cpu_seconds(before.company, after.company))
+    return Contention(
+        run_queue_seconds=waited,
+        involuntary_switches=after.involuntary - before.involuntary,
+        voluntary_switches=after.voluntary - before.voluntary,
+        pressure_seconds=_difference(after.pressure, before.pressure),
+        pressure_avg10_before=before.pressure_avg10,
+        steal_seconds=_difference(after.steal, before.steal),
+        throttled_seconds=_difference(after.throttled, before.throttled),
+        major_faults=after.major_faults - before.major_faults,
+        others_cpu_seconds=None if busy is None else max(0.0, busy - own),
+    )
+
+
+def reset_peak_memory():
+    # type: () -> bool
+    """Let the kernel forget the peak resident size of this process and its descendants; False where it cannot."""
+    for process in companions.processes():
+        _reset_peak(process)
+    return _reset_peak("self")
+
+
+def _reset_peak(process):
+    # type: (str) -> bool
+    try:
+        with open("/proc/%s/clear_refs" % process, "w") as file:
+            file.write("5")
+        return True
+    except OSError:
+        return False
+
+
+def peak_memory_bytes():
+    # type: () -> int
+    """Return the peak resident sizes of this process and its living descendants, in bytes, added up.
+
+    Each one's since its start or the last reset: at no moment were they larger together.
+    """
+    own = _peak("self")
+    if own is None:
+        # Linux counts ru_maxrss in KiB. It survives a reset: an upper bound.
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return own + sum(_peak(process) or 0 for process in companions.processes())
+
+
+def _peak(process):
+    # type: (str) -> Optional[int]
+    for line in (_read("/proc/%s/status" % process) or "").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None

@@ -1,0 +1,217 @@
+"""Does this launch compute what the float64 reference computes?
+
+The first steps of a launch, which warm it up anyway, run with the recipe's learning rate. Their losses and, at a few
+seeded entries of every parameter, the total update are compared with those of the reference. Whole updates would be
+a hundred million numbers; 64 entries per parameter find a wrong gate order, a bias trained twice, a shifted padding
+or a sum taken for a mean, each of which changes whole tensors.
+
+The timed steps must train as these do: after them the same entries are looked at once more (``stood_still``).
+"""
+
+import time
+from typing import Dict, Iterable, List, NamedTuple, Tuple
+
+import numpy as np
+
+from ..networks import Feedforward, MaxPool, Network, ParityRecipe, Residual
+from ..protocol import Parity
+from .batches import sampled_entries
+
+
+class Allowance(NamedTuple):
+    """The smallest tolerances that honest arithmetic of a lower precision needs; relative, as a recipe's."""
+
+    loss: float
+    update: float
+
+
+NO_ALLOWANCE = Allowance(0.0, 0.0)
+
+
+class Rounding(NamedTuple):
+    """What the rounding of a precision does to a loss, and to updates without and with kinks in the network."""
+
+    loss: float
+    smooth: float
+    kinked: float
+
+
+#: By the cell's precision; float32, on every device, has the recipes' own tolerances. The unit round-off u is 2**-11
+#: for TF32 and float16 and 2**-8 for bfloat16: four of them for the loss, which is a mean over examples, and 64 for the
+#: updates of smooth networks. Where there are ReLUs or maxima, u decides which share of them falls to the other side,
+#: and the update's error grows with its root: 16 of it, but less than 1, which is what a parameter that stands still
+#: shows.
+#:
+#: Largest errors seen of the small shipped mini-batches, products rounded in PyTorch on a CPU (TF32 by cutting off, the
+#: worse of what GPUs do) and PyTorch's own autocast to bfloat16:
+#:
+#:     ========  ==============  ==============  =================
+#:     network   TF32: loss,     float16: loss,  bfloat16: loss,
+#:               update          update          update
+#:     ========  ==============  ==============  =================
+#:     fcn5      5.9e-5, 2.6e-3  1.2e-5, 8.8e-4  1.3e-3, 6.8e-2
+#:     fcn8      9.2e-6, 4.6e-3  2.3e-5, 1.7e-3  6.4e-4, 6.1e-2
+#:     lstm32    3.0e-6, 2.3e-3  6.3e-8, 1.1e-3  1.5e-7, 4.5e-3 (no autocast)
+#:     alexnet   2.0e-4, 1.0e-1  9.8e-6, 8.0e-2  1.4e-4, 3.2e-1
+#:     resnet50  2.4e-5, 1.8e-1  8.9e-6, 1.7e-1  2.6e-4, 5.5e-1
+#:     ========  ==============  ==============  =================
+ROUNDINGS = {
+    "tf32": Rounding(2.0**-9, 2.0**-5, 0.4),
+    "float16": Rounding(2.0**-9, 2.0**-5, 0.4),
+    "bfloat16": Rounding(2.0**-6, 2.0**-2, 0.8),
+}
+
+
+def _kinked(network):
+    # type: (Network) -> bool
+    """Tell whether rounding can turn a unit of the network from one side to the other: ReLUs and maxima."""
+    family = network.family
+    if not isinstance(family, Feedforward):
+        return isinstance(family, Residual)
+    return any(isinstance(layer, MaxPool) or getattr(layer, "activation", "") == "relu" for layer in family.layers)
+
+
+def allowance(network, precision):
+    # type: (Network, str) -> Allowance
+    """Return what a precision may err by in this network; nothing for one that the table does not know."""
+    rounding = ROUNDINGS.get(precision)
+    if rounding is None:
+        return NO_ALLOWANCE
+    return Allowance(rounding.loss, rounding.kinked if _kinked(network) else rounding.smooth)
+
+
+class Observation(NamedTuple):
+    """What a launch's parity steps showed: the losses, and the update of each parameter's sampled entries."""
+
+    losses: List[float]
+    updates: Dict[str, np.ndarray]  # float64, at most 64 entries each
+    parameter_count: int = 0  # trainable scalars as the framework itself holds them
+    entries: Dict[str, np.ndarray] = {}  # the sampled entries themselves, float64, after the steps; kept in no file
+
+
+def _entries(name, value):
+    # type: (str, np.ndarray) -> np.ndarray
+    """Return a parameter's sampled entries, float64."""
+    flat = np.asarray(value).reshape(-1)
+    sampled = flat[sampled_entries(name, flat.size)].astype(np.float64)  # type: np.ndarray
+    return sampled
+
+
+def sample_weights(weights):
+    # type: (Dict[str, np.ndarray]) -> Dict[str, np.ndarray]
+    """Return the sampled entries of the starting weights, so that the weights themselves can be dropped."""
+    return {name: _entries(name, value) for name, value in weights.items()}
+
+
+def observe(parameters, before, losses):
+    # type: (Iterable[Tuple[str, np.ndarray]], Dict[str, np.ndarray], List[float]) -> Observation
+    """Form the updates from the parameters after the parity steps and their sampled entries before.
+
+    ``parameters`` gives all of ``before`` (see ``contract.learnt``).
+    """
+    entries = {}
+    count = 0
+    for name, value in parameters:
+        count += int(np.asarray(value).size)
+        entries[name] = _entries(name, value)
+    updates = {name: after - before[name] for name, after in entries.items()}
+    return Observation(losses, updates, count, entries)
+
+
+def stood_still(parameters, earlier):
+    # type: (Iterable[Tuple[str, np.ndarray]], Dict[str, np.ndarray]) -> bool
+    """Tell whether every sampled entry is what it was; reads no parameter beyond the first that moved.
+
+    ``earlier`` are the ``entries`` of an Observation.
+    """
+    return not any((_entries(name, value) != earlier[name]).any() for name, value in parameters)
+
+
+def save(path, observation):
+    # type: (str, Observation) -> None
+    """Write an observation as a reference file."""
+    names = sorted(observation.updates)
+    arrays = {"update:" + name: observation.updates[name] for name in names}
+    np.savez_compressed(path, losses=np.array(observation.losses), **arrays)
+
+
+def load(path):
+    # type: (str) -> Observation
+    """Read a reference file."""
+    with np.load(path, allow_pickle=False) as archive:
+        updates = {name[7:]: archive[name] for name in archive.files if name.startswith("update:")}
+        return Observation([float(loss) for loss in archive["losses"]], updates)
+
+
+def _update_error(found, expected):
+    # type: (Dict[str, np.ndarray], Dict[str, np.ndarray]) -> Tuple[float, str]
+    """Return the largest relative error of a parameter's update, and that parameter's name."""
+    scale = max(float(np.abs(update).max()) for update in expected.values())
+    worst, name_of_worst = 0.0, ""
+    for name, update in expected.items():
+        # A parameter whose sampled entries hardly move (rare embedding rows, dead ReLUs) is judged against the
+        # largest update of the network, lest float32 noise be divided by nothing.
+        floor = 1e-6 * scale * np.sqrt(update.size)
+        error = float(np.linalg.norm(found[name] - update) / max(float(np.linalg.norm(update)), floor))
+        if np.isnan(error):
+            return error, name
+        if error > worst:
+            worst, name_of_worst = error, name
+    return worst, name_of_worst
+
+
+def _wider(recipe, allowed):
+    # type: (ParityRecipe, Allowance) -> Allowance
+    return Allowance(max(recipe.loss_tolerance, allowed.loss), max(recipe.update_tolerance, allowed.update))
+
+
+def judge(observation, reference, recipe, allowed=NO_ALLOWANCE):
+    # type: (Observation, Observation, ParityRecipe, Allowance) -> Parity
+    """Compare a launch's observation with the reference's, by the network's recipe and the precision's allowance."""
+    if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(reference.updates):
+        raise ValueError("the reference was made for another recipe or another network: make it anew")
+    losses, expected = np.array(observation.losses), np.array(reference.losses)
+    loss_error = float(np.max(np.abs(losses - expected) / np.abs(expected)))  # unlike max(), keeps a NaN
+    update_error, worst = _update_error(observation.updates, reference.updates)
+    tolerance = _wider(recipe, allowed)
+    problems = []
+    if not loss_error <= tolerance.loss:
+        problems.append("loss off by %.1e (tolerance %.0e)" % (loss_error, tolerance.loss))
+    if not update_error <= tolerance.update:
+        problems.append("update of %s off by %.1e (tolerance %.0e)" % (worst, update_error, tolerance.update))
+    finite = bool(np.isfinite(loss_error) and np.isfinite(update_error))
+    return Parity(
+        verdict="disagrees" if problems else "agrees",
+        reason="; ".join(problems),
+        losses=[loss for loss in observation.losses if np.isfinite(loss)],
+        loss_error=loss_error if finite else None,
+        update_error=update_error if finite else None,
+        worst_parameter=worst,
+        loss_tolerance=tolerance.loss,
+        update_tolerance=tolerance.update,
+        seconds=0.0,
+    )
+
+
+def unchecked(network, reason, allowed=NO_ALLOWANCE):
+    # type: (Network, str, Allowance) -> Parity
+    """Return the verdict of a launch that could not be compared, with the reason."""
+    tolerance = _wider(network.parity, allowed)
+    return Parity("unchecked", reason, [], None, None, "", tolerance.loss, tolerance.update, 0.0)
+
+
+class Stopwatch:
+    """Sums the seconds spent inside its ``with`` blocks."""
+
+    def __init__(self):
+        # type: () -> None
+        self.seconds = 0.0
+
+    def __enter__(self):
+        # type: () -> Stopwatch
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(self, *exception):
+        # type: (object) -> None
+        self.seconds += time.perf_counter() - self._start

@@ -1,0 +1,85 @@
+"""The files of float64 losses and updates that every launch is compared with: where they lie, how they are made.
+
+A reference is made by the one mechanism that also reads it: a launch of the adapter ``reference`` which is told to
+save what its parity steps showed. The host imports this module, so it imports no NumPy.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import Optional
+
+from ..protocol import Cell, Launch, Protocol, Status, read_outcome, write_launch
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SHIPPED = os.path.join(HERE, "references")
+
+
+class ReferenceNotMadeError(Exception):
+    """No reference could be made; the text says why."""
+
+
+def stem(network, batch_size, label_sets=1):
+    # type: (str, int, int) -> str
+    """Return what the names of files about this mini-batch, with so many sets of labels, begin with."""
+    return "%s-b%d%s" % (network, batch_size, "-l%d" % label_sets if label_sets > 1 else "")
+
+
+def file_name(network, batch_size, label_sets=1):
+    # type: (str, int, int) -> str
+    """Return the name of the reference file of this network at this mini-batch."""
+    return stem(network, batch_size, label_sets) + ".npz"
+
+
+def shipped(network, batch_size, label_sets=1):
+    # type: (str, int, int) -> Optional[str]
+    """Return the path of the reference that comes with the project; None where it has to be made."""
+    path = os.path.join(SHIPPED, file_name(network, batch_size, label_sets))
+    return path if os.path.exists(path) else None
+
+
+def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.0, label_sets=1):
+    # type: (str, int, str, str, Optional[int], float, int) -> None
+    """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
+
+    ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
+    minutes (ResNet-50); memory up to about 0.5 GB per example for ResNet-50. Raises ReferenceNotMadeError.
+    """
+    threads = threads or len(os.sched_getaffinity(0))
+    control = tempfile.mkdtemp(prefix="dlbench-reference-")
+    try:
+        made = os.path.join(control, "reference.npz")
+        cell = Cell("reference", "reference", "float64", network, "cpu", threads, batch_size)
+        protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
+        launch = Launch(cell, protocol, {"dtype": "float64"}, None, control, made, label_sets=label_sets)
+        write_launch(control, launch)
+        variables = dict(os.environ)
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            variables[name] = str(threads)
+        done = subprocess.run(
+            [interpreter, "-I", HERE, control],
+            env=variables,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+        )
+        try:
+            outcome = read_outcome(control)
+        except OSError:
+            tail = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+            raise ReferenceNotMadeError(
+                "%s at mini-batch %d: the process ended with code %d and no outcome. %s"
+                % (network, batch_size, done.returncode, " ".join(tail))
+            ) from None
+        if outcome.status is not Status.OK or not os.path.exists(made):
+            raise ReferenceNotMadeError("%s at mini-batch %d: %s" % (network, batch_size, outcome.reason))
+        partial = path + ".part"
+        shutil.copyfile(made, partial)
+        os.replace(partial, path)
+    except subprocess.TimeoutExpired:
+        raise ReferenceNotMadeError(
+            "%s at mini-batch %d: not done after %.0f seconds" % (network, batch_size, timeout)
+        ) from None
+    finally:
+        shutil.rmtree(control, ignore_errors=True)

@@ -1,0 +1,130 @@
+"""The timed loop: the step, the device's fence, two readings of the clock, and nothing else."""
+
+import gc
+import math
+import time
+from typing import Any, Callable, List, Tuple
+
+from ..protocol import Protocol
+
+TRIES = 6  # to find how many steps make a sample
+
+
+def _nanoseconds_from_seconds():
+    # type: () -> int
+    return int(time.perf_counter() * 1e9)
+
+
+# perf_counter_ns came with Python 3.7; CNTK's last interpreter is 3.6, where a float loses less than 1 ns over days.
+nanoseconds = getattr(time, "perf_counter_ns", _nanoseconds_from_seconds)  # type: Callable[[], int]
+
+
+def time_one(step, synchronize):
+    # type: (Callable[[], None], Callable[[], None]) -> int
+    """Return the nanoseconds of one step, from an idle device to an idle device."""
+    synchronize()
+    start = nanoseconds()
+    step()
+    synchronize()
+    return nanoseconds() - start
+
+
+def several(step, count):
+    # type: (Callable[[], None], int) -> Callable[[], None]
+    """Return a call that carries out this many steps; a step that has a way of its own to do so is asked for it."""
+    if count == 1:
+        return step
+    together = getattr(step, "several", None)  # type: Any
+    if together is not None:
+        found = together(count)  # type: Callable[[], None]
+        return found
+
+    def steps():
+        # type: () -> None
+        for _ in range(count):
+            step()
+
+    return steps
+
+
+def steps_per_sample(step, synchronize, step_nanoseconds, seconds):
+    # type: (Callable[[], None], Callable[[], None], int, float) -> Tuple[int, List[int]]
+    """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each try to find out.
+
+    ``step_nanoseconds`` is a first guess of a step's time; where that calls for several, as many are tried out: steps
+    in a row cost less than single ones, and those of a warm-up may be slow.
+    """
+    wanted = seconds * 1e9
+    count = max(1, math.ceil(wanted / max(step_nanoseconds, 1000)))
+    tried = []  # type: List[int]
+    while count > 1 and len(tried) < TRIES:
+        took = time_one(several(step, count), synchronize)
+        tried.append(took // count)
+        if took >= wanted:
+            break
+        # 5 % more than is needed, lest the next try falls just short.
+        count = math.ceil(count * min(1.05 * wanted / max(took, 1), 10.0))
+    return count, tried
+
+
+def keep_busy(step, synchronize, seconds):
+    # type: (Callable[[], None], Callable[[], None], float) -> List[int]
+    """Run steps for at least this many seconds, one at least; return a step's nanoseconds, batch by batch, in order.
+
+    Batches grow until one lasts a hundredth of the time, so that short steps keep the device at work as they will while
+    timed, and leave some hundred numbers behind, not some hundred thousand.
+    """
+    spent = []  # type: List[int]
+    count = 1
+    start = nanoseconds()
+    while not spent or nanoseconds() - start < seconds * 1e9:
+        took = time_one(several(step, count), synchronize)
+        spent.append(took // count)
+        if took < seconds * 1e7:
+            count *= 2
+    return spent
+
+
+def timed_loop(step, synchronize, protocol, clock=nanoseconds):
+    # type: (Callable[[], None], Callable[[], None], Protocol, Callable[[], int]) -> List[int]
+    """Return the nanoseconds of every timed call of ``step``, in order.
+
+    Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and ``protocol.minimum_steps`` are done.
+    Samples go into a list made beforehand and the garbage collector rests, so that between two steps there is only
+    a store, a comparison and a branch.
+    """
+    samples = [0] * protocol.steps
+    minimum = protocol.minimum_steps
+    collecting = gc.isenabled()
+    gc.disable()
+    done = 0
+    try:
+        synchronize()
+        deadline = clock() + int(protocol.seconds * 1e9)
+        while done < protocol.steps:
+            start = clock()
+            step()
+            synchronize()
+            end = clock()
+            samples[done] = end - start
+            done += 1
+            if end > deadline and done >= minimum:
+                break
+    finally:
+        if collecting:
+            gc.enable()
+    return samples[:done]
+
+
+def gemm_rate(multiply, size, budget_seconds=0.5):
+    # type: (Callable[[], object], int, float) -> float
+    """Return the best FLOP/s of repeated (size, size) matrix products within about this many seconds."""
+    multiply()
+    best = float("inf")
+    start = time.perf_counter()
+    while True:
+        before = nanoseconds()
+        multiply()
+        best = min(best, (nanoseconds() - before) * 1e-9)
+        if time.perf_counter() - start > budget_seconds:
+            return 2.0 * size**3 / best

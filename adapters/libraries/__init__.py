@@ -1,0 +1,1 @@
+"""What several adapters share: numerical libraries, memory layouts, profilers."""

@@ -1,0 +1,173 @@
+"""What kind of work an operator is, by its name; and profiles made of what frameworks' profilers tell.
+
+Every framework's profiler names operators and kernels in its own way: ``aten::addmm``, ``MatMul``,
+``_backward_FullyConnected``, ``dot.3``, ``sm80_xmma_fprop_implicit_gemm_...``. One table of words says what they are,
+so that frameworks can be held against each other. It goes by names, so it can be wrong; a name that it does not know is
+OTHER.
+"""
+
+import gc
+import heapq
+import re
+from typing import Callable, Dict, Iterable, List, NamedTuple, Tuple
+
+from ..launch.timing import time_one
+from ..protocol import Operator, Profile
+
+MATRIX = "matrix product"
+CONVOLUTION = "convolution"
+RECURRENT = "recurrent"  # a whole recurrent layer in one operator, its matrix products included
+ELEMENTWISE = "elementwise"  # activations, sums of two tensors, the update of the parameters
+NORMALISATION = "normalisation"
+REDUCTION = "reduction"  # sums over an axis, softmax, loss, pooling
+MEMORY = "memory"  # copies, changes of layout, fills, reading and writing rows of a table
+COMMUNICATION = "communication"
+FUSED = "fused"  # what a compiler made of several kinds, where the profiler does not look into it
+OTHER = "other"
+KINDS = (MATRIX, CONVOLUTION, RECURRENT, ELEMENTWISE, NORMALISATION, REDUCTION, MEMORY, COMMUNICATION, FUSED, OTHER)
+
+
+def _words(text):
+    # type: (str) -> str
+    """Return a pattern for any of these words, standing alone: not as a part of a longer word."""
+    return r"(?<![a-z])(?:%s)(?![a-z])" % "|".join(text.split())
+
+
+# The first rule that fits decides. Names come as ``_spaced`` writes them: lower case, with "_" before what was a
+# capital inside a word.
+_RULES = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        # What wraps operators is named after them.
+        (OTHER, r"^autograd::|^optimizer\.|^torch-compiled|^torch_dynamo|^cu(da)?_(?!.*mem(cpy|set))"),
+        (FUSED, r"compiled_?fx_?graph"),
+        (
+            COMMUNICATION,
+            r"nccl|gloo|c10d::|record_param_comms|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all"
+            r"|collective|horovod|cross-replica",
+        ),
+        (MEMORY, r"param_concat"),
+        (RECURRENT, r"lstm|(?<![a-z])rnn|rnn(?![a-z])|(?<![a-z])gru(?![a-z])"),
+        # A compiler's kernels are named after all that was fused into them; "poi", "red" and "per" say how they work.
+        (ELEMENTWISE, r"^triton_poi_"),
+        (NORMALISATION, r"(batch|layer|group|instance|rms)_?norm|(?<![a-z])bn_"),
+        (REDUCTION, r"^triton_(red|per)_"),
+        (REDUCTION, r"pool(?!_?alloc)|soft_?max|cross_entropy|nll_loss|log_?sum_?exp|select-and-scatter"),
+        (MEMORY, r"memcpy|memset|nchw_?to_?nhwc|nhwc_?to_?nchw|transpose_?device|direct_copy|fill_functor|^reorder"),
+        (ELEMENTWISE, r"op_tensor|op_generic_tensor|add_tensor"),
+        (CONVOLUTION, r"conv(?!er)|implicit_gemm|fprop|dgrad|wgrad|winograd|im2col|col2im|fft2d|cudnn"),
+        (
+            MATRIX,
+            # What XLA leaves to YNNPACK on the CPU, "ynn_fusion", is above all products.
+            r"gemm|gemv|mat_?mul|addmm|addmv|baddbmm|cutlass|cublas|nvjet|wgmma|xmma|fully_?connected|inner_product|^ynn_"
+            r"|linear_pointwise|split_?kreduce|einsum|" + _words("mm bmm mv dot linear ger"),
+        ),
+        (REDUCTION, r"bias_add_grad|(?<![a-z])reduce|reduction|" + _words("sum mean argmax argmin pick loss norm")),
+        # A fusion that also moves data is named after both; it computes.
+        (ELEMENTWISE, r"(add|subtract|multiply|divide|maximum|compare|exponential|tanh|logistic|select).*fusion"),
+        (
+            MEMORY,
+            r"copy|transpose|reshape|concat|gather|scatter|embedding|strided|index_?select|expand|broadcast|contiguous"
+            r"|one_?hot|lookup|convert|permute|"
+            + _words("cat clone slice split stack unstack pack unpack pad empty zeros ones zero fill full tile cast to")
+            + r"|flatten|"
+            + _words("view as_strided t take index unsqueeze squeeze narrow detach resize alias iota reverse"),
+        ),
+        (
+            ELEMENTWISE,
+            r"element_?wise|elemwise|vectorized|pointwise|activation|relu|sigmoid|tanh|threshold|clamp|multi_tensor"
+            r"|gradient_descent|fused_sgd|sgd_update|sgd_mom|sgdoptimizer|foreach|accumulator|bias_add|cwise|functor"
+            r"|fusion|logistic|maximum|minimum|rsqrt|sqrt|"
+            + _words(
+                "sgd add sub mul div neg exp log pow square where select subtract multiply divide negate compare rsub"
+            )
+            + r"|"
+            + _words("addcmul addcdiv axpy scale abs sign gt lt ge le eq ne not and or assign assign_sub add_n"),
+        ),
+    )
+)
+
+
+def _spaced(name):
+    # type: (str) -> str
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def kind(name):
+    # type: (str) -> str
+    """Return the kind, one of KINDS, of an operator or kernel of this name."""
+    spaced = _spaced(name)
+    for found, pattern in _RULES:
+        if pattern.search(spaced):
+            return found
+    return OTHER
+
+
+class Span(NamedTuple):
+    """One call of an operator, as a trace has it."""
+
+    name: str
+    start: float  # in any unit, the same for all spans of a trace
+    duration: float
+
+
+class Calls(NamedTuple):
+    """Calls of one operator in all profiled steps together."""
+
+    name: str
+    on_device: bool
+    seconds: float  # without the operators that it called
+    calls: float
+
+
+def self_durations(spans):
+    # type: (Iterable[Span]) -> List[Tuple[str, float]]
+    """Return (name, own duration) of each span: a moment belongs to the span that began last of those that go on.
+
+    Of spans that nest, as calls on one thread do, that is the duration without the spans inside; and where operators
+    ran side by side no moment is counted twice.
+    """
+    ordered = sorted(spans, key=lambda each: (each.start, -each.duration))
+    ends = [span.start + span.duration for span in ordered]
+    own = [0.0] * len(ordered)
+    going_on = []  # type: List[int]  # a heap; the one that began last first
+    begun = 0
+    moments = sorted({span.start for span in ordered}.union(ends))
+    for place in range(len(moments) - 1):
+        moment = moments[place]
+        while begun < len(ordered) and ordered[begun].start <= moment:
+            heapq.heappush(going_on, -begun)
+            begun += 1
+        while going_on and ends[-going_on[0]] <= moment:
+            heapq.heappop(going_on)
+        if going_on:
+            own[-going_on[0]] += moments[place + 1] - moment
+    return [(span.name, duration) for span, duration in zip(ordered, own)]
+
+
+def run(step, synchronize, steps):
+    # type: (Callable[[], None], Callable[[], None], int) -> float
+    """Carry out so many steps as the timed ones are, each from an idle device to an idle one; return their seconds."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return sum(time_one(step, synchronize) for _ in range(steps)) * 1e-9
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def profile(profiler, steps, seconds, calls):
+    # type: (str, int, float, Iterable[Calls]) -> Profile
+    """Return the profile of so many steps that took these seconds together, calls of the same name joined."""
+    totals = {}  # type: Dict[Tuple[str, bool], List[float]]
+    for each in calls:
+        total = totals.setdefault((each.name, each.on_device), [0.0, 0.0])
+        total[0] += each.seconds
+        total[1] += each.calls
+    operators = [
+        Operator(name, kind(name), on_device, max(0.0, total[0]) / steps, total[1] / steps)
+        for (name, on_device), total in totals.items()
+    ]
+    operators.sort(key=lambda each: (-each.seconds, each.name))
+    return Profile(profiler, steps, seconds / steps, operators)

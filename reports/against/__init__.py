@@ -1,0 +1,1 @@
+"""Report: beside a published table."""

@@ -1,0 +1,98 @@
+"""The 2016 paper's own Table 4, in the form that our reports take.
+
+Shi, Wang, Xu, Chu, "Benchmarking State-of-the-Art Deep Learning Software Tools", 2016, arXiv:1608.07249. One mean per
+cell and no spread, so nothing here has an interval; "-" in the paper is an unsupported cell. Its frameworks each ran
+their own scripts: parity is unknown, and the scripts are known to have differed.
+"""
+
+import csv
+from collections.abc import Mapping
+from importlib import resources
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Status
+from dlbench.reports.against.analysis import CorePeak, Published
+from dlbench.reports.evidence.statistics import published
+from dlbench.reports.matrix.analysis import Column, Group, Matrix, MatrixCell, Row, assemble
+from dlbench.reports.storage.hosts import Host
+
+NAME = "shi2016"
+SOURCE = "Shi, Wang, Xu, Chu, Benchmarking State-of-the-Art Deep Learning Software Tools, 2016, Table 4"
+CAVEAT = "Each framework ran its own script there, and nothing proves that they computed the same."
+
+HOSTS = {
+    "desktop_i7_3820": Host(
+        "shi2016:i7-3820",
+        "Shi 2016 desktop, i7-3820 (4 cores, 8 threads)",
+        4,
+        8,
+        8.0,
+        (("CPU", "Intel Core i7-3820"),),
+        8,
+    ),
+    "server_2x_e5_2630v3": Host(
+        "shi2016:2xE5-2630v3",
+        "Shi 2016 server, 2 x E5-2630 v3 (16 cores, 32 threads)",
+        16,
+        32,
+        32.0,
+        (("CPU", "2 x Intel Xeon E5-2630 v3"),),
+        32,
+    ),
+    "gtx980": Host("shi2016:gtx980", "Shi 2016 GTX 980", description=(("GPU", "NVIDIA GTX 980"),)),
+    "gtx1080": Host("shi2016:gtx1080", "Shi 2016 GTX 1080", description=(("GPU", "NVIDIA GTX 1080"),)),
+    "tesla_k80": Host("shi2016:k80", "Shi 2016 Tesla K80", description=(("GPU", "NVIDIA Tesla K80, one of two GPUs"),)),
+}
+
+# What they are called in the catalogue of frameworks, and to people; the paper's "torch" is the Lua one.
+FRAMEWORKS: Mapping[str, tuple[str, str]] = {
+    "caffe": ("caffe", "Caffe"),
+    "cntk": ("cntk", "CNTK"),
+    "tensorflow": ("tensorflow", "TensorFlow"),
+    "torch": ("torch7", "Torch7"),
+}
+
+# Theoretical, single precision. Clocks as Intel's product pages give them; the clock under vector load was not recorded
+# in 2016, so a peak is a range.
+PEAKS: Mapping[str, CorePeak] = {
+    HOSTS["desktop_i7_3820"].fingerprint: CorePeak(
+        16 * 3.6e9,
+        16 * 3.8e9,
+        "Sandy Bridge-E, AVX: 8 multiplications and 8 additions a cycle; 3.6 GHz base to 3.8 GHz turbo",
+    ),
+    HOSTS["server_2x_e5_2630v3"].fingerprint: CorePeak(
+        32 * 2.1e9,
+        32 * 3.2e9,
+        "Haswell-EP, AVX2: two fused multiply-adds of 8 a cycle; 2.1 GHz AVX base to 3.2 GHz highest turbo (2.4 GHz is "
+        "the base without AVX)",
+    ),
+}
+
+
+def publication() -> Published:
+    """Return Table 4 with what a comparison with it needs: what its frameworks are, and its machines' peaks."""
+    return Published("2016", table4(), FRAMEWORKS, PEAKS)
+
+
+def table4() -> Matrix:
+    """Return the paper's Table 4 as a matrix, its desktop, server and GPUs as machines."""
+    text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
+    cells = [_cell(line) for line in csv.DictReader(text.splitlines())]
+    return assemble(cells, {host.fingerprint: host for host in HOSTS.values()}, [f"Source: {SOURCE}. {CAVEAT}"])
+
+
+def _cell(line: dict[str, str]) -> MatrixCell:
+    host = HOSTS[line["platform"]]
+    threads = int(line["threads"]) if line["threads"] else None
+    batch = NETWORKS[line["network"]].batch_size
+    seconds = published(float(line["seconds_per_minibatch"])) if line["seconds_per_minibatch"] else None
+    return MatrixCell(
+        group=Group(line["network"], batch),
+        row=Row(line["framework"], "2016"),
+        column=Column(host.fingerprint, "cpu" if threads else "gpu", threads),
+        status=Status.OK if seconds else Status.UNSUPPORTED,
+        reason="" if seconds else 'a "-" in the paper',
+        seconds=seconds,
+        items_per_second=batch / seconds.median if seconds else None,
+        run=NAME,
+    )

@@ -1,0 +1,1 @@
+"""Report: what CPUs and GPUs reached at best."""

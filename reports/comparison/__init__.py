@@ -1,0 +1,1 @@
+"""Report: a candidate against a baseline."""

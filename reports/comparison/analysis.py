@@ -1,0 +1,304 @@
+"""Comparisons: a candidate against a baseline, cell by cell, from records.
+
+Pure functions. `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
+gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
+attempt counts. A pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
+pairs that way is CONTENDED.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from scipy.special import bdtr, stdtrit
+
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.comparison.compared import (
+    BASELINE,
+    CANDIDATE,
+    CONFIRM,
+    SCREEN,
+    CellComparison,
+    Comparison,
+    Pairs,
+    SideOfCell,
+    in_order,
+)
+from dlbench.reports.comparison.stages import Screening, judge_stages, screen
+from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, adjust, judge, judge_pairs, undecided
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.attempts import effective, left_out
+from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+
+__all__ = [
+    "BASELINE",
+    "CANDIDATE",
+    "CONFIRM",
+    "SCREEN",
+    "CellComparison",
+    "Comparison",
+    "Pairs",
+    "SideOfCell",
+    "compare_runs",
+    "compare_sides",
+    "geometric_mean",
+    "pairs_of",
+]
+
+CONTENDED_SHARE = 0.5
+ONE_SIDED = 0.01
+"""Disturbed launches are mostly those of one side when chance divides them so with less than this probability."""
+CRASHES = 2
+"""A side that crashed this often counts as crashed, whatever its other launches gave; once may be bad luck."""
+
+
+def compare_sides(
+    records: Sequence[Record],
+    host: Host,
+    names: Mapping[str, str],
+    purpose: str = "compare",
+    rule: Rule = DEFAULT,
+) -> Comparison:
+    """Compare the two sides of one run; ``names`` says in words what `BASELINE` and `CANDIDATE` are.
+
+    Raises ValueError where the records have no sides.
+    """
+    if not any(record.side for record in records):
+        raise ValueError("these records have no sides to compare")
+    by_cell = _by_cell(record for record in records if record.side)
+    cells = [_of_pairs(cell, by_cell[cell], host, purpose, rule) for cell in sorted(by_cell, key=in_order)]
+    if purpose != "gate":
+        cells = _adjusted(cells, rule)
+    return Comparison(
+        names.get(BASELINE, BASELINE),
+        names.get(CANDIDATE, CANDIDATE),
+        (host,),
+        purpose,
+        True,
+        tuple(cells),
+        geometric_mean(cells),
+        rule,
+    )
+
+
+def compare_runs(
+    baseline: Sequence[Record],
+    candidate: Sequence[Record],
+    hosts: Mapping[str, Host],
+    names: Mapping[str, str],
+    rule: Rule = DEFAULT,
+) -> Comparison:
+    """Compare two stored runs, each of one machine; cells in common are those that ask for the same.
+
+    Runs of different machines give ratios and no verdicts. Raises ValueError where they have no cell in common, and
+    where one of them holds both sides of a comparison.
+    """
+    if any(len({record.side for record in found}) > 1 for found in (baseline, candidate)):
+        raise ValueError("a run that measured two sides is two things to compare: choose one of its sides")
+    sides = [_by_cell(baseline), _by_cell(candidate)]
+    common = sorted(sides[0].keys() & sides[1].keys(), key=in_order)
+    if not common:
+        raise ValueError("these two have no cell in common")
+    machines = [found[0].machine for found in (baseline, candidate)]
+    known = [hosts.get(name) or Host(name, name[:12]) for name in machines]
+    same_machine = machines[0] == machines[1]
+    same_session = {record.run for record in baseline} == {record.run for record in candidate}
+    cells = []
+    for cell in common:
+        before, after = _side(sides[0][cell], known[0]), _side(sides[1][cell], known[1])
+        judgement = _without_number(before, after)
+        lost, all_launches = before.contended + after.contended, len(before.seconds) + len(after.seconds)
+        if judgement is None:
+            judgement = judge(before.seconds, after.seconds, rule, same_session)
+            if not same_machine:
+                words = "different machines: a comparison, not a verdict on a change"
+                judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
+            elif lost and lost >= CONTENDED_SHARE * (lost + all_launches):
+                used = (before.seconds, after.seconds)
+                judgement = _contended(lost, lost + all_launches, "launches", used, (before, after))
+        cells.append(CellComparison(cell, before, after, judgement))
+    if same_machine:
+        cells = _adjusted(cells, rule)
+    notes = []
+    alone = [len(each) - len(common) for each in sides]
+    if any(alone):
+        notes.append(f"Only in the baseline: {alone[0]} of its cells; only in the candidate: {alone[1]}.")
+    if not same_machine:
+        notes.append("Measured on different machines: ratios compare machines and builds together.")
+    elif not same_session:
+        notes.append(
+            "Measured in different sessions: a shift of the machine between them cannot be told from a change of the "
+            f"code. The intervals allow for a shift of {rule.session_deviation:.1%} (standard deviation) in each; "
+            "`dlbench compare --now` measures both side by side instead."
+        )
+    shown = tuple(known) if not same_machine else (known[0],)
+    mean = geometric_mean(cells, 0.0 if same_session else rule.session_deviation)
+    return Comparison(
+        names.get(BASELINE, BASELINE),
+        names.get(CANDIDATE, CANDIDATE),
+        shown,
+        "compare",
+        same_session,
+        tuple(cells),
+        mean,
+        rule,
+        tuple(notes),
+    )
+
+
+def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0.0) -> Ratio | None:
+    """Return the geometric mean of the cells' ratios with its 95 % interval; None where no cell has a ratio.
+
+    The cells' errors are taken for independent (their launches are shuffled), except for a shift of the machine from
+    session to session, which falls on all cells alike and is added once for each session. Of a gate, the pairs up to
+    the first look count alone: later ones were measured because of what the first ones showed.
+    """
+    known = [
+        (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
+        for found in map(_unselected, cells)
+        if found is not None and found.ratio is not None and found.standard_error is not None
+    ]
+    if not known:
+        return None
+    count = len(known)
+    centre = sum(log for log, _, _ in known) / count
+    shift = 2 * session_deviation**2
+    # Each cell's error holds the shift already, where there is one: all but one of them are taken out again.
+    own = sum(max(0.0, variance - shift) for _, variance, _ in known) / count**2
+    spread = sum((variance / count**2) ** 2 / freedom for _, variance, freedom in known)
+    # Degrees of freedom after Satterthwaite 1946; the shift is assumed, not estimated, and has no spread.
+    freedom = min((own + shift) ** 2 / spread, 1e6) if spread > 0 else 1e6
+    half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(own + shift)
+    what = f"geometric mean of {count} cell{'s' if count != 1 else ''}"
+    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), what)
+
+
+def _unselected(cell: CellComparison) -> Judgement | None:
+    """Return what a cell shows before any result of it decided on measuring more."""
+    if not cell.stage:
+        return cell.judgement
+    first = DEFAULT.screen_looks[0]
+    before, after = cell.pairs.get(SCREEN, ((), ()))
+    return judge_pairs(before[:first], after[:first]) if len(before) >= first else None
+
+
+def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) -> tuple[Pairs, int]:
+    """Return the undisturbed pairs in order, and how many were left out; of one stage, or with None of all."""
+    wanted = [record for record in records if stage is None or record.stage == stage]
+    by_launch: dict[int, dict[str, Record]] = {}
+    for record in effective(wanted, host):
+        by_launch.setdefault(record.launch, {})[record.side] = record
+    before, after, lost = [], [], 0
+    for launch in sorted(by_launch):
+        pair = by_launch[launch]
+        if set(pair) != {BASELINE, CANDIDATE}:
+            continue  # interrupted between its two launches
+        seconds = [_seconds(pair[side]) for side in (BASELINE, CANDIDATE)]
+        if any(left_out(record, host) for record in pair.values()):
+            lost += 1
+        elif seconds[0] is not None and seconds[1] is not None:
+            before.append(seconds[0])
+            after.append(seconds[1])
+    return (tuple(before), tuple(after)), lost
+
+
+def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, purpose: str, rule: Rule) -> CellComparison:
+    sides = {side: _side([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE)}
+    gate = purpose == "gate"
+    stages = (SCREEN, CONFIRM) if gate else ("",)
+    found = {stage: pairs_of(records, host, stage if gate else None) for stage in stages}
+    stage = stages[0]
+    if (
+        gate
+        and sum(map(len, found[CONFIRM][0])) + found[CONFIRM][1]
+        and screen(*found[SCREEN][0], rule) is Screening.SUSPECT
+    ):
+        stage = CONFIRM
+    used, lost = found[stage]
+    judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
+    if judgement is None and lost and lost >= CONTENDED_SHARE * (len(used[0]) + lost):
+        judgement = _contended(lost, len(used[0]) + lost, "pairs", used, sides.values())
+        fewer, more = sorted(sides.values(), key=lambda side: side.contended)
+        if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
+            name = CANDIDATE if more is sides[CANDIDATE] else BASELINE
+            words = f"{judgement.sentence}; mostly launches of the {name}, so it may be its own doing"
+            judgement = replace(judgement, sentence=words)
+    if judgement is None:
+        judgement = judge_stages(found[SCREEN][0], found[CONFIRM][0], rule) if gate else judge_pairs(*used, rule)
+    pairs = {stage: each for stage, (each, _) in found.items() if each[0]}
+    return CellComparison(cell, sides[BASELINE], sides[CANDIDATE], judgement, stage, pairs)
+
+
+def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
+    found: dict[Cell, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.cell, []).append(record)
+    return found
+
+
+def _seconds(record: Record) -> float | None:
+    timed = record.outcome.status is Status.OK and record.outcome.samples_ns
+    return median(record.outcome.step_seconds()) if timed else None
+
+
+def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
+    if not records:
+        return SideOfCell(Status.SKIPPED, "not measured", (), 0, "")
+    counted = effective(records, host)
+    good = [record for record in counted if not left_out(record, host)]
+    seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
+    timed = [record for record in counted if record.outcome.samples_ns]
+    flags = raised_flags.cell_flags([raised_flags.record_flags(r, host) for r in timed])
+    status, reason, failed = _status(counted)
+    if failed and status is Status.OK:
+        flags.append(raised_flags.Flag(raised_flags.FAILED_LAUNCHES, failed))
+    return SideOfCell(
+        status,
+        reason,
+        seconds,
+        len(counted) - len(good),
+        counted[-1].environment,
+        tuple(flag for flag in flags if flag.kind is not raised_flags.CONTENDED),
+    )
+
+
+def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
+    """Return how a side's launches ended: status, reason, and of those that did not end well how many and why."""
+    failed = [record for record in records if record.outcome.status is not Status.OK]
+    if not failed:
+        return Status.OK, "", ""
+    # Wrong mathematics outweighs everything; a time-out or a lack of memory would only come again.
+    failed.sort(key=lambda record: record.outcome.status is Status.PARITY_FAILED)
+    outcome = failed[-1].outcome
+    reason = outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
+    where = "" if len(failed) == len(records) else f" (in {len(failed)} of {len(records)} launches)"
+    crashes_only = all(record.outcome.status is Status.CRASHED for record in failed)
+    if crashes_only and len(failed) < min(CRASHES, len(records)):
+        return Status.OK, "", f"crashed: {reason}{where}"
+    return outcome.status, reason + where, ""
+
+
+def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | None:
+    for name, side in ((BASELINE, baseline), (CANDIDATE, candidate)):
+        if side.status is not Status.OK:
+            why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"
+            return undecided(Verdict.INCONCLUSIVE, why, len(baseline.seconds), len(candidate.seconds))
+    return None
+
+
+def _contended(
+    lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
+) -> Judgement:
+    slowed = any(flag.kind is raised_flags.DEVICE_THROTTLED for side in sides for flag in side.flags)
+    why = f"others were in the way of {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
+    if slowed:
+        why = f"others were in the way, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"
+    return undecided(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
+
+
+def _adjusted(cells: Sequence[CellComparison], rule: Rule) -> list[CellComparison]:
+    judged = adjust([each.judgement for each in cells], rule)
+    return [replace(each, judgement=judgement) for each, judgement in zip(cells, judged, strict=True)]

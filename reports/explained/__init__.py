@@ -1,0 +1,1 @@
+"""Report: where the time of a step goes."""

@@ -1,0 +1,1 @@
+"""Report: time against mini-batch size."""

@@ -1,0 +1,282 @@
+"""Time against mini-batch size as a picture: a panel for each network, both axes logarithmic, as in the 2016 paper.
+
+A row has a colour and a mark of its own, a place (device, precision) a kind of line, so no meaning rests on colour
+alone. Colours are Okabe and Ito's (2008), told apart with every common colour vision.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Panel, Place, Point
+from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, check_quantity, shown_value
+from dlbench.reports.figure1.words import line_name, place_names
+from dlbench.reports.history.plot import check_picture, write_picture
+from dlbench.reports.matrix.analysis import Row
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLUMNS = 3
+_GREY = "#666666"
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+"""Their number has no factor in common with that of the colours: 63 rows have a pair each of their own."""
+_DASHES: tuple[tuple[int, tuple[float, ...] | None], ...] = (
+    (0, None),
+    (0, (5, 2)),
+    (0, (1, 1.4)),
+    (0, (5, 1.5, 1, 1.5)),
+    (0, (9, 3)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+"""Of the places of a page; more of them follow on further pages."""
+_ROW = 0.06
+"""Of a panel's height: what a row of words at its foot takes."""
+_TICKS = 9
+"""Mini-batch sizes written under a panel, at most."""
+
+
+class _Style(NamedTuple):
+    colour: str
+    mark: str
+    dashes: tuple[int, tuple[float, ...] | None]
+
+
+class _Key(NamedTuple):
+    """What is drawn how on a page."""
+
+    rows: tuple[Row, ...]
+    places: tuple[Place, ...]
+
+    def style(self, line: Line) -> _Style:
+        """Return how a line is drawn; those of a single row have their places' colours and marks."""
+        place = self.places.index(line.place)
+        number = self.rows.index(line.row) if len(self.rows) > 1 else place
+        return _Style(_COLOURS[number % len(_COLOURS)], _MARKS[number % len(_MARKS)], _DASHES[place])
+
+
+def figure1_to_picture(found: Figure1, path: Path, quantity: str = "seconds") -> list[Path]:
+    """Write the picture to this path and return the files written.
+
+    A page holds six places; further ones have pages of their own, NAME-2.png and so on. A file is whole or not there.
+    Raises ReportError.
+    """
+    check_picture(path)
+    check_quantity(quantity)
+    places = found.places
+    pages = [places[start : start + len(_DASHES)] for start in range(0, len(places), len(_DASHES))] or [()]
+    written = []
+    for number, page in enumerate(pages):
+        target = path if number == 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
+        write_picture(_figure(found, page, quantity), target)
+        written.append(target)
+    return written
+
+
+def _figure(found: Figure1, places: Sequence[Place], quantity: str) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels = [(panel.network, lines) for panel in found.panels if (lines := _drawn(panel, places))]
+    drawn = [line for _, lines in panels for line in lines]
+    key = _Key(
+        tuple(sorted({line.row for line in drawn})),
+        tuple(place for place in places if any(line.place == place for line in drawn)),
+    )
+    columns = min(_COLUMNS, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    handles, labels = _legend(found, key, drawn)
+    size = (3.7 * columns + 2.4, max(3.0 * rows + 0.9, 0.17 * len(labels) + 0.9))
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for panel in axes.flat[len(panels) :]:
+        panel.set_visible(False)
+    for panel, (network, lines) in zip(axes.flat, panels, strict=False):
+        _panel(panel, network, lines, key, quantity)
+    for row in axes:
+        row[0].set_ylabel(QUANTITIES[quantity], fontsize=8)
+    figure.suptitle(_title(found, key, quantity), fontsize=10)
+    if panels:
+        figure.supxlabel("mini-batch size; bars: 95 % interval of the median", fontsize=8)
+        figure.legend(handles, labels, loc="outside right center", fontsize=7.5, frameon=False, handlelength=3.2)
+    return figure
+
+
+def _drawn(panel: Panel, places: Sequence[Place]) -> list[Line]:
+    """Return the lines of a panel at these places that have anything to draw."""
+    return [line for line in panel.lines if line.timed and line.place in places]
+
+
+def _title(found: Figure1, key: _Key, quantity: str) -> str:
+    what = QUANTITIES[quantity].capitalize()
+    if not key.places:
+        return f"{what}: {NOTHING}"
+    machines = dict.fromkeys(place.machine for place in key.places)
+    if len(machines) > 1:
+        return f"{what}, on {len(machines)} machines"
+    if len(key.places) == 1:
+        return f"{what}, on {place_names(found)[key.places[0]]}"
+    return f"{what}, on {found.hosts[next(iter(machines))].name}"
+
+
+def _legend(found: Figure1, key: _Key, drawn: Sequence[Line]) -> "tuple[list[Artist], list[str]]":
+    """Return what stands beside the panels: rows, places, and the marks that there are."""
+    from matplotlib.lines import Line2D
+
+    handles: list[Artist] = []
+    labels: list[str] = []
+
+    def say(label: str, **style: Any) -> None:
+        handles.append(Line2D([], [], **{"linestyle": "", **style}))
+        labels.append(label)
+
+    names = place_names(found, machine=False)
+    if len(key.rows) > 1:
+        for number, row in enumerate(key.rows):
+            colour, mark = _COLOURS[number % len(_COLOURS)], _MARKS[number % len(_MARKS)]
+            name = line_name(next(line for line in drawn if line.row == row))
+            say(name, color=colour, marker=mark, markersize=4.5, linestyle="-", linewidth=1.2)
+    for number, place in enumerate(key.places if len(key.places) > 1 else ()):
+        alone = len(key.rows) == 1
+        colour = _COLOURS[number % len(_COLOURS)] if alone else "black"
+        mark = _MARKS[number % len(_MARKS)] if alone else ""
+        say(_folded(names[place]), color=colour, marker=mark, markersize=4.5, linestyle=_DASHES[number], linewidth=1.2)
+    if any(line.best is not None and len(line.timed) > 1 for line in drawn):
+        say("best mini-batch: the smallest\nnot told from the fastest", **_BEST, markerfacecolor=_GREY)
+    if any(line.knee is not None and line.knee.batch_size is not None for line in drawn):
+        say(f"knee: from it on no doubling\ngains {PAYS:.0%}", **_KNEE, markeredgecolor=_GREY)
+    if any(not point.takes_part for line in drawn for point in line.timed):
+        say("takes no part in these", marker="o", markersize=4.5, markerfacecolor="white", markeredgecolor=_GREY)
+    if any(line.memory_ends is not None for line in drawn):
+        say("memory ended there", marker="x", markersize=5, color=_GREY)
+    return handles, labels
+
+
+_BEST: dict[str, Any] = {"marker": "*", "markersize": 11, "markeredgecolor": "black", "markeredgewidth": 0.6}
+_KNEE: dict[str, Any] = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.1}
+
+
+def _folded(name: str) -> str:
+    """Return a long name on two lines, broken before its last part."""
+    head, comma, tail = name.rpartition(", ")
+    return f"{head},\n{tail}" if comma and len(name) > 30 else name
+
+
+def _panel(panel: "Axes", network: str, lines: Sequence[Line], key: _Key, quantity: str) -> None:
+    from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    ended: dict[int, list[Line]] = {}
+    for line in lines:
+        _curve(panel, line, key.style(line), quantity)
+        if line.memory_ends is not None:
+            ended.setdefault(line.memory_ends, []).append(line)
+    sizes = sorted({*ended, *(point.batch_size for line in lines for point in line.timed)})
+    panel.set_xlim(sizes[0] / 1.35, sizes[-1] * 1.35)
+    _room(panel, len(ended))
+    for place, (size, of_size) in enumerate(sorted(ended.items())):
+        _end_of_memory(panel, size, place, [key.style(line) for line in of_size])
+    panel.set_title(network, fontsize=9, loc="left")
+    panel.xaxis.set_major_locator(FixedLocator(_size_ticks(sizes)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.xaxis.set_minor_locator(NullLocator())
+    low, high = panel.get_ylim()
+    panel.yaxis.set_major_locator(LogLocator(subs=_subs(high / low)))
+    panel.yaxis.set_major_formatter(EngFormatter(unit="s" if quantity == "seconds" else ""))
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.tick_params(labelsize=7)
+    panel.grid(color="#dddddd", linewidth=0.5)
+    panel.set_axisbelow(True)
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
+
+
+def _curve(panel: "Axes", line: Line, style: _Style, quantity: str) -> None:
+    """Draw one line: its points joined, with intervals, the best and the knee marked."""
+    drawn: list[tuple[Point, float, float, float]] = []
+    for point in line.timed:
+        if (value := shown_value(point, quantity)) is not None:
+            middle, low, high = value
+            drawn.append((point, middle, middle if low is None else low, middle if high is None else high))
+    panel.errorbar(
+        [point.batch_size for point, *_ in drawn],
+        [middle for _, middle, *_ in drawn],
+        yerr=[
+            [max(0.0, middle - low) for _, middle, low, _ in drawn],
+            [max(0.0, high - middle) for _, middle, _, high in drawn],
+        ],
+        color=style.colour,
+        marker=style.mark,
+        linestyle=style.dashes,
+        linewidth=1.2,
+        markersize=4,
+        elinewidth=0.9,
+        capsize=2,
+    )
+    by_size = {point.batch_size: middle for point, middle, *_ in drawn}
+    apart = [point.batch_size for point, *_ in drawn if not point.takes_part]
+    shape: dict[str, Any] = {"marker": style.mark, "linestyle": "", "markeredgecolor": style.colour}
+    panel.plot(apart, [by_size[size] for size in apart], markersize=4, markerfacecolor="white", zorder=3, **shape)
+    if line.knee is not None and line.knee.batch_size is not None:
+        size = line.knee.batch_size
+        panel.plot([size], [by_size[size]], linestyle="", zorder=3, markeredgecolor=style.colour, **_KNEE)
+    if line.best is not None and len(line.timed) > 1:
+        panel.plot([line.best], [by_size[line.best]], linestyle="", zorder=4, markerfacecolor=style.colour, **_BEST)
+
+
+def _end_of_memory(panel: "Axes", size: int, row: int, styles: Sequence[_Style]) -> None:
+    """Say in a row at the foot of the panel that memory ended at this size, with a mark for each such line."""
+    from matplotlib.transforms import ScaledTranslation
+
+    panel.axvline(size, color=_GREY, linewidth=0.6, linestyle=":", zorder=0.5)
+    at_foot = panel.get_xaxis_transform()
+    height = _ROW * (row + 0.5)
+    # Written towards the wider side.
+    start, end = (math.log(limit) for limit in panel.get_xlim())
+    left = (math.log(size) - start) / (end - start) > 0.5
+    side = -1 if left else 1
+    for number, style in enumerate(styles):
+        aside = ScaledTranslation(side * number * 6 / 72, 0, panel.figure.dpi_scale_trans)  # 6 points each
+        panel.plot([size], [height], "x", color=style.colour, markersize=4.5, transform=at_foot + aside)
+    panel.annotate(
+        f"out of memory from {size}",
+        (size, height),
+        xycoords=at_foot,
+        xytext=(side * (6 * len(styles) - 1), 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="center",
+        fontsize=6,
+        color=_GREY,
+    )
+
+
+def _room(panel: "Axes", rows: int) -> None:
+    """Widen the vertical axis to half a decade at least, with room at its foot for so many rows."""
+    low, high = (math.log10(end) for end in panel.get_ylim())
+    width = max(high - low, 0.5)
+    middle = (low + high) / 2
+    share = _ROW * rows
+    panel.set_ylim(10 ** (middle - width / 2 - width * share / (1 - share)), 10 ** (middle + width / 2))
+
+
+def _subs(span: float) -> tuple[float, ...]:
+    """Return which multiples of the powers of ten are written on an axis whose ends have this quotient."""
+    if span > 300:
+        return (1.0,)
+    return (1.0, 3.0) if span > 40 else (1.0, 2.0, 5.0)
+
+
+def _size_ticks(sizes: Sequence[int]) -> list[int]:
+    """Return the sizes written under the axis: all, or the powers of two, or every second of them and so on."""
+    if len(sizes) <= _TICKS:
+        return list(sizes)
+    chosen = [size for size in sizes if size & (size - 1) == 0]
+    chosen = chosen if len(chosen) > 1 else list(sizes)
+    return chosen[:: math.ceil(len(chosen) / _TICKS)]

@@ -1,0 +1,229 @@
+"""Time against mini-batch size, for every exporter (``reports/SCHEMA.md`` describes every key)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.errors import ReportError
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.figure1.analysis import PAYS, Figure1, Knee, Line, Point
+from dlbench.reports.figure1.words import line_name, place_names, sentence
+from dlbench.reports.formats import csv, json
+from dlbench.reports.formats.layout import BEST, HOLES, MISSING, Entry, Page, Table, deviation, number, reasons
+from dlbench.reports.workers.names import LEGEND as WORKERS_LEGEND
+
+NOTHING = "Nothing was measured yet."
+QUANTITIES = {"seconds": "seconds per mini-batch", "items": "items per second"}
+"""What the table and the picture may show, and what it is called."""
+KNEE = "k"
+"""Marks the knee in a table."""
+
+_COLUMNS = (
+    "machine",
+    "machine_name",
+    "network",
+    "device",
+    "threads",
+    "world_size",
+    "affinity",
+    "precision",
+    "placement",
+    "framework",
+    "mode",
+    "batch_size",
+    "status",
+    "reason",
+    "seconds_per_minibatch.median",
+    "seconds_per_minibatch.low",
+    "seconds_per_minibatch.high",
+    "items_per_second",
+    "takes_part",
+    "growth_per_doubling.value",
+    "growth_per_doubling.low",
+    "growth_per_doubling.high",
+    "best_batch_size",
+    "knee.batch_size",
+    "knee.earliest",
+    "knee.latest",
+    "memory_ends_at",
+    "flags",
+)
+
+
+def check_quantity(name: str) -> str:
+    """Return the quantity of this name; raises ReportError with the names there are."""
+    if name not in QUANTITIES:
+        raise ReportError(f"There is no quantity {name!r} to show here; choose one of {', '.join(QUANTITIES)}.")
+    return name
+
+
+def figure1_page(found: Figure1, quantity: str = "seconds", best: str = BEST) -> Page:
+    """Return the figure as words and tables: of each network one for each place, mini-batches down, rows across.
+
+    ``best`` is how the exporter marks the best. Raises ReportError for an unknown quantity.
+    """
+    check_quantity(quantity)
+    if not found.panels:
+        return Page((NOTHING,), ())
+    names = place_names(found)
+    common = _common(found)
+    tables = []
+    for panel in found.panels:
+        for place in dict.fromkeys(line.place for line in panel.lines):
+            lines = [line for line in panel.lines if line.place == place]
+            tables.append(_table(f"{panel.network}, on {names[place]}", lines, quantity, common))
+    title = f"{QUANTITIES[quantity].capitalize()} against mini-batch size"
+    return Page((f"{title}.",), tuple(tables), tuple(_legend(found, common, quantity, best)))
+
+
+def figure1_to_json(found: Figure1) -> str:
+    """Return a JSON object: the panels, each a list of lines with their points."""
+    return json.json_text(
+        {
+            "pays": PAYS,
+            "panels": [
+                {"network": panel.network, "lines": [_line(found, line) for line in panel.lines]}
+                for panel in found.panels
+            ],
+            "left_out": [_where(found, line) for line in found.left_out],
+            "notes": list(found.notes),
+        }
+    )
+
+
+def figure1_to_csv(found: Figure1) -> str:
+    """Return a line for each point, holes included."""
+    content = [_line(found, line) for panel in found.panels for line in panel.lines]
+    return csv.csv_text(_COLUMNS, [{**line, **point} for line in content for point in line["points"]])
+
+
+def shown_value(point: Point, quantity: str) -> tuple[float, float | None, float | None] | None:
+    """Return what a point shows, with the ends of its interval; None for a hole."""
+    seconds = point.cell.seconds
+    if seconds is None or point.cell.status is not Status.OK:
+        return None
+    if quantity == "seconds":
+        return seconds.median, seconds.low, seconds.high
+    low, high = (None if end is None else point.batch_size / end for end in (seconds.high, seconds.low))
+    return point.batch_size / seconds.median, low, high
+
+
+def _table(title: str, lines: Sequence[Line], quantity: str, common: set[raised_flags.FlagKind]) -> Table:
+    """Return the table of one network at one place; a row without any number has words beneath, and no column."""
+    columns = [line for line in lines if any(shown_value(point, quantity) for point in line.points)]
+    by_size = [{point.batch_size: point for point in line.points} for line in columns]
+    sizes = sorted({size for points in by_size for size in points})
+    rows = tuple(
+        (
+            Entry(str(size)),
+            *(_entry(points.get(size), line, quantity, common) for line, points in zip(columns, by_size, strict=True)),
+        )
+        for size in sizes
+    )
+    notes = [f"{line_name(line)}: {sentence(line)}." for line in columns]
+    holes = [
+        (f"{HOLES[cell.status]}, {cell.reason or 'no reason was given'}", line_name(line), str(cell.group.batch_size))
+        for line in lines
+        for cell in (point.cell for point in line.points)
+        if cell.status is not Status.OK or cell.seconds is None
+    ]
+    head = ("mini-batch", *(line_name(line) for line in columns)) if columns else ()
+    return Table(title, head, rows, (*notes, *reasons(holes)))
+
+
+def _entry(point: Point | None, line: Line, quantity: str, common: set[raised_flags.FlagKind]) -> Entry:
+    if point is None:
+        return Entry(MISSING)
+    value = shown_value(point, quantity)
+    if value is None:
+        return Entry(HOLES[point.cell.status], hole=True)
+    marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in common)
+    knee = KNEE if line.knee is not None and line.knee.batch_size == point.batch_size else ""
+    return Entry(number(value[0]), deviation(*value), marks + knee, point.batch_size == line.best)
+
+
+def _common(found: Figure1) -> set[raised_flags.FlagKind]:
+    """Return what is said once of all numbers instead of at each."""
+    cells = [point.cell for panel in found.panels for line in panel.lines for point in line.timed]
+    return {kind for kind in raised_flags.KINDS if len(cells) > 1 and all(cell.has(kind) for cell in cells)}
+
+
+def _legend(found: Figure1, common: set[raised_flags.FlagKind], quantity: str, best: str) -> list[str]:
+    lines = [line for panel in found.panels for line in panel.lines]
+    points = [point for line in lines for point in line.points]
+    told = []
+    if any(line.knee is not None for line in lines):
+        told.append(
+            f"{best} the best mini-batch: the smallest whose throughput cannot be told from the highest; {KNEE} the "
+            f"knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in brackets "
+            "where the intervals leave room for another."
+        )
+    if any(value is not None and value[1] is not None for value in (shown_value(p, quantity) for p in points)):
+        told.append("± 95 % interval of the median, its larger side")
+    if any(point.seconds is not None and not point.takes_part for point in points):
+        told.append(
+            "Sizes of an older environment, with nothing to prove their mathematics, or that others or a faltering GPU "
+            "disturbed, take no part in best and knee."
+        )
+    raised = {flag.kind for point in points for flag in point.cell.flags}
+    for kind in (kind for kind in raised_flags.KINDS if kind in raised):
+        told.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
+    told += [WORKERS_LEGEND] if any(place.world_size > 1 for place in found.places) else []
+    if found.left_out:
+        networks = ", ".join(dict.fromkeys(line.network for line in found.left_out))
+        count = len(found.left_out)
+        told.append(
+            f"Left out: {count} row{'s' if count != 1 else ''} measured at one mini-batch size only ({networks})."
+        )
+    return [*told, *found.notes]
+
+
+def _where(found: Figure1, line: Line) -> dict[str, Any]:
+    place = line.place
+    return {
+        "machine": place.machine,
+        "machine_name": found.hosts[place.machine].name,
+        "network": line.network,
+        "device": place.device,
+        "threads": place.threads,
+        "world_size": place.world_size,
+        "affinity": line.row.affinity,
+        "precision": place.precision,
+        "placement": place.placement,
+        "framework": line.row.framework,
+        "mode": line.row.mode,
+    }
+
+
+def _line(found: Figure1, line: Line) -> dict[str, Any]:
+    return {
+        **_where(found, line),
+        "best_batch_size": line.best,
+        "as_fast": list(line.as_fast),
+        "knee": _knee(line.knee),
+        "memory_ends_at": line.memory_ends,
+        "summary": sentence(line),
+        "points": [_point(point) for point in line.points],
+    }
+
+
+def _knee(knee: Knee | None) -> dict[str, Any] | None:
+    return None if knee is None else dict(vars(knee))
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "batch_size": point.batch_size,
+        "status": point.cell.status.value,
+        "reason": point.cell.reason,
+        "seconds_per_minibatch": json.summary_content(point.cell.seconds),
+        "items_per_second": point.cell.items_per_second,
+        "takes_part": point.takes_part,
+        "growth_per_doubling": _ratio(point.growth),
+        "flags": [json.flag_content(flag) for flag in point.cell.flags],
+    }
+
+
+def _ratio(found: Ratio | None) -> dict[str, Any] | None:
+    return None if found is None else dict(vars(found))

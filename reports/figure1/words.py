@@ -1,0 +1,113 @@
+"""The figure's names and sentences: what a place is called, and what a line says."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlbench.reports.figure1.analysis import Figure1, Line, Place
+from dlbench.reports.formats.layout import number, row_name
+from dlbench.reports.workers.names import times_workers
+
+
+class _Part(NamedTuple):
+    """One part of a place's name, and whether it must be said to tell the places apart."""
+
+    text: str
+    needed: bool
+
+
+def place_names(found: Figure1, machine: bool = True) -> dict[Place, str]:
+    """Return what each place is called: its device, the machine's name, and what else differs or is unusual.
+
+    Without ``machine`` the machine is named only where there are several.
+    """
+    places = found.places
+    return {place: _place_name(found, place, places, machine) for place in places}
+
+
+def line_name(line: Line) -> str:
+    """Return what a line is called among those of its place."""
+    return row_name(line.row)
+
+
+def sentence(line: Line) -> str:
+    """Return what a line says: the best mini-batch, the knee, and where memory ended."""
+    taking_part = [point for point in line.timed if point.takes_part]
+    if not taking_part:
+        return "; ".join(filter(None, ["no number that can be used", memory_words(line)]))
+    words = []
+    if len(taking_part) == 1:
+        which = "could be used" if len(line.points) > 1 else "was measured"
+        words.append(f"only {taking_part[0].batch_size} {which}: nothing to compare")
+    else:
+        words += [_best(line), _knee(line)]
+    return "; ".join(filter(None, [*words, memory_words(line)]))
+
+
+def memory_words(line: Line) -> str:
+    """Return where memory ended, if it did; else nothing."""
+    return "" if line.memory_ends is None else f"out of memory from {line.memory_ends}"
+
+
+def _best(line: Line) -> str:
+    point = next(point for point in line.points if point.batch_size == line.best)
+    assert point.seconds is not None
+    partly = "" if all(point.takes_part for point in line.timed) else " of those that take part"
+    text = f"best{partly} at {line.best}, {number(point.batch_size / point.seconds.median)} items/s"
+    if line.as_fast:
+        return f"{text} ({', '.join(map(str, line.as_fast))} no faster)"
+    largest = max(point.batch_size for point in line.timed)
+    if line.best == largest:
+        text += ", the largest that memory held" if line.memory_ends else ", the largest measured"
+    return text
+
+
+def _knee(line: Line) -> str:
+    knee = line.knee
+    if knee is None:
+        return ""
+    if knee.batch_size is None:
+        last = [point for point in line.points if point.growth is not None][-1]
+        assert last.growth is not None
+        text = f"no knee: {last.batch_size} still gains {last.growth.value - 1:.0%} for a doubling"
+        return text + (f" (at {knee.earliest} noise may hide one)" if knee.earliest is not None else "")
+    if knee.latest is None:
+        earlier = f" ({knee.earliest} or later)" if knee.earliest != knee.batch_size else " or later"
+        return f"knee at {knee.batch_size}{earlier}"
+    if knee.earliest != knee.latest:
+        return f"knee at {knee.batch_size} ({knee.earliest} to {knee.latest})"
+    return f"knee at {knee.batch_size}"
+
+
+def _place_name(found: Figure1, place: Place, places: Sequence[Place], machine: bool) -> str:
+    several_machines = len({each.machine for each in places}) > 1
+    alike = [each for each in places if (each.machine, each.device) == (place.machine, place.device)]
+    threads = "" if place.threads is None else f"{place.threads} thread{'s' if place.threads != 1 else ''}"
+    if place.threads == 0:
+        threads = "the framework's own number of threads"
+    said = bool(threads) and (place.device == "cpu" or len({each.threads for each in alike}) > 1)
+    workers = times_workers(place.world_size)
+    parts = [
+        _Part(_device(found, place) + ("" if said else workers), True),
+        _Part(threads + workers, said),
+        _Part(place.precision, place.precision != "float32" or len({each.precision for each in places}) > 1),
+        _Part(place.placement, place.placement != "resident" or len({each.placement for each in places}) > 1),
+    ]
+    name = ", ".join(part.text for part in parts if part.needed and part.text)
+    if not (machine or several_machines):
+        return name
+    return f"{name}{',' if ',' in name else ''} of {machine_name(found, place.machine)}"
+
+
+def machine_name(found: Figure1, machine: str) -> str:
+    """Return a machine's name, with the start of its fingerprint where another has the same name."""
+    name = found.hosts[machine].name
+    same = sum(host.name == name for host in found.hosts.values())
+    return f"{name} [{machine[:6]}]" if same > 1 else name
+
+
+def _device(found: Figure1, place: Place) -> str:
+    """Return the device, of a GPU with its model, where the machine's description tells it."""
+    kind, *index = place.device.split(":")  # a MIG device has a second number
+    told = dict(found.hosts[place.machine].description).get(f"GPU {index[0]}", "") if kind == "cuda" else ""
+    model = told.partition(",")[0]
+    return f"{place.device} ({model})" if model else place.device

@@ -1,0 +1,1 @@
+"""The output formats that every report can take."""

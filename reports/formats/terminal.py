@@ -1,0 +1,171 @@
+"""Tables for a terminal: they fit its width, and read as well without colour.
+
+A matrix that is too wide is shown as several tables beneath one another, first one for each machine, then with its
+columns dealt out evenly; nothing is cut off.
+"""
+
+import io
+import itertools
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from dlbench.reports.formats import layout
+from dlbench.reports.matrix.analysis import Column, Matrix
+from dlbench.reports.threads import words as threads
+from dlbench.reports.threads.advice import findings
+from dlbench.reports.threads.curve import Curve
+
+WIDTH = 80
+_INDENT = "  "
+
+
+def matrix_to_terminal(matrix: Matrix, quantity: str = "seconds", width: int = WIDTH, colour: bool = False) -> str:
+    """Return the matrix in lines of at most ``width`` characters; with ``colour`` ANSI sequences come on top."""
+    parts = []
+    for columns in _stacks(matrix, quantity, width):
+        parts.append(_table(layout.matrix_table(matrix, columns, quantity), width, colour))
+    if not matrix.cells:
+        title = layout.quantity_named(quantity).title
+        return f"{title}\nNothing was measured yet.\n"
+    machines = _paragraphs(layout.machine_lines(matrix), width)
+    return machines + "\n".join(parts) + "\n" + _paragraphs(layout.matrix_notes(matrix, quantity), width)
+
+
+def threads_to_terminal(
+    curves: Sequence[Curve], width: int = WIDTH, colour: bool = False, notes: Sequence[str] = ()
+) -> str:
+    """Return the oversubscription analysis: a table for each curve with its advice, then what follows from all."""
+    if not curves:
+        return _paragraphs([threads.NOTHING, *notes], width)
+    parts = [_table(table, width, colour) for table in threads.threads_tables(curves)]
+    closing = [*threads.threads_legend(curves), *notes, "", *findings(curves)]
+    capacities = _paragraphs([*threads.capacity_lines(curves), ""], width)
+    return capacities + "\n".join(parts) + "\n" + _paragraphs(closing, width)
+
+
+def tables_to_terminal(tables: Iterable[layout.Table], width: int = WIDTH, colour: bool = False) -> str:
+    """Return these tables beneath one another."""
+    return "\n".join(_table(table, width, colour) for table in tables)
+
+
+def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False) -> str:
+    """Return the words before, the tables beneath one another, the words after."""
+    tables = (_table(table, width, colour) for table in page.tables)
+    return "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
+
+
+def _stacks(matrix: Matrix, quantity: str, width: int) -> list[tuple[Column, ...]]:
+    """Return the columns of each of the tables that the matrix is shown as."""
+    if _needs(matrix, matrix.columns, quantity) <= width:
+        return [matrix.columns] if matrix.columns else []
+    stacks: list[tuple[Column, ...]] = []
+    for machine in matrix.machines:
+        columns = matrix.columns_of(machine)
+        if stacks and _needs(matrix, (*stacks[-1], *columns), quantity) <= width:
+            stacks[-1] = (*stacks[-1], *columns)
+            continue
+        pieces = 1
+        while pieces < len(columns) and any(_needs(matrix, part, quantity) > width for part in _deal(columns, pieces)):
+            pieces += 1
+        stacks += _deal(columns, pieces)
+    return stacks
+
+
+def _deal(columns: tuple[Column, ...], pieces: int) -> list[tuple[Column, ...]]:
+    ends = [round(len(columns) * piece / pieces) for piece in range(pieces + 1)]
+    return [columns[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def _needs(matrix: Matrix, columns: Sequence[Column], quantity: str) -> int:
+    return _total(_widths(layout.matrix_table(matrix, columns, quantity)))
+
+
+def _widths(table: layout.Table) -> list[int]:
+    """Return the width that each column needs for its longest field."""
+    rows = [row for row in table.rows if len(row) > 1]
+    indent = len(_INDENT) if len(rows) < len(table.rows) else 0
+    needed = [max([len(head), *(len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)]
+    # A heading stands in the first column, which must not fold it.
+    headings = [len(row[0].plain) for row in table.rows if len(row) == 1]
+    needed[0] = max([needed[0] + indent, *headings])
+    return [max(pair) for pair in zip(needed, table.widths or needed, strict=True)]
+
+
+def _total(widths: Sequence[int], gap: int = 2) -> int:
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def _table(table: layout.Table, width: int, colour: bool) -> str:
+    head = _text([Text(table.title, style="bold")], width, colour)
+    body = _body(table, width, colour) if table.rows else ""
+    return head + body + _paragraphs(table.notes, width)
+
+
+def _body(table: layout.Table, width: int, colour: bool) -> str:
+    widths = _widths(table)
+    gap = 2 if _total(widths) <= width else 1
+    if _total(widths, gap) > width and len(table.head) > table.keys + 1 and not table.words:
+        # Numbers are not to be folded: the right half of the columns follows beneath, behind the first ones again.
+        half = max((len(table.head) + 1) // 2, table.keys + 1)
+        parts = ((*range(half),), (*range(table.keys), *range(half, len(table.head))))
+        return "".join(_body(_part(table, places), width, colour) for places in parts)
+    grouped = any(len(row) == 1 for row in table.rows)
+    shown = RichTable(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, gap - 1, 0, 0),
+        show_edge=False,
+        header_style="bold",
+        show_header=any(table.head),
+    )
+    fits = _total(widths, gap) <= width
+    for place, head in enumerate(table.head):
+        left = table.words or (place == 0 and not table.widths)
+        least = widths[place] if fits else None
+        shown.add_column(head, justify="left" if left else "right", overflow="fold", min_width=least)
+    for row in table.rows:
+        if len(row) == 1:
+            shown.add_row(Text(row[0].text, style="bold"), *[""] * (len(table.head) - 1))
+        else:
+            name = Text((_INDENT if grouped else "") + row[0].plain)
+            shown.add_row(name, *(_styled(entry) for entry in row[1:]))
+    return _text([shown], width, colour)
+
+
+def _part(table: layout.Table, places: Sequence[int]) -> layout.Table:
+    rows = [row if len(row) == 1 else tuple(row[place] for place in places) for row in table.rows]
+    widths = tuple(table.widths[place] for place in places) if table.widths else ()
+    return table._replace(head=tuple(table.head[place] for place in places), rows=tuple(rows), widths=widths)
+
+
+def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> str:
+    buffer = io.StringIO()
+    system: Literal["standard"] | None = "standard" if colour else None
+    console = Console(
+        file=buffer, width=width, force_terminal=colour, no_color=not colour, color_system=system, emoji=False
+    )
+    for renderable in renderables:
+        console.print(renderable)
+    return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
+
+
+def _styled(entry: layout.Entry) -> Text:
+    style = "bold green" if entry.best else "red" if entry.hole else ""
+    return Text(entry.plain, style=style)
+
+
+def _paragraphs(lines: Iterable[str], width: int) -> str:
+    """Return the lines, wrapped with a hanging indent."""
+    out = []
+    for line in lines:
+        start = " " * (len(line) - len(line.lstrip()))
+        out += textwrap.wrap(
+            line.strip(), width, initial_indent=start, subsequent_indent=start + "  ", break_on_hyphens=False
+        ) or [""]
+    return "".join(f"{line}\n" for line in out)

@@ -1,0 +1,1 @@
+"""Report: the nights of a store and where they changed."""

@@ -1,0 +1,280 @@
+"""The history of a store for a terminal, as Markdown and as JSON (``reports/SCHEMA.md`` describes every key)."""
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.reports.formats import markdown, terminal
+from dlbench.reports.formats.layout import Entry, Table
+from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
+from dlbench.reports.history.series import CAVEATS, RATIO, SIDES, Night, Series
+from dlbench.reports.history.what_changed import UNSEEN
+from dlbench.reports.history.words import (
+    counted,
+    day,
+    group_of,
+    held,
+    level,
+    line_of,
+    name_of,
+    rest_of,
+    significance,
+    size,
+    what_else,
+)
+
+WIDTH = terminal.WIDTH
+_MOST_CHANGES = 20
+_NOTHING = "Nothing was measured yet."
+_LINE_OF_CHANGE, _LINE_OF_CELL = 60, 22
+
+
+def history_to_terminal(history: History, everything: bool = False, width: int = WIDTH) -> str:
+    """Return the changes, newest first, and the cells whose latest nights are off; with ``everything`` all cells."""
+    if not history.cells:
+        return f"{_NOTHING}\n"
+    blocks = [_wrapped([_headline(history)], width)]
+    for title, found in _chapters(history):
+        lines = [title]
+        shown = found if everything else found[:_MOST_CHANGES]
+        for cell, change in shown:
+            line = "  " + line_of(cell.series, min(_LINE_OF_CHANGE, width - 4))
+            lines += ["", *_sentences(history, cell, change)[:2], line, *_sentences(history, cell, change)[2:]]
+        blocks.append(_wrapped([*lines, *_left_out(found, shown)], width))
+    if everything:
+        blocks.append(terminal.tables_to_terminal([_cells_table(history), *_environments_table(history)], width))
+    return "\n".join([*blocks, _wrapped(_notes(history, everything or bool(history.changes)), width)])
+
+
+def history_to_markdown(history: History, everything: bool = False) -> str:
+    """Return the same as tables, one row for each change, with what changed that night in its last column."""
+    if not history.cells:
+        return f"{_NOTHING}\n"
+    tables = []
+    for title, found in _chapters(history):
+        shown = found if everything else found[:_MOST_CHANGES]
+        head = ("night", "cell", "change", "95 % interval", "adjusted p", "held", "what else changed")
+        rows = tuple(_row(history, cell, change) for cell, change in shown)
+        tables.append(Table(title, head if rows else (), rows, tuple(_left_out(found, shown)), words=True))
+    if everything:
+        tables += [_cells_table(history), *_environments_table(history)]
+    tables[-1] = tables[-1]._replace(notes=(*tables[-1].notes, *_notes(history, everything)))
+    return f"{_headline(history)}\n\n{markdown.tables_to_markdown(tables)}"
+
+
+def history_to_json(history: History, everything: bool = False) -> str:
+    """Return a JSON object: what was asked, and the cells with a change, or all of them."""
+    shown = [cell for cell in history.cells if everything or cell.changes]
+    nights, first, last = history.nights()
+    return json.dumps(
+        {
+            "magnitude": history.magnitude,
+            "false_discovery_rate": FALSE_DISCOVERY_RATE,
+            "nights_to_confirm": ENOUGH_NIGHTS,
+            "nights": nights,
+            "first": first,
+            "last": last,
+            "series_searched": len(history.cells),
+            "cells": [_cell(history, cell) for cell in shown],
+            "notes": _notes(history),
+        },
+        indent=1,
+        allow_nan=False,
+    )
+
+
+def _headline(history: History) -> str:
+    nights, first, last = history.nights()
+    span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
+    machines = dict.fromkeys(cell.series.machine for cell in history.cells)
+    where = ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
+    return f"{counted(nights, 'night')} ({span}), {counted(len(history.cells), 'series')} on {where}."
+
+
+def _chapters(history: History) -> list[tuple[str, list[tuple[CellHistory, ChangePoint]]]]:
+    settled = [(cell, change) for cell, change in history.changes if not change.pending]
+    pending = [(cell, change) for cell, change in history.changes if change.pending]
+    least = f"{100 * history.magnitude:g} %"
+    return [
+        (f"Change points of {least} and more, newest first" if settled else f"No change point of {least}.", settled),
+        (
+            f"Latest nights off: pending, fewer than {ENOUGH_NIGHTS} nights" if pending else "No latest night is off.",
+            pending,
+        ),
+    ]
+
+
+def _sentences(history: History, cell: CellHistory, change: ChangePoint) -> list[str]:
+    _, low, high = change.percent
+    where = _machine(history, cell)
+    lines = [
+        f"{day(change.night.started)}  {name_of(cell.series.cell)}{where}",
+        f"  {size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}, "
+        f"{held(cell, change)}, run {change.night.run}" + ("" if cell.series.kind == RATIO else ", absolute"),
+    ]
+    return [*lines, f"  that night: {what_else(cell, change)}"]
+
+
+def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entry, ...]:
+    _, low, high = change.percent
+    kind = "" if cell.series.kind == RATIO else " (absolute)"
+    fields = (
+        f"{day(change.night.started)}, run {change.night.run}",
+        name_of(cell.series.cell) + _machine(history, cell),
+        size(change) + kind,
+        f"{low:+.1f} to {high:+.1f} %",
+        significance(change).removeprefix("adjusted p "),
+        held(cell, change),
+        what_else(cell, change),
+    )
+    return tuple(Entry(text) for text in fields)
+
+
+def _machine(history: History, cell: CellHistory) -> str:
+    several = len({each.series.machine for each in history.cells}) > 1
+    return f", on {history.machines.get(cell.series.machine, '')} {cell.series.machine[:12]}" if several else ""
+
+
+def _cells_table(history: History) -> Table:
+    order = list(NETWORKS)
+    cells = sorted(
+        history.cells,
+        key=lambda c: order.index(c.series.cell.network) if c.series.cell.network in order else len(order),
+    )
+    rows: list[tuple[Entry, ...]] = []
+    group = ""
+    for cell in cells:
+        over = group_of(cell.series.cell) + _machine(history, cell)
+        if over != group:
+            rows.append((Entry(over),))
+            group = over
+        rows.append(
+            (
+                Entry(rest_of(cell.series.cell)),
+                Entry(str(int(cell.series.searched.sum()))),
+                Entry(level(cell)),
+                Entry(line_of(cell.series, _LINE_OF_CELL)),
+                Entry("pending" if cell.pending else str(len(cell.changes) or "")),
+            )
+        )
+    return Table("All series", ("", "nights", "level", "", "changes"), tuple(rows), words=True)
+
+
+def _environments_table(history: History) -> list[Table]:
+    """Return the nights from which on environments were others, newest first; none where that never happened."""
+    found: dict[tuple[str, str, str, str], int] = {}
+    for cell in history.cells:
+        for event in cell.events:
+            key = str(cell.series.started[event.place]), event.side or "-", event.before[:12], event.after[:12]
+            found[key] = found.get(key, 0) + 1
+    if not found:
+        return []
+    newest = sorted(found.items(), reverse=True)
+    rows = [
+        tuple(Entry(text) for text in (day(started), side, before, after, str(series)))
+        for (started, side, before, after), series in newest[:_MOST_CHANGES]
+    ]
+    notes = tuple(
+        f"... and {left} more; --format json --all has them" for left in [len(newest) - len(rows)] if left > 0
+    )
+    return [
+        Table("Environments that changed", ("night", "side", "before", "after", "series"), tuple(rows), notes, (), True)
+    ]
+
+
+def _notes(history: History, lined: bool = False) -> list[str]:
+    kinds = dict.fromkeys(cell.series.kind for cell in history.cells)
+    lines = []
+    if RATIO in kinds:
+        lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
+    lines += [f"s: {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
+    if lined:
+        lines.append("Bars: the nights, oldest first; higher is slower; a dot is a night that was not searched.")
+    lines.append(
+        f"A change is confirmed with {ENOUGH_NIGHTS} nights on both sides; p is adjusted over all series, at most "
+        f"{FALSE_DISCOVERY_RATE:g} is reported."
+    )
+    disturbed = sum(int((~cell.series.searched).sum()) for cell in history.cells)
+    if disturbed:
+        lines.append(
+            f"Not searched, since others disturbed every launch: {counted(disturbed, 'night')} of one series or other."
+        )
+    short = sum(1 for cell in history.cells if int(cell.series.searched.sum()) < 2 * ENOUGH_NIGHTS)
+    if short:
+        lines.append(
+            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: {counted(short, 'series')}."
+        )
+    if any(change.differences is not None for _, change in history.changes):
+        lines.append(UNSEEN)
+    return lines
+
+
+def _left_out(found: Sequence[object], shown: Sequence[object]) -> list[str]:
+    left = len(found) - len(shown)
+    return [f"... and {left} more; --all has them"] if left > 0 else []
+
+
+def _wrapped(lines: Iterable[str], width: int) -> str:
+    out: list[str] = []
+    for line in lines:
+        start = " " * (len(line) - len(line.lstrip()))
+        out += textwrap.wrap(
+            line.strip(),
+            width,
+            initial_indent=start,
+            subsequent_indent=start + "  ",
+            break_on_hyphens=False,
+            drop_whitespace=True,
+        ) or [""]
+    return "".join(f"{line}\n" for line in out)
+
+
+def _cell(history: History, cell: CellHistory) -> dict[str, Any]:
+    series = cell.series
+    return {
+        "machine": series.machine,
+        "machine_name": history.machines.get(series.machine),
+        **series.cell._asdict(),
+        "kind": series.kind,
+        "meaning": CAVEATS[series.kind],
+        "level": cell.level,
+        "nights": [_night(series, series.night(place)) for place in range(len(series))],
+        "changes": [_change(series, change) for change in cell.changes],
+        "environment_changes": [
+            {
+                "run": str(series.runs[event.place]),
+                "started": str(series.started[event.place]),
+                "side": event.side,
+                "before": event.before,
+                "after": event.after,
+            }
+            for event in cell.events
+        ],
+    }
+
+
+def _night(series: Series, night: Night) -> dict[str, Any]:
+    found = night._asdict()
+    found["environments"] = dict(zip(SIDES[series.kind], night.environments, strict=True))
+    return found
+
+
+def _change(series: Series, change: ChangePoint) -> dict[str, Any]:
+    return {
+        "run": change.night.run,
+        "started": change.night.started,
+        "run_before": change.night_before.run,
+        "started_before": change.night_before.started,
+        "ratio": change.ratio,
+        "low": change.low,
+        "high": change.high,
+        "direction": "slower" if change.slower else "faster",
+        "adjusted_p": change.adjusted_p,
+        "nights_before": change.nights_before,
+        "nights_after": change.nights_after,
+        "state": "pending" if change.pending else "confirmed",
+        "differences": None if change.differences is None else [each._asdict() for each in change.differences],
+    }

@@ -1,0 +1,1 @@
+"""Report: the matrix, seconds per mini-batch."""

@@ -1,0 +1,353 @@
+"""The matrix: Table 4's shape out of records. Networks and under them frameworks down, threads and devices across.
+
+Pure functions. `build_matrix` makes the cells of records; `assemble` puts cells of any origin (records of several
+machines, a published table) side by side, one group of columns for each machine.
+
+Which records count: of each cell on each machine those of the newest run that measured it, unless all runs are asked
+for; a run that only skipped a cell does not displace one that measured it. Records of another environment (another
+build of the framework) than the newest one's are never pooled with it. Of a launch that was repeated one attempt counts
+(see `medians`). Of a comparison only the candidate's launches count: its baseline stands for another build of the row.
+`Results.newest` reads from a store no more than what counts by these rules.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import NamedTuple
+
+from dlbench.adapters.networks import NETWORKS, training_flops
+from dlbench.adapters.protocol import OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, Cell, Parity, Status
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.gpu_evidence import DeviceObserved, observe_device
+from dlbench.reports.evidence.medians import effective_records
+from dlbench.reports.evidence.observed import Observed, observe
+from dlbench.reports.evidence.statistics import Summary, indistinguishable, ratio, summarise
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.newest import BASELINE
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record_columns import product_rate
+from dlbench.reports.storage.results import Results
+
+
+class Group(NamedTuple):
+    """A block of rows whose numbers may be compared: one network at one mini-batch."""
+
+    network: str
+    batch_size: int
+    precision: str = "float32"
+    placement: str = "resident"
+
+
+class Row(NamedTuple):
+    """One row of a group."""
+
+    framework: str
+    mode: str
+    affinity: str = OVERSUBSCRIBED
+
+
+class Column(NamedTuple):
+    """One column of the matrix; columns of one machine stand together."""
+
+    machine: str
+    device: str
+    threads: int | None  # None: the device has no threads to choose (a published GPU column)
+    world_size: int = 1  # workers, each on a device like this one or with so many threads
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """One cell: a number with all that is known about it, or a typed hole."""
+
+    group: Group
+    row: Row
+    column: Column
+    status: Status
+    reason: str
+    seconds: Summary | None = None
+    """Per mini-batch; kept for a cell that failed parity too, where it is not shown as a number."""
+    items_per_second: float | None = None
+    """Examples; for the recurrent networks sequences."""
+    gflops: float | None = None
+    """10^9 floating-point operations per second, by `networks.training_flops`."""
+    ceiling_fraction: float | None = None
+    """Of the machine's measured matrix-product rate at no more than this many threads."""
+    parity: Parity | None = None
+    """Of the newest launch, or of the first that disagrees."""
+    observed: Observed | None = None
+    device_observed: DeviceObserved | None = None
+    """None on the CPU."""
+    flags: tuple[raised_flags.Flag, ...] = ()
+    best: bool = False
+    """Among the fastest of its column within its group: none is faster by more than noise may explain."""
+    run: str = ""
+    environment: str = ""
+    interpreter: str = ""
+    first_step_seconds: float | None = None
+    """Median over launches; compilation included."""
+    peak_memory_bytes: int | None = None
+    """The largest of any launch."""
+    default_threads: int | None = None
+    """The framework's own thread count where nobody sets one, if its adapter tells it."""
+
+    @property
+    def timed(self) -> Summary | None:
+        """Seconds per mini-batch where they are those of the right mathematics, else None."""
+        wrong = self.has(raised_flags.PARITY) or self.has(raised_flags.LOSS_NOT_FINITE)
+        return self.seconds if self.status is Status.OK and not wrong else None
+
+    def has(self, kind: raised_flags.FlagKind) -> bool:
+        """Tell whether a flag of this kind was raised."""
+        return any(flag.kind is kind for flag in self.flags)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Cells by where they stand; what is missing was not measured."""
+
+    hosts: dict[str, Host] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    rows: dict[Group, tuple[Row, ...]] = field(default_factory=dict)
+    cells: dict[tuple[Group, Row, Column], MatrixCell] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def columns_of(self, machine: str) -> tuple[Column, ...]:
+        """Return the columns of one machine."""
+        return tuple(column for column in self.columns if column.machine == machine)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The fingerprints of the machines that have columns, in order."""
+        return tuple(dict.fromkeys(column.machine for column in self.columns))
+
+
+def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
+    """Return the matrix of these results; with ``all_runs`` the launches of all runs of a cell are pooled."""
+    chosen, notes = _choose(results, all_runs)
+    ceilings = _Ceilings(results)
+    newest: dict[tuple[str, Row], Record] = {}
+    for (machine, cell), records in chosen.items():
+        key = machine, Row(cell.framework, cell.mode, cell.affinity)
+        if not records[-1].environment:
+            continue  # it never ran
+        if key not in newest or records[-1].started > newest[key].started:
+            newest[key] = records[-1]
+    cells = []
+    for (machine, _), records in chosen.items():
+        made = _cell(records, results.hosts.get(machine), ceilings)
+        row_environment = newest[machine, made.row].environment if (machine, made.row) in newest else ""
+        if made.environment and made.environment != row_environment:
+            sentence = f"environment {made.environment[:12]}, the row's newest is {row_environment[:12]}"
+            made = replace(made, flags=(*made.flags, raised_flags.Flag(raised_flags.OTHER_ENVIRONMENT, sentence)))
+        cells.append(made)
+    return assemble(cells, results.hosts, notes)
+
+
+def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iterable[str] = ()) -> Matrix:
+    """Put cells side by side, in a settled order, and mark the best of each column within each group."""
+    by_place = {(cell.group, cell.row, cell.column): cell for cell in cells}
+    machines = {
+        name: place for place, name in enumerate(dict.fromkeys([*hosts, *(key[2].machine for key in by_place)]))
+    }
+    networks = {name: place for place, name in enumerate(NETWORKS)}
+    columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
+    groups = sorted(
+        {key[0] for key in by_place},
+        key=lambda g: (networks.get(g.network, len(networks)), _group_order(g)),
+    )
+    rows = {
+        group: tuple(dict.fromkeys(row for row in sorted(key[1] for key in by_place if key[0] == group)))
+        for group in groups
+    }
+    for group in groups:
+        for column in columns:
+            for cell in _fastest([by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place]):
+                by_place[group, cell.row, column] = replace(cell, best=True)
+    known = {name: hosts.get(name) or Host(name, name[:12]) for name in machines}
+    used = {column.machine for column in columns}
+    return Matrix({n: h for n, h in known.items() if n in used}, tuple(columns), rows, by_place, tuple(notes))
+
+
+def combine(matrices: Sequence[Matrix]) -> Matrix:
+    """Put several matrices side by side, e.g. one's own beside a published one."""
+    hosts: dict[str, Host] = {}
+    for matrix in matrices:
+        hosts.update({name: host for name, host in matrix.hosts.items() if name not in hosts})
+    cells = [replace(cell, best=False) for matrix in matrices for cell in matrix.cells.values()]
+    return assemble(cells, hosts, [note for matrix in matrices for note in matrix.notes])
+
+
+def _group_order(group: Group) -> tuple[object, ...]:
+    """Order precisions and placements as the contract lists them, others behind."""
+    ranks = [
+        known.index(word) if word in known else len(known)
+        for word, known in ((group.precision, PRECISIONS), (group.placement, PLACEMENTS))
+    ]
+    return group.network, group.batch_size, *ranks, group
+
+
+def _device_order(column: Column) -> tuple[bool, list[tuple[int, str]], int, int]:
+    """Order devices by their numbers: cuda:2 before cuda:10."""
+    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in column.device.split(":")]
+    return column.device != "cpu", parts, column.world_size, column.threads or 0
+
+
+def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
+    """Return the fastest cells that used no more threads than their column says, where there is a choice at all.
+
+    Those that cannot be told from the fastest are as good as it. One that proved nothing about its mathematics is best
+    only where none did.
+    """
+    fair = [
+        (cell, cell.timed) for cell in cells if cell.timed is not None and not cell.has(raised_flags.THREADS_EXCEEDED)
+    ]
+    pool = [pair for pair in fair if not pair[0].has(raised_flags.PARITY_UNCHECKED)] or fair
+    if not pool or len(cells) < 2:
+        return []
+    least = min((timed for _, timed in pool), key=lambda timed: timed.median)
+    return [cell for cell, timed in pool if indistinguishable(ratio(timed, least))]
+
+
+def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
+    """Return the records that count for each machine and cell, the newest last, and notes on what does not."""
+    grouped: dict[tuple[str, Cell], list[Record]] = {}
+    for record in sorted(results.records, key=lambda record: record.started):
+        if record.side == BASELINE:
+            continue
+        grouped.setdefault((record.machine, record.cell), []).append(record)
+    chosen = {}
+    displaced = dict.fromkeys(results.displaced)
+    for key, found in grouped.items():
+        measured = [record for record in found if record.outcome.status is not Status.SKIPPED]
+        newest = (measured or found)[-1]
+        same_build = [record for record in found if record.environment == newest.environment]
+        if any(record.environment != newest.environment for record in measured):
+            displaced[f"{newest.cell.framework} {newest.cell.mode}"] = None
+        attempts = [
+            record
+            for record in same_build
+            if (all_runs or record.run == newest.run) and (record.outcome.status is not Status.SKIPPED or not measured)
+        ]
+        chosen[key] = effective_records(attempts, results.hosts)
+    notes = [
+        f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
+        for name in displaced
+    ]
+    runs = {record.run for found in chosen.values() for record in found}
+    if len(runs) > 1:
+        times = sorted(record.started for found in chosen.values() for record in found)
+        first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
+        notes.append(f"From {len(runs)} runs, {first} to {last} UTC: a machine may have changed between them.")
+    compared = sorted({record.run for found in chosen.values() for record in found if record.side})
+    if compared:
+        notes.append(
+            f"{', '.join(compared)}: a comparison of two builds; shown is the candidate, the baseline is left out."
+        )
+    return chosen, notes
+
+
+class _Ceilings:
+    """The highest matrix-product rate seen on a machine at no more than so many threads."""
+
+    def __init__(self, results: Results) -> None:
+        self._measured = results.ceilings
+        self._cpus = {name: host.effective_cpus for name, host in results.hosts.items()}
+        # The frameworks' own products: (machine, device, precision) -> (threads, FLOP/s). One that used more threads
+        # than it was asked to says nothing about that number of threads.
+        self._sentinels = {where: list(rates) for where, rates in results.products.items()}
+        for record in results.records:
+            if rate := product_rate(record, results.hosts.get(record.machine)):
+                where = record.machine, record.cell.device, record.cell.precision
+                self._sentinels.setdefault(where, []).append((record.cell.threads, rate))
+
+    def rate(self, machine: str, cell: Cell) -> float | None:
+        """Return the ceiling in FLOP/s for this cell; None where nothing was measured."""
+        sentinels = self._sentinels.get((machine, cell.device, cell.precision), [])
+        on_device = cell.device != "cpu"
+        # A framework's own product is one worker's. On the CPU the workers beyond those that fit add nothing.
+        workers = cell.world_size
+        if not on_device and (cpus := self._cpus.get(machine)):
+            workers = min(workers, max(1, int(cpus) // max(1, cell.threads)))
+        rates = [rate * workers for threads, rate in sentinels if on_device or threads <= cell.threads]
+        if cell.device == "cpu" and cell.precision == "float32" and machine in self._measured:
+            measured = self._measured[machine].gemm_flops_per_second(cell.all_threads)
+            rates += [measured] if measured else []
+        return max(rates, default=None)
+
+
+def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> MatrixCell:
+    """Return the cell that these records of one cell, machine and environment make; the newest is last."""
+    newest = records[-1]
+    cell = newest.cell
+    status, reason = _status(records)
+    timed = [
+        record
+        for record in records
+        if record.outcome.samples_ns and record.outcome.status in (Status.OK, Status.PARITY_FAILED)
+    ]
+    place = MatrixCell(
+        group=Group(cell.network, cell.batch_size, cell.precision, cell.placement),
+        row=Row(cell.framework, cell.mode, cell.affinity),
+        column=Column(newest.machine, cell.device, cell.threads, cell.world_size),
+        status=status,
+        reason=reason,
+        run=newest.run,
+        environment=newest.environment,
+        interpreter=newest.interpreter,
+    )
+    if not timed:
+        return place
+    summary = summarise([record.outcome.step_seconds() for record in timed])
+    network = NETWORKS.get(cell.network)
+    computes = any(record.outcome.parameter_count for record in timed)
+    gflops = training_flops(network, cell.batch_size) / summary.median * 1e-9 if network and computes else None
+    ceiling = ceilings.rate(newest.machine, cell)
+    fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
+    flags = raised_flags.cell_flags([raised_flags.record_flags(record, host) for record in timed])
+    if fraction is not None and fraction > raised_flags.CEILING_SLACK:
+        flags.append(raised_flags.Flag(raised_flags.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
+    if len(timed) < len(records):
+        failed = next(record for record in reversed(records) if record not in timed)
+        flags.append(
+            raised_flags.Flag(
+                raised_flags.FAILED_LAUNCHES,
+                f"{len(records) - len(timed)} of {len(records)} launches: {failed.outcome.status.value}, "
+                f"{failed.outcome.reason}",
+            )
+        )
+    flags += raised_flags.few_launches(len(timed))
+    parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
+    firsts = [s for record in timed if (s := record.outcome.first_step_seconds) is not None]
+    return replace(
+        place,
+        seconds=summary,
+        items_per_second=cell.batch_size / summary.median,
+        gflops=gflops,
+        ceiling_fraction=fraction,
+        parity=next(
+            (parity for parity in parities if parity.verdict == "disagrees"),
+            parities[-1] if parities else None,
+        ),
+        observed=observe([record.outcome for record in timed]),
+        device_observed=observe_device(timed),
+        flags=tuple(flags),
+        first_step_seconds=median(firsts) if firsts else None,
+        default_threads=_default_threads(timed[-1]),
+        peak_memory_bytes=max((record.outcome.peak_memory_bytes or 0 for record in timed), default=0) or None,
+    )
+
+
+def _default_threads(record: Record) -> int | None:
+    told = record.outcome.software.get("default_threads")
+    return told if isinstance(told, int) else None
+
+
+def _status(records: list[Record]) -> tuple[Status, str]:
+    """Return the status of a cell: a failed parity outweighs everything, one good launch makes a number."""
+    for wanted in (Status.PARITY_FAILED, Status.OK):
+        found = [record for record in records if record.outcome.status is wanted]
+        if found:
+            outcome = found[-1].outcome
+            of_parity = outcome.parity.reason if outcome.parity and wanted is Status.PARITY_FAILED else ""
+            return wanted, outcome.reason or of_parity
+    return records[-1].outcome.status, records[-1].outcome.reason

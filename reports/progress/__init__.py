@@ -1,0 +1,1 @@
+"""Report: the frameworks from oldest to newest."""

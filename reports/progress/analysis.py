@@ -1,0 +1,162 @@
+"""Progress of the software on one machine: the same network, the frameworks from oldest to newest.
+
+Pure functions. The same machine measured all of them, so its hardware is not in the ratio; what is in it is what each
+release's authors and the authors of its libraries made of this machine, old ones of one they never saw. Order is by
+the release date of the version that was measured. A framework stands with its fastest mode, unless all are asked for.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import NamedTuple
+
+from dlbench.reports.evidence.means import mean_of_pairs
+from dlbench.reports.evidence.statistics import Ratio, ratio
+from dlbench.reports.matrix.analysis import Group, Matrix, MatrixCell
+from dlbench.reports.storage.builds import Build, Builds, fastest_mode
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.threads.curve import computes_nothing
+
+
+class Place(NamedTuple):
+    """Where numbers may be compared: one machine, one way of running on it."""
+
+    machine: str
+    affinity: str
+    device: str
+    threads: int | None
+    world_size: int = 1
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One framework, or one mode of it, among the others."""
+
+    cell: MatrixCell
+    build: Build
+    oldest: bool
+    """Whether the others are held against it."""
+    speedup: Ratio | None
+    """Seconds of the oldest over its own; None for a hole, for the oldest itself, and where nothing is computed."""
+    modes: int
+    """Modes of the framework measured at this place, of which it is the fastest unless all are shown."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The frameworks on one network at one place, the oldest first, those without a date last."""
+
+    group: Group
+    place: Place
+    standings: tuple[Standing, ...]
+
+
+@dataclass(frozen=True)
+class Overall:
+    """The newest over the oldest of those frameworks that have a number for every network at a place."""
+
+    place: Place
+    groups: tuple[Group, ...]
+    """Those that two dated builds have a number for."""
+    oldest: tuple[str, Build] | None
+    """Row name and build; None where fewer than two dated builds have them all."""
+    newest: tuple[str, Build] | None
+    speedup: Ratio | None
+    """Geometric mean over the networks."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All rankings of a matrix."""
+
+    hosts: dict[str, Host]
+    rankings: tuple[Ranking, ...]
+    overall: tuple[Overall, ...]
+    all_modes: bool
+    notes: tuple[str, ...]
+
+
+def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
+    """Return the frameworks of a matrix from oldest to newest, by network and place."""
+    found: dict[tuple[Place, Group], list[MatrixCell]] = {}
+    for group, rows in matrix.rows.items():
+        for column in matrix.columns:
+            for row in rows:
+                if (cell := matrix.cells.get((group, row, column))) is not None:
+                    place = Place(column.machine, row.affinity, *column[1:])
+                    found.setdefault((place, group), []).append(cell)
+    machines, groups = list(matrix.machines), list(matrix.rows)
+    order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
+    rankings = tuple(_ranking(group, place, found[place, group], builds, all_modes) for place, group in order)
+    places = sorted({place for place, _ in found}, key=lambda place: (machines.index(place.machine), _rank(place)))
+    best = {key: _best(cells) for key, cells in found.items()}
+    overall = tuple(_overall(place, {g: best[p, g] for p, g in order if p == place}, builds) for place in places)
+    return Progress(dict(matrix.hosts), rankings, overall, all_modes, matrix.notes)
+
+
+def _rank(place: Place) -> tuple[bool, str, str, int, int]:
+    return place.device != "cpu", place.device, place.affinity, place.world_size, place.threads or 0
+
+
+def _best(cells: Iterable[MatrixCell]) -> dict[str, MatrixCell]:
+    """Return the cell of each framework's fastest mode, by the row's name."""
+    by_name: dict[str, list[MatrixCell]] = {}
+    for cell in cells:
+        by_name.setdefault(cell.row.framework, []).append(cell)
+    return {name: fastest_mode(modes) for name, modes in by_name.items()}
+
+
+def _ranking(group: Group, place: Place, cells: Sequence[MatrixCell], builds: Builds, all_modes: bool) -> Ranking:
+    best = _best(cells)
+    shown = sorted(cells if all_modes else best.values(), key=lambda cell: _age(builds.of(cell), cell))
+    candidates = [cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None]
+    oldest = min(candidates, key=lambda cell: _age(builds.of(cell), cell), default=None)
+    modes = {name: sum(cell.row.framework == name for cell in cells) for name in best}
+    standings = (
+        Standing(cell, builds.of(cell), cell is oldest, _speedup(oldest, cell), modes[cell.row.framework])
+        for cell in shown
+    )
+    return Ranking(group, place, tuple(standings))
+
+
+def _age(build: Build, cell: MatrixCell) -> tuple[bool, date, str, str]:
+    return build.released is None, build.released or date.max, cell.row.framework, cell.row.mode
+
+
+def _counts(cell: MatrixCell) -> bool:
+    return cell.timed is not None and not computes_nothing(cell)
+
+
+def _speedup(oldest: MatrixCell | None, cell: MatrixCell) -> Ratio | None:
+    """Return how many times faster a cell is than the oldest one; None where that cannot be said."""
+    if oldest is None or oldest.timed is None or cell.timed is None or cell is oldest or not _counts(cell):
+        return None
+    return ratio(oldest.timed, cell.timed)
+
+
+def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Builds) -> Overall:
+    """Compare the newest with the oldest build that has a number in every group that two of them have at all."""
+    by_build: dict[tuple[str, Build], dict[Group, MatrixCell]] = {}
+    for group, cells in best.items():
+        for name, cell in cells.items():
+            if _counts(cell) and builds.of(cell).released is not None:
+                by_build.setdefault((name, builds.of(cell)), {})[group] = cell
+    groups = tuple(group for group in best if sum(group in cells for cells in by_build.values()) > 1)
+    complete = sorted(
+        (
+            (build.released, name, build)
+            for (name, build), cells in by_build.items()
+            if build.released is not None and groups and all(group in cells for group in groups)
+        ),
+        key=lambda each: each[:2],
+    )
+    if len(complete) < 2 or complete[0][0] == complete[-1][0]:
+        return Overall(place, groups, None, None, None)
+    oldest, newest = complete[0][1:], complete[-1][1:]
+    pairs = [
+        (before, after)
+        for group in groups
+        if (before := by_build[oldest][group].timed) is not None
+        and (after := by_build[newest][group].timed) is not None
+    ]
+    return Overall(place, groups, oldest, newest, mean_of_pairs(pairs))

@@ -1,0 +1,278 @@
+"""Progress from the oldest framework to the newest, for every exporter (``reports/SCHEMA.md`` describes every key)."""
+
+import re
+from typing import Any
+
+from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.formats import csv, json
+from dlbench.reports.formats.layout import (
+    HOLES,
+    QUANTITIES,
+    Entry,
+    Page,
+    Table,
+    entry,
+    group_name,
+    reasons,
+    row_name,
+    times,
+)
+from dlbench.reports.matrix.analysis import Group, MatrixCell
+from dlbench.reports.progress.analysis import Overall, Place, Progress, Ranking, Standing
+from dlbench.reports.storage.builds import Build
+from dlbench.reports.workers.names import LEGEND as WORKERS_LEGEND
+from dlbench.reports.workers.names import times_workers, with_workers
+
+NOTHING = "Nothing was measured yet."
+MEAN = (
+    "Geometric mean over the networks that more than one framework has a number for, of the newest over the oldest "
+    "that has a number for each of them."
+)
+UNKNOWN = "?"
+"""Stands for a date that nobody told."""
+
+_COLUMNS = (
+    "machine",
+    "machine_name",
+    "network",
+    "batch_size",
+    "precision",
+    "placement",
+    "device",
+    "threads",
+    "world_size",
+    "affinity",
+    "framework",
+    "adapter",
+    "mode",
+    "modes",
+    "version",
+    "released",
+    "oldest",
+    "status",
+    "reason",
+    "seconds_per_minibatch.median",
+    "seconds_per_minibatch.low",
+    "seconds_per_minibatch.high",
+    "speedup.value",
+    "speedup.low",
+    "speedup.high",
+    "ceiling_fraction",
+    "flags",
+)
+
+
+def progress_page(found: Progress) -> Page:
+    """Return progress as words and tables: for each machine one of all networks, and one of what they come to."""
+    if not found.rankings:
+        return Page((NOTHING,), ())
+    tables = []
+    common = _common(found)
+    for machine in dict.fromkeys(ranking.place.machine for ranking in found.rankings):
+        rankings = [ranking for ranking in found.rankings if ranking.place.machine == machine]
+        tables.append(_table(found, rankings, common))
+        tables.append(_summary(found, [overall for overall in found.overall if overall.place.machine == machine]))
+    return Page((), tuple(tables), tuple(_legend(found, common)))
+
+
+def progress_to_json(found: Progress) -> str:
+    """Return a JSON object: a list of rankings, each with its frameworks, and the summaries over networks."""
+    return json.json_text(
+        {
+            "all_modes": found.all_modes,
+            "rankings": [
+                {**_where(found, ranking.place, ranking.group), "frameworks": list(map(_standing, ranking.standings))}
+                for ranking in found.rankings
+            ],
+            "summary": [_overall(found, overall) for overall in found.overall],
+            "notes": [*_undated(found), *found.notes],
+        }
+    )
+
+
+def progress_to_csv(found: Progress) -> str:
+    """Return a line for each framework of each ranking, holes included."""
+    lines = [
+        {**_where(found, ranking.place, ranking.group), **_standing(standing)}
+        for ranking in found.rankings
+        for standing in ranking.standings
+    ]
+    return csv.csv_text(_COLUMNS, lines)
+
+
+def place_name(place: Place) -> str:
+    """Return how it was run: "1 thread", "4 threads, bound", "cuda:0", "1 thread x 2 workers"."""
+    count = "" if place.threads is None else f"{place.threads} thread{'s' if place.threads != 1 else ''}"
+    if place.threads == 0:
+        count = "the framework's own number of threads"
+    device = place.device if place.device != "cpu" else ""
+    affinity = place.affinity if place.affinity != OVERSUBSCRIBED else ""
+    where = ", ".join(word for word in (device, count) if word) + times_workers(place.world_size)
+    return ", ".join(word for word in (where, affinity) if word)
+
+
+def version_name(build: Build) -> str:
+    """Return a version for a table: without its local label, and without the date that a nightly one is released on."""
+    public = build.version.partition("+")[0]
+    return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
+
+
+def _table(found: Progress, rankings: list[Ranking], common: set[raised_flags.FlagKind]) -> Table:
+    rows: list[tuple[Entry, ...]] = []
+    group = None
+    holes: list[tuple[str, str, str]] = []
+    for ranking in rankings:
+        if ranking.group != group:
+            group = ranking.group
+            rows.append((Entry(group_name(group)),))
+        count = _count(ranking.place)
+        for standing in ranking.standings:
+            rows.append(_row(standing, count, common))
+            if standing.cell.timed is None:
+                where = f"{group.network} {row_name(standing.cell.row)}"
+                holes.append((_hole(standing.cell), where, _count(ranking.place)))
+            count = ""
+    title = f"Oldest to newest, on {found.hosts[rankings[0].place.machine].name}"
+    head = ("", "p", "version", "released", "s/batch", "speed-up", "ceil")
+    return Table(title, head, tuple(rows), tuple(reasons(holes)), keys=2)
+
+
+def _count(place: Place) -> str:
+    where = place.device
+    if place.device == "cpu":
+        where = str(place.threads) if place.threads else "own"
+    return with_workers(where, place.world_size)
+
+
+def _hole(cell: MatrixCell) -> str:
+    wrong = cell.status is Status.OK and cell.seconds is not None
+    reason = cell.reason or ("it computed something else than the reference" if wrong else "no reason was given")
+    return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
+
+
+def _row(standing: Standing, count: str, common: set[raised_flags.FlagKind]) -> tuple[Entry, ...]:
+    cell, build = standing.cell, standing.build
+    return (
+        Entry(row_name(cell.row)),
+        Entry(count),
+        Entry(version_name(build)),
+        Entry(UNKNOWN if build.released is None else f"{build.released:%Y-%m}"),
+        entry(cell, QUANTITIES["seconds"], common)._replace(best=False),
+        Entry("oldest" if standing.oldest else times(standing.speedup)),
+        Entry("" if cell.ceiling_fraction is None or cell.timed is None else f"{cell.ceiling_fraction:.0%}"),
+    )
+
+
+def _summary(found: Progress, overall: list[Overall]) -> Table:
+    """Return the means over networks of one machine."""
+    rows = []
+    for each in overall:
+        if each.oldest is None or each.newest is None:
+            continue
+        names = (f"{name} {version_name(build)}" for name, build in (each.newest, each.oldest))
+        rows.append(tuple(map(Entry, (place_name(each.place), *names, str(len(each.groups)), times(each.speedup)))))
+    notes = [MEAN] if rows else []
+    if without := [place_name(each.place) for each in overall if each.oldest is None]:
+        notes.append(f"No two frameworks of different dates have a number for every network at {', '.join(without)}.")
+    head = ("", "newest", "over oldest", "networks", "speed-up") if rows else ()
+    return Table("Newest over oldest", head, tuple(rows), tuple(notes))
+
+
+def _common(found: Progress) -> set[raised_flags.FlagKind]:
+    """Return what is said once of all numbers instead of at each."""
+    timed = [s.cell for ranking in found.rankings for s in ranking.standings if s.cell.timed is not None]
+    return {kind for kind in raised_flags.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
+
+
+def _legend(found: Progress, common: set[raised_flags.FlagKind]) -> list[str]:
+    lines = [
+        "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
+        "(95 % where both sides have 3 launches or more; with fewer the medians' own, widened by an assumed 2 %; never "
+        "the choice of a fastest mode): one machine, so no hardware is in it, but an old build may leave unused what a "
+        "newer CPU can do; ceil share of the machine's measured ceiling at no more than p threads.",
+    ]
+    lines += [WORKERS_LEGEND] if any(ranking.place.world_size > 1 for ranking in found.rankings) else []
+    standings = [standing for ranking in found.rankings for standing in ranking.standings]
+    if any(standing.modes > 1 for standing in standings) and not found.all_modes:
+        lines.append(
+            "Of each framework the fastest mode there, which favours a little one with more modes; all: --all-modes."
+        )
+    raised = {flag.kind for standing in standings for flag in standing.cell.flags}
+    for kind in (kind for kind in raised_flags.KINDS if kind in raised):
+        lines.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
+    return [*lines, *_undated(found), *found.notes]
+
+
+def _undated(found: Progress) -> list[str]:
+    """Return a line that names the builds without a date."""
+    names = dict.fromkeys(
+        f"{standing.cell.row.framework} {version_name(standing.build)}"
+        for ranking in found.rankings
+        for standing in ranking.standings
+        if standing.build.released is None
+    )
+    listed = "listed last, and never the oldest or the newest"
+    return [f"Release date not known, so {listed}: {', '.join(names)}."] if names else []
+
+
+def _where(found: Progress, place: Place, group: Group) -> dict[str, Any]:
+    return {
+        "machine": place.machine,
+        "machine_name": found.hosts[place.machine].name,
+        **group._asdict(),
+        "device": place.device,
+        "threads": place.threads,
+        "world_size": place.world_size,
+        "affinity": place.affinity,
+    }
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    cell, build = standing.cell, standing.build
+    return {
+        "framework": cell.row.framework,
+        "adapter": build.adapter or None,
+        "mode": cell.row.mode,
+        "modes": standing.modes,
+        **_build(build),
+        "oldest": standing.oldest,
+        "status": cell.status.value,
+        "reason": cell.reason,
+        "seconds_per_minibatch": json.summary_content(cell.seconds),
+        "speedup": _ratio(standing.speedup),
+        "ceiling_fraction": cell.ceiling_fraction,
+        "flags": [json.flag_content(flag) for flag in cell.flags],
+    }
+
+
+def _build(build: Build) -> dict[str, Any]:
+    return {
+        "version": build.version or None,
+        "released": None if build.released is None else build.released.isoformat(),
+    }
+
+
+def _ratio(found: Ratio | None) -> dict[str, Any] | None:
+    return None if found is None else dict(vars(found))
+
+
+def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
+    place = overall.place
+    return {
+        "machine": place.machine,
+        "machine_name": found.hosts[place.machine].name,
+        "device": place.device,
+        "threads": place.threads,
+        "world_size": place.world_size,
+        "affinity": place.affinity,
+        "networks": [group.network for group in overall.groups],
+        "oldest": _named(overall.oldest),
+        "newest": _named(overall.newest),
+        "speedup": _ratio(overall.speedup),
+    }
+
+
+def _named(found: tuple[str, Build] | None) -> dict[str, Any] | None:
+    return None if found is None else {"framework": found[0], **_build(found[1])}

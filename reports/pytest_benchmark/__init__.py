@@ -1,0 +1,1 @@
+"""pytest-benchmark's files, read and written."""

@@ -1,0 +1,327 @@
+"""pytest-benchmark's JSON: a run's cells as benchmarks, for its compare command, its histograms and other viewers.
+
+A benchmark is a cell that gave a number: ``stats.data`` holds the seconds of a step for every timed sample of every
+launch, in order; ``extra_info["dlbench"]`` holds what the numbers rest on, the raw records among it. Cells without a
+number cannot be benchmarks: their records stand in the file's own ``dlbench`` object beside the run, so that a file
+read back (`dlbench.reports.pytest_benchmark.files`) is the whole run again.
+"""
+
+import json
+import math
+import statistics
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Status, to_dict
+from dlbench.hardware_probe import Machine
+from dlbench.reports.evidence.attempts import effective
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.results import Results
+
+KEY = "dlbench"
+"""Of everything that is ours in such a file."""
+FILE_SCHEMA = 1
+"""Rises whenever a reader of the old form would misread the new one."""
+FOREIGN_KEY = "pytest_benchmark"
+"""In the software of a record that came from somebody else's file: the benchmark's names and options as they were."""
+FORMAT_VERSION = "5.0.0"
+"""The pytest-benchmark whose form of file this is."""
+
+_FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
+_PLAIN_CELL = Cell("", "", "", "", "cpu", 1, 1)
+
+
+def cell_id(cell: Cell) -> str:
+    """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
+    words = [cell.network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
+    words += [f"x{cell.world_size}"] if cell.world_size != _PLAIN_CELL.world_size else []
+    words += [cell.precision] if cell.precision != _PLAIN_CELL.precision else []
+    words += [cell.placement] if cell.placement != _PLAIN_CELL.placement else []
+    words += [cell.affinity] if cell.affinity != OVERSUBSCRIBED else []
+    return "-".join(words)
+
+
+def cell_group(cell: Cell) -> str:
+    """Return the group whose benchmarks may be compared: one network at one mini-batch."""
+    return f"{cell.network}, mini-batch {cell.batch_size}"
+
+
+def counted(records: Sequence[Record], host: Host | None = None) -> list[Record]:
+    """Return the records of one cell whose samples make its number, in the order of their launches.
+
+    One attempt of each launch, where it ended well. None at all where any launch computed something else than the
+    reference, or ended with a loss that is not finite: such a number is never mixed in.
+    """
+    if any(r.outcome.status is Status.PARITY_FAILED or r.outcome.final_loss_finite is False for r in records):
+        return []
+    found = [r for r in effective(records, host) if r.outcome.status is Status.OK and r.outcome.samples_ns]
+    return sorted(found, key=lambda record: (record.stage == "confirm", record.launch))
+
+
+def samples_of(records: Iterable[Record]) -> list[float]:
+    """Return the seconds of one step for every timed sample of these launches, in order."""
+    return [ns * 1e-9 / record.outcome.steps_per_sample for record in records for ns in record.outcome.samples_ns]
+
+
+def iterations_of(records: Iterable[Record]) -> int:
+    """Return how many steps each sample of these launches holds; 1 where they differ, as their samples are a step's."""
+    counts = {record.outcome.steps_per_sample for record in records}
+    return counts.pop() if len(counts) == 1 else 1
+
+
+def launch_medians(records: Sequence[Record]) -> list[float]:
+    """Return the median seconds of a step for each of these launches."""
+    return [statistics.median(record.outcome.step_seconds()) for record in records]
+
+
+def failure(records: Sequence[Record]) -> tuple[Status, str]:
+    """Return what is to be said of a cell: `Status.OK` with an empty reason, or the worst that befell it and why."""
+    for wanted in (Status.PARITY_FAILED, Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT):
+        found = [record for record in records if record.outcome.status is wanted]
+        if found:
+            outcome = found[-1].outcome
+            reason = outcome.reason or (outcome.parity.reason if outcome.parity else "")
+            where = "" if len(records) == 1 else f" (in {len(found)} of {len(records)} launches)"
+            return wanted, f"{wanted.value.replace('_', ' ')}: {_line(reason) or 'no reason given'}{where}"
+    if any(record.outcome.final_loss_finite is False for record in records):
+        return Status.PARITY_FAILED, "parity failed: the loss after the timed steps is not finite"
+    if counted(records):
+        return Status.OK, ""
+    last = records[-1].outcome
+    if last.status is Status.OK:
+        return Status.CRASHED, "crashed: it gave no sample"
+    return last.status, f"{last.status.value}: {_line(last.reason) or 'no reason given'}"
+
+
+def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``extra_info["dlbench"]`` of one cell: what its number rests on, and its raw records.
+
+    ``machine`` is the stored description of the machine; without it some flags cannot be told.
+    """
+    fingerprint = records[-1].machine
+    hosts = {fingerprint: read_host(fingerprint, machine)}
+    timed = counted(records, hosts[fingerprint])
+    # As of a run with one side: a matrix leaves the baseline of a comparison out.
+    alone = tuple(replace(record, side="", stage="") for record in timed or records)
+    cell = next(iter(build_matrix(Results(alone, hosts)).cells.values()))
+    status, reason = failure(records)
+    content = {
+        "schema": FILE_SCHEMA,
+        "cell": to_dict(records[-1].cell),
+        "status": status.value,
+        "reason": reason,
+        "launch_medians": launch_medians(timed),
+        "parity": None if cell.parity is None else to_dict(cell.parity),
+        "threads_evidence": None if cell.observed is None else dict(vars(cell.observed)),
+        "flags": [{"name": flag.kind.name, "detail": flag.sentence} for flag in cell.flags],
+        "interpreter": cell.interpreter,
+        "records": [record.to_dict() for record in records],
+        # Which of the records the samples are of, in order: an attempt that others disturbed was repeated.
+        "timed": [records.index(record) for record in timed],
+    }
+    return dict(_finite(content))
+
+
+def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record]) -> dict[str, Any]:
+    """Return the file's own ``dlbench`` object: the run, its machine, and the records of cells without a number."""
+    content = {
+        "schema": FILE_SCHEMA,
+        "run": run.to_dict(),
+        "machine": machine,
+        "holes": [record.to_dict() for record in holes],
+    }
+    return dict(_finite(content))
+
+
+def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what of a probed machine stays the same from run to run.
+
+    pytest-benchmark warns whenever two files' ``machine_info`` differ, so free memory and clock rates have no place
+    here; the whole probe stands in the file's ``dlbench`` object.
+    """
+    summary: dict[str, Any] = {"fingerprint": fingerprint}
+    try:
+        probed = Machine.from_dict(dict(machine or {}))
+    except ValueError:
+        return summary
+    cpu = probed.cpu
+    return {
+        **summary,
+        "cpu": cpu.model,
+        "physical_cores": cpu.physical_cores,
+        "logical_cpus": cpu.logical_cpus,
+        "effective_cpus": cpu.effective_cpus,
+        "capacity_cpus": cpu.capacity_cpus if math.isfinite(cpu.capacity_cpus) else None,
+        "virtualisation": cpu.virtualisation.kind,
+        "memory_bytes": probed.memory.total_bytes,
+        "gpus": [gpu.name for gpu in probed.gpus.devices],
+        "distribution": probed.operating_system.distribution,
+        "libc": probed.operating_system.libc,
+    }
+
+
+def run_summary(run: Run) -> dict[str, Any]:
+    """Return what ``commit_info`` says of a run."""
+    return {"version": run.version, "run": run.id, "suite": run.suite}
+
+
+def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> str:
+    """Return the JSON file of one run; ``machine`` is the stored description of the machine it was made on."""
+    host = read_host(run.machine, machine)
+    by_cell: dict[tuple[Cell, str], list[Record]] = {}
+    for record in records:
+        by_cell.setdefault((record.cell, record.side), []).append(record)
+    benchmarks, holes, foreign = [], [], []
+    for (cell, side), found in by_cell.items():
+        timed = counted(found, host)
+        if not timed:
+            holes += found
+            continue
+        kept = timed[-1].outcome.software.get(FOREIGN_KEY)
+        if isinstance(kept, dict):
+            foreign.append(kept)
+            entry = {key: kept.get(key) for key in _FOREIGN}
+        else:
+            entry = _own(cell, side, found, machine)
+        benchmarks.append({**entry, "stats": stats(samples_of(timed), iterations_of(timed))})
+    content: dict[str, Any] = {
+        "machine_info": _machine_info(run, records, machine),
+        "commit_info": _commit_info(run, foreign),
+        "benchmarks": benchmarks,
+        "datetime": run.started.isoformat(),
+        "version": foreign[-1].get("version", FORMAT_VERSION) if foreign else FORMAT_VERSION,
+    }
+    if len(foreign) < len(benchmarks) or holes or not benchmarks:
+        content[KEY] = header(run, machine, holes)
+    return json.dumps(_finite(content), indent=4, allow_nan=False, ensure_ascii=True) + "\n"
+
+
+def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
+    name = f"dlbench[{cell_id(cell)}{'-' + side if side else ''}]"
+    parameter = name[len("dlbench[") : -1]
+    return {
+        "group": cell_group(cell),
+        "name": name,
+        "fullname": f"dlbench::{name}",
+        "params": {"dlbench_cell": parameter},
+        "param": parameter,
+        "extra_info": {KEY: evidence_of(records, machine)},
+        "options": {"timer": "replay"},
+    }
+
+
+def stats(data: Sequence[float], iterations: int = 1) -> dict[str, Any]:
+    """Return pytest-benchmark's ``stats`` of these samples (seconds, at least one), by its definitions.
+
+    Quartiles are those it takes from Wikipedia's article of that name: method 2 for an even number of samples, method 3
+    for an odd one; outliers lie beyond 1.5 interquartile ranges (Tukey), or beyond one standard deviation.
+    """
+    ordered = sorted(data)
+    total, mean = sum(data), statistics.fmean(data)
+    deviation = statistics.stdev(data, mean) if len(data) > 1 else 0.0
+    first, third = _quartiles(ordered)
+    width = third - first
+    low, high = first - 1.5 * width, third + 1.5 * width
+    beyond_deviation = sum(1 for value in data if not mean - deviation <= value <= mean + deviation)
+    beyond_quartiles = sum(1 for value in data if not low <= value <= high)
+    return {
+        "min": ordered[0],
+        "max": ordered[-1],
+        "mean": mean,
+        "stddev": deviation,
+        "rounds": len(data),
+        "median": statistics.median(ordered),
+        "iqr": width,
+        "q1": first,
+        "q3": third,
+        "iqr_outliers": beyond_quartiles,
+        "stddev_outliers": beyond_deviation,
+        "outliers": f"{beyond_deviation};{beyond_quartiles}",
+        "ld15iqr": ordered[min(bisect_left(ordered, low), len(ordered) - 1)],
+        "hd15iqr": ordered[max(bisect_right(ordered, high) - 1, 0)],
+        "ops": len(data) / total if total else 0,
+        "total": total,
+        "data": list(data),
+        "iterations": iterations,
+    }
+
+
+def _quartiles(ordered: Sequence[float]) -> tuple[float, float]:
+    count = len(ordered)
+    if count == 1:
+        return ordered[0], ordered[0]
+    quarter, rest = divmod(count, 4)
+    if rest == 1:
+        return (
+            0.25 * ordered[quarter - 1] + 0.75 * ordered[quarter],
+            0.75 * ordered[3 * quarter] + 0.25 * ordered[3 * quarter + 1],
+        )
+    if rest == 3:
+        return (
+            0.75 * ordered[quarter] + 0.25 * ordered[quarter + 1],
+            0.25 * ordered[3 * quarter + 1] + 0.75 * ordered[3 * quarter + 2],
+        )
+    return statistics.median(ordered[: count // 2]), statistics.median(ordered[count // 2 :])
+
+
+def _machine_info(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
+    if machine is not None and isinstance(machine.get(FOREIGN_KEY), dict):
+        return dict(machine[FOREIGN_KEY])
+    interpreters = {record.interpreter for record in records if record.interpreter}
+    implementation, _, version = (interpreters.pop() if len(interpreters) == 1 else "").partition(" ")
+    info: dict[str, Any] = {
+        "node": "",  # no record holds a host's name
+        "processor": "",
+        "machine": "",
+        "python_implementation": implementation,
+        "python_implementation_version": version,
+        "python_version": version,
+        "release": "",
+        "system": "",
+        "cpu": {},
+        KEY: machine_summary(run.machine, machine),
+    }
+    try:
+        probed = Machine.from_dict(dict(machine or {}))
+    except ValueError:
+        return info
+    cpu, system = probed.cpu, probed.operating_system
+    of_cpu = {
+        "arch_string_raw": cpu.architecture,
+        "brand_raw": cpu.model,
+        "count": cpu.logical_cpus,
+        "vendor_id_raw": cpu.vendor,
+    }
+    return {**info, "machine": cpu.architecture, "release": system.kernel, "system": system.system, "cpu": of_cpu}
+
+
+def _commit_info(run: Run, foreign: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    for kept in foreign:
+        if isinstance(kept.get("commit_info"), dict):
+            return dict(kept["commit_info"])
+    return {
+        "id": "unversioned",
+        "time": None,
+        "author_time": None,
+        "dirty": False,
+        "project": "dlbench",
+        "branch": "(unknown)",
+        KEY: run_summary(run),
+    }
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _finite(content: Any) -> Any:
+    """Replace what JSON has no word for (a loss that is not a number) by null, all the way down."""
+    if isinstance(content, Mapping):
+        return {str(key): _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

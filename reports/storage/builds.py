@@ -1,0 +1,101 @@
+"""Which software stands behind a cell: the adapter's folder, the version, and when that version was released.
+
+A row may have any name (`torch-nightly:torch=...`); what drives it is the cell's adapter, and its version is what the
+framework itself said while it was measured.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
+from packaging.version import InvalidVersion, Version
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.storage.newest import BASELINE
+from dlbench.reports.storage.record import Record
+
+_NIGHTLY = re.compile(r"\bdev(20\d{2})(\d{2})(\d{2})\b")
+
+
+class Build(NamedTuple):
+    """One version of a framework."""
+
+    adapter: str
+    """The folder in adapters/ that drives it; empty where no record tells."""
+    version: str
+    """As the framework says; empty where it never came to say so."""
+    released: date | None
+    """None: nobody told when."""
+
+
+class Builds:
+    """The builds of records, by machine, row and environment."""
+
+    def __init__(self, records: Iterable[Record], releases: Mapping[tuple[str, str], date]) -> None:
+        """Take records, and the dates of releases by adapter (folder) and version."""
+        self._releases = releases
+        self._told: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._newest: dict[tuple[str, str], tuple[str, str]] = {}
+        for record in sorted(records, key=lambda record: record.started):
+            if record.side == BASELINE:
+                continue  # another build under the row's name, which no cell of a matrix is made of
+            cell = record.cell
+            version = str(record.outcome.software.get("version") or "")
+            # A launch that crashed before it could say its version takes nothing from one that could.
+            told = cell.adapter, version or self._newest.get((record.machine, cell.framework), ("", ""))[1]
+            if version:
+                self._told[record.machine, cell.framework, record.environment] = told
+            self._newest[record.machine, cell.framework] = told
+
+    def of(self, cell: MatrixCell) -> Build:
+        """Return the build that a cell was measured with; of one that never ran, that of the rest of its row."""
+        machine, framework = cell.column.machine, cell.row.framework
+        newest = self._newest.get((machine, framework), ("", ""))
+        adapter, version = self._told.get((machine, framework, cell.environment), newest)
+        return Build(adapter, version, released(adapter, version, self._releases))
+
+
+def released(adapter: str, version: str, releases: Mapping[tuple[str, str], date]) -> date | None:
+    """Return when a version was released; None where that is not known.
+
+    A local label ("2.13.0+cpu") and trailing zeros make no other release; a nightly build has its date in its version
+    ("2.14.0.dev20261010").
+    """
+    if (adapter, version) in releases:
+        return releases[adapter, version]
+    wanted = _public(version)
+    for (folder, known), when in releases.items():
+        if folder == adapter and wanted is not None and _public(known) == wanted:
+            return when
+    nightly = _NIGHTLY.search(version)
+    try:
+        return date(*map(int, nightly.groups())) if nightly else None
+    except ValueError:
+        return None
+
+
+def _public(version: str) -> Version | None:
+    try:
+        return Version(Version(version).public)
+    except InvalidVersion:
+        return None
+
+
+def fastest_mode(cells: Sequence[MatrixCell]) -> MatrixCell:
+    """Return the fastest of a framework's modes at one place; of ``cells``, one at least.
+
+    One that used more threads than asked, or proved nothing about its mathematics, only where no other has a number;
+    without any number the hole that was launched, if one was.
+    """
+    timed = [cell for cell in cells if cell.timed is not None]
+    if not timed:
+        return min(cells, key=lambda cell: (cell.status is Status.SKIPPED, cell.row))
+
+    def rank(cell: MatrixCell) -> tuple[bool, bool, float]:
+        median = cell.timed.median if cell.timed else 0.0
+        return cell.has(raised_flags.THREADS_EXCEEDED), cell.has(raised_flags.PARITY_UNCHECKED), median
+
+    return min(timed, key=rank)

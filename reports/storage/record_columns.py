@@ -1,0 +1,168 @@
+"""What the store keeps beside a record's content, in columns to choose and to aggregate by.
+
+Each of these values follows from the content (and, for ``contended``, from the machine's description); the columns are
+caches, and `Store.rederive` makes them anew.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from statistics import median
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.errors import RecordError
+from dlbench.reports.evidence import gpu_evidence, raised_flags
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+
+_Item = TypeVar("_Item")
+
+BATCH = 500
+"""Records read or written at a time where there are many: a few megabytes."""
+
+
+def seconds_per_step(record: Record) -> float | None:
+    """Return the launch's median seconds per step; None where nothing was timed."""
+    seconds = record.outcome.step_seconds()
+    return median(seconds) if seconds else None
+
+
+def contended(record: Record, host: Host | None) -> bool | None:
+    """Tell whether others were in the way, by `evidence.record_flags`; None where the launch's evidence is silent."""
+    outcome = record.outcome
+    if any(flag.kind is raised_flags.CONTENDED for flag in raised_flags.record_flags(record, host)):
+        return True
+    if outcome.status not in (Status.OK, Status.PARITY_FAILED):
+        return None
+    if not record.cell.on_cpu:
+        return None if gpu_evidence.observe_launch(outcome, record.telemetry).other_processes is None else False
+    threads = outcome.threads
+    silent = outcome.contention is None or threads is None or threads.wall_seconds < raised_flags.SHORTEST_REGION
+    return None if silent else False
+
+
+def product_rate(record: Record, host: Host | None) -> float | None:
+    """Return the framework's own matrix-product rate in FLOP/s.
+
+    None where it was not measured, or where more threads than asked for worked: it then says nothing about that number.
+    """
+    rate = record.outcome.gemm_flops_per_second
+    flags = raised_flags.record_flags(record, host)
+    return rate if rate and all(flag.kind is not raised_flags.THREADS_EXCEEDED for flag in flags) else None
+
+
+def caches(record: Record, host: Host | None) -> dict[str, Any]:
+    """Return the cached columns that follow from one record alone."""
+    disturbed = contended(record, host)
+    return {
+        "seconds": seconds_per_step(record),
+        "contended": None if disturbed is None else int(disturbed),
+        "product_rate": product_rate(record, host),
+    }
+
+
+def refill(
+    connection: sa.Connection,
+    records: sa.Table,
+    numbers: "CellNumbers",
+    hosts: Mapping[str, Host],
+    names: Sequence[str],
+) -> None:
+    """Derive ``cell_id`` and these columns anew for every record, some at a time; raises RecordError."""
+    change = sa.update(records).where(records.c.id == sa.bindparam("of"))
+    change = change.values({name: sa.bindparam(f"new_{name}") for name in (*names, "cell_id")})
+    for some in batched(connection.execute(sa.select(records.c.id).order_by(records.c.id)).scalars().all()):
+        changes = []
+        for row in connection.execute(sa.select(records.c.id, records.c.content).where(records.c.id.in_(some))).all():
+            record = Record.from_dict(parse("record", row.content))
+            values = columns(record, hosts.get(record.machine))
+            values["cell_id"] = numbers.of(connection, record.machine, record.cell)
+            changes.append({"of": row.id, **{f"new_{name}": values[name] for name in (*names, "cell_id")}})
+        connection.execute(change, changes)
+
+
+def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Give the items `BATCH` at a time."""
+    rest = iter(items)
+    while some := list(islice(rest, BATCH)):
+        yield some
+
+
+def parse(what: str, content: Any) -> dict[str, Any]:
+    """Read stored JSON that must be an object; raises RecordError."""
+    try:
+        parsed = json.loads(content)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"A stored {what} is not JSON; the store is damaged.") from error
+    if not isinstance(parsed, dict):
+        raise RecordError(f"A stored {what} is not a JSON object; the store is damaged.")
+    return parsed
+
+
+def columns(record: Record, host: Host | None) -> dict[str, Any]:
+    """Return all columns of a record but its content, its ``cell_id`` and whether it is its launch's effective one."""
+    cell = record.cell
+    return {
+        "run": record.run,
+        "suite": record.suite,
+        "machine": record.machine,
+        "launch": record.launch,
+        "framework": cell.framework,
+        "mode": cell.mode,
+        "network": cell.network,
+        "device": cell.device,
+        "threads": cell.threads,
+        "batch_size": cell.batch_size,
+        "status": record.outcome.status.value,
+        "environment": record.environment,
+        # Always with microseconds: text without them would sort after some with, in a database that compares words.
+        "started": record.started.isoformat(timespec="microseconds"),
+        "wall_seconds": record.wall_seconds,
+        "attempt": record.attempt,
+        "side": record.side,
+        "stage": record.stage,
+        **caches(record, host),
+    }
+
+
+class CellNumbers:
+    """The numbers that a store gives to cells, one for each (machine, cell); they never change."""
+
+    def __init__(self, table: sa.Table) -> None:
+        self._table = table
+        self._known: dict[tuple[str, Cell], int] = {}
+
+    def forget(self) -> None:
+        """Drop what was learnt, since a transaction that gave numbers did not come to its end."""
+        self._known.clear()
+
+    def of(self, connection: sa.Connection, machine: str, cell: Cell) -> int:
+        """Return the cell's number, given now where it has none."""
+        key = machine, cell
+        if key not in self._known:
+            self._known[key] = self._find(connection, key) or self._give(connection, key)
+        return self._known[key]
+
+    def _find(self, connection: sa.Connection, key: tuple[str, Cell]) -> int | None:
+        wanted = [self._table.c[name] == value for name, value in self._columns(*key).items()]
+        return connection.execute(sa.select(self._table.c.id).where(*wanted)).scalar()
+
+    def _give(self, connection: sa.Connection, key: tuple[str, Cell]) -> int:
+        try:
+            with connection.begin_nested():
+                connection.execute(sa.insert(self._table).values(**self._columns(*key)))
+        except IntegrityError:
+            pass  # Another writer of the same database server gave it in this moment.
+        number = self._find(connection, key)
+        if number is None:
+            raise LookupError(f"the cell {key} was not kept")
+        return number
+
+    def _columns(self, machine: str, cell: Cell) -> dict[str, Any]:
+        # While an old store is brought up to date its table lacks what cells were given later.
+        values = {"machine": machine, **cell._asdict()}
+        return {name: value for name, value in values.items() if name in self._table.c}

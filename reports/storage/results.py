@@ -1,0 +1,151 @@
+"""What one or several stores hold, brought together for the reports."""
+
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import Ceilings
+from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.newest import CellSummary
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Results:
+    """Records, and what is known of the machines they were made on."""
+
+    records: tuple[Record, ...] = ()
+    hosts: dict[str, Host] = field(default_factory=dict)
+    """By fingerprint, in the order in which the machines first appear."""
+    ceilings: dict[str, Ceilings] = field(default_factory=dict)
+    products: dict[tuple[str, str, str], tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    """Rates of the frameworks' own matrix products in records that are not among these.
+
+    By machine, device and precision: (threads asked for, FLOP/s), none of which used more threads than that.
+    """
+    displaced: tuple[str, ...] = ()
+    """Rows ("framework mode") of which cells were measured with an older environment too, in records left out."""
+
+    @classmethod
+    def of(
+        cls,
+        stores: Iterable[Store],
+        run: str | None = None,
+        suite: str | None = None,
+        machine: str | None = None,
+    ) -> "Results":
+        """Read opened stores: all their records, or those of a run, suite or machine (fingerprint).
+
+        A record that lies in several of the stores counts once. Raises StoreError.
+        """
+        return cls.merge(cls._of_one(store, run, suite, machine) for store in stores)
+
+    @classmethod
+    def _of_one(cls, store: Store, run: str | None, suite: str | None, machine: str | None) -> "Results":
+        records = tuple(store.stream(run=run, suite=suite, machine=machine))
+        machines = dict.fromkeys(record.machine for record in records)
+        return cls(records, *cls._known_of(store, machines))
+
+    @classmethod
+    def _known_of(cls, store: Store, machines: Iterable[str]) -> tuple[dict[str, Host], dict[str, Ceilings]]:
+        described = store.machines()
+        hosts: dict[str, Host] = {}
+        ceilings: dict[str, Ceilings] = {}
+        for name in machines:
+            hosts[name] = read_host(name, described.get(name))
+            try:
+                if (kept := store.ceilings(name)) is not None:
+                    ceilings[name] = Ceilings.from_dict(kept)
+            except (ValueError, TypeError):
+                continue  # From another version: the records' own sentinels still bound the rates.
+        return hosts, ceilings
+
+    @classmethod
+    def newest(
+        cls,
+        stores: Iterable[Store],
+        run: str | None = None,
+        suite: str | None = None,
+        machine: str | None = None,
+    ) -> "Results":
+        """Read of opened stores only the records that count for a matrix.
+
+        These are, of each cell on each machine, the records of the newest run that measured it, with the environment
+        that it was last measured with; so `build_matrix` makes the same of them as of all records, without reading
+        all. Launches of a comparison's baseline are left out. Raises StoreError.
+        """
+        opened = list(stores)
+        summaries = [store.cell_summaries(run, suite, machine) for store in opened]
+        everywhere = [(place, summary) for place, of_store in enumerate(summaries) for summary in of_store]
+        of_cell: dict[tuple[str, Cell], list[tuple[int, CellSummary]]] = {}
+        for place, summary in sorted(everywhere, key=lambda pair: (pair[1].first, pair[0], pair[1].first_id)):
+            of_cell.setdefault((summary.machine, summary.cell), []).append((place, summary))
+        products: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+        displaced: dict[str, None] = {}
+        chosen: list[dict[str, dict[int, tuple[str, bool]]]] = [{} for _ in opened]
+        for (name, cell), found in of_cell.items():
+            where = name, cell.device, cell.precision
+            rates = [summary.product_rate for _, summary in found if summary.product_rate is not None]
+            products.setdefault(where, []).extend((cell.threads, rate) for rate in rates)
+            counting = [(place, summary) for place, summary in found if summary.newest is not None]
+            if not counting:
+                continue
+            _, last = max(counting, key=lambda pair: (pair[1].measured, pair[1].newest, pair[0], pair[1].newest_id))
+            if frozenset().union(*(summary.environments for _, summary in counting)) - {last.environment}:
+                displaced[f"{cell.framework} {cell.mode}"] = None
+            for place, summary in counting:
+                chosen[place].setdefault(last.run, {})[summary.number] = last.environment, last.measured
+        parts = []
+        for place, store in enumerate(opened):
+            machines = dict.fromkeys(s.machine for s in sorted(summaries[place], key=lambda s: s.first_id))
+            records = (r for of, cells in chosen[place].items() for r in store.records_of_cells(of, cells))
+            parts.append(cls(tuple(records), *cls._known_of(store, machines)))
+        kept = {place: tuple(rates) for place, rates in products.items()}
+        return replace(cls.merge(parts), products=kept, displaced=tuple(displaced))
+
+    @classmethod
+    def read_newest(
+        cls,
+        targets: Iterable[str | os.PathLike[str]],
+        run: str | None = None,
+        suite: str | None = None,
+        machine: str | None = None,
+    ) -> "Results":
+        """Read `newest` of the stores at these paths or URLs, which must exist. Raises StoreError."""
+        with ExitStack() as stack:
+            opened = [stack.enter_context(Store.open(target, create=False)) for target in targets]
+            return cls.newest(opened, run, suite, machine)
+
+    @classmethod
+    def read(
+        cls,
+        targets: Iterable[str | os.PathLike[str]],
+        run: str | None = None,
+        suite: str | None = None,
+        machine: str | None = None,
+    ) -> "Results":
+        """Read the stores at these paths or URLs, which must exist. Raises StoreError."""
+        parts = []
+        for target in targets:
+            with Store.open(target, create=False) as store:
+                parts.append(cls._of_one(store, run, suite, machine))
+        return cls.merge(parts)
+
+    @classmethod
+    def merge(cls, parts: Iterable["Results"]) -> "Results":
+        """Bring several together; a record that is in more than one counts once."""
+        records: dict[tuple[object, ...], Record] = {}
+        hosts: dict[str, Host] = {}
+        ceilings: dict[str, Ceilings] = {}
+        for part in parts:
+            for record in part.records:
+                records.setdefault((record.run, record.launch, record.cell, record.started, record.machine), record)
+            for name, host in part.hosts.items():
+                if name not in hosts or not hosts[name].description:
+                    hosts[name] = host
+            for name, ceiling in part.ceilings.items():
+                ceilings.setdefault(name, ceiling)
+        return cls(tuple(records.values()), hosts, ceilings)

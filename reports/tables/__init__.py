@@ -1,0 +1,1 @@
+"""Report: software, networks and hardware behind the numbers."""

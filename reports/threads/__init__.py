@@ -1,0 +1,1 @@
+"""Report: how many threads to give."""

@@ -1,0 +1,149 @@
+"""The threads analysis in words: which count to use, what others cost, and who gets worse past the cores."""
+
+from collections.abc import Callable, Sequence
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.contrasts import SIGNIFICANCE, Contrast
+from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, INDISTINGUISHABLE
+from dlbench.reports.matrix.analysis import Group
+from dlbench.reports.threads.curve import Curve, Point
+
+
+def advice(points: Sequence[Point], best: int | None, default: int | None) -> str:
+    """Return one sentence: the count to use, what one thread and those beyond it cost, and what to doubt."""
+    if best is None:
+        return "nothing was timed"
+    timed = [p for p in points if p.seconds is not None]
+    taking_part = [p for p in timed if p.calm]
+    partly = ", the best of those that take part" if len(taking_part) < len(timed) else ""
+    words = [f"use {best} thread{'s' if best != 1 else ''}{partly}"]
+    others = [
+        (p.threads, p.penalty)
+        for p in taking_part
+        if p.threads != best and p.penalty is not None and (p.threads > best or p.threads == 1)
+    ]
+    if others:
+        words.append(", ".join(_cost(threads, penalty.value) for threads, penalty in others))
+    elif len(taking_part) == 1:
+        how = "timed" if len(timed) == 1 else "timed undisturbed"
+        words = [f"only {best} thread{'s' if best != 1 else ''} {how}: nothing to compare"]
+    unsure = [str(threads) for threads, penalty in others if _may_be_noise(penalty)]
+    if unsure:
+        words.append(f"noise may explain the cost of {' and '.join(unsure)}")
+    words += _disturbance(points)
+    if default is not None:
+        words.append(f"the framework's default is {default}")
+    return "; ".join(words)
+
+
+def _disturbance(points: Sequence[Point]) -> list[str]:
+    disturbed = [p for p in points if p.seconds is not None and p.cell.has(raised_flags.CONTENDED)]
+    if not disturbed:
+        return []
+    where = ", ".join(str(p.threads) for p in disturbed)
+    if all(p.calm for p in disturbed):
+        return [f"others were in the way at {where}, wherever that can be told: measure again on a quiet machine"]
+    part = "takes" if len(disturbed) == 1 else "take"
+    return [f"others were in the way at {where}, which {part} no part: measure again on a quiet machine"]
+
+
+def _may_be_noise(found: Contrast) -> bool:
+    if found.value <= INDISTINGUISHABLE:
+        return False
+    if found.p_adjusted is not None:
+        return found.p_adjusted >= SIGNIFICANCE
+    return found.low is not None and found.low <= 1.0
+
+
+def _cost(threads: int, value: float) -> str:
+    verb = "costs" if threads == 1 else "cost"
+    if 1 / INDISTINGUISHABLE <= value <= INDISTINGUISHABLE:
+        return f"{threads} {verb} the same"
+    return f"{threads} {verb} {_times(value)}"
+
+
+def _times(value: float) -> str:
+    return f"{value:.2f}x" if value < 1.995 else f"{value:.1f}x"
+
+
+def findings(curves: Sequence[Curve]) -> list[str]:
+    """State, machine by machine, which frameworks get worse past the physical cores, on what, and by how much.
+
+    And again past the effective CPUs, where these are not the physical cores and more threads were tried. A framework
+    that computes nothing is left out: its scaling is made up. So is a point where others were in the way.
+    """
+    lines = []
+    real = [each for each in curves if each.computes]
+    for fingerprint in dict.fromkeys(each.host.fingerprint for each in real):
+        here = [each for each in real if each.host.fingerprint == fingerprint]
+        host = here[0].host
+        if host.physical_cores is not None:
+            head = f"{host.name}: past {host.physical_cores} threads, one for each physical core"
+            lines += _findings(head, here, lambda point: point.past_cores)
+        if host.effective_cpus is not None and host.effective_cpus != host.physical_cores:
+            head = f"{host.name}: past {host.effective_cpus} threads, one for each CPU it may use"
+            lines += _findings(head, here, lambda point: point.past_cpus)
+    return lines
+
+
+def _findings(head: str, here: Sequence[Curve], past: Callable[[Point], Contrast | None]) -> list[str]:
+    names = list(dict.fromkeys(each.name for each in here))
+    compared = [found for each in here for p in each.points if p.calm and (found := past(p)) is not None]
+    tested = [found for found in compared if found.tested]
+    some_only = bool(tested) and len(tested) < len(compared)
+    said = [_finding([each for each in here if each.name == name], past, some_only) for name in names]
+    if not any(said):
+        return []
+    return [f"{head} ({_rule(tested, some_only)}),", *(f"  {text}" for text in said if text)]
+
+
+def _rule(tested: Sequence[Contrast], some_only: bool) -> str:
+    """Say what the verdicts rest on."""
+    if not tested:
+        return f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
+    test = f"Welch's t, Holm-adjusted for {tested[0].family} comparisons, p < {SIGNIFICANCE}"
+    return f"{test}; untested: by the ratio alone, fewer than {ENOUGH_LAUNCHES} launches" if some_only else test
+
+
+def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Contrast | None], some_only: bool) -> str:
+    worse, same, better, beyond = [], [], [], 0
+    for each in of_one:
+        past = [found for point in each.points if point.calm and (found := ratio_past(point)) is not None]
+        beyond += bool(past)
+        network = _workload(each.group)
+        network += raised_flags.CONTENDED.symbol if _all_disturbed(each) else ""
+        bad = [found for found in past if found.verdict == "worse"]
+        good = [found for found in past if found.verdict == "better"]
+        if bad:
+            worse.append(_at(network, max(bad, key=lambda found: found.value), some_only))
+        elif good:
+            better.append(_at(network, min(good, key=lambda found: found.value), some_only))
+        elif past:
+            same.append(network)
+    if not beyond:
+        return ""
+    parts = []
+    if worse:
+        parts.append(f"gets worse on {len(worse)} of {beyond} networks: " + ", ".join(worse))
+    if better:
+        parts.append("gains on " + ", ".join(better))
+    if same:
+        parts.append("shows no clear difference on " + ", ".join(same))
+    return f"{of_one[0].name}: " + "; ".join(parts)
+
+
+def _all_disturbed(curve: Curve) -> bool:
+    """Tell whether counts take part although others were in the way, since they were so all over."""
+    return any(point.calm and point.cell.has(raised_flags.CONTENDED) for point in curve.points)
+
+
+def _at(network: str, found: Contrast, some_only: bool) -> str:
+    text = f"{network} {_times(found.value)} at {found.threads}"
+    return f"{text} (untested)" if some_only and not found.tested else text
+
+
+def _workload(group: Group) -> str:
+    known = NETWORKS.get(group.network)
+    usual = known is not None and known.batch_size == group.batch_size
+    return group.network if usual else f"{group.network} b{group.batch_size}"

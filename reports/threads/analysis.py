@@ -1,0 +1,197 @@
+"""The oversubscription analysis: what each thread count costs, which one to use, and why more of them hurt.
+
+For every row of a matrix on a CPU: T(p) with its interval, speed-up T(1) / T(p), efficiency, Karp and Flatt's serial
+fraction, the best p, and the penalty T(p) / T(best) of every other. Rows bound to p CPUs (or, where a row was not
+measured so, its points up to the effective CPUs) get scaling laws; the others get comparisons, adjusted for their
+number over the whole report.
+
+The best p is the smallest whose time cannot be told from the fastest (`statistics.indistinguishable`). Fewer threads
+for the same time leave the rest to others. A p whose cell failed parity, or whose framework used more threads than
+asked, takes no part; nor does one where others were in the way, unless they were at every count up to the effective
+CPUs: past them nobody can tell others' waiting from a launch's own, and what is not seen there must not win by that.
+
+All of it is of one process: cells of several workers are left out (`left_out`), since their threads also wait for the
+exchange of gradients, which no law of threads describes. `workers` is their report.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlbench.adapters.protocol import BOUND
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
+from dlbench.reports.evidence.statistics import Ratio, Summary, indistinguishable, ratio
+from dlbench.reports.matrix.analysis import Column, Matrix, MatrixCell
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.threads.advice import advice
+from dlbench.reports.threads.curve import Curve, Point, computes_nothing
+from dlbench.reports.threads.fits import Fits, fit_scaling, karp_flatt
+from dlbench.reports.threads.oversubscription import fastest_within, mechanism, penalties
+
+__all__ = ["Curve", "Point", "best_threads", "curves", "left_out"]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A curve before the comparisons of the whole report are known."""
+
+    host: Host
+    cells: tuple[MatrixCell, ...]
+    times: dict[int, Summary]
+    """Those that can be used."""
+    calm: dict[int, Summary]
+    """Of them those that take part: see `_undisturbed`."""
+    best: int | None
+    comparisons: dict[tuple[int, int], Contrast]
+
+    @property
+    def bound(self) -> bool:
+        return self.cells[0].row.affinity == BOUND
+
+
+def curves(matrix: Matrix) -> list[Curve]:
+    """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
+    drafts = []
+    for machine in matrix.machines:
+        columns = [c for c in matrix.columns_of(machine) if _threads_of_one(c)]
+        for group, rows in matrix.rows.items():
+            for row in rows:
+                places = [(group, row, column) for column in columns]
+                cells = tuple(matrix.cells[place] for place in places if place in matrix.cells)
+                if cells:
+                    drafts.append(_draft(matrix.hosts[machine], cells))
+    bound = {_row_unbound(draft) for draft in drafts if draft.bound and draft.times}
+    return [
+        _finish(draft, comparisons, not draft.bound and _row_unbound(draft) in bound)
+        for draft, comparisons in zip(drafts, _adjusted(drafts), strict=True)
+    ]
+
+
+def left_out(matrix: Matrix) -> list[str]:
+    """Return a sentence about the CPU cells that no curve is made of; empty where there are none."""
+    count = sum(column.device == "cpu" and column.world_size > 1 for _, _, column in matrix.cells)
+    if not count:
+        return []
+    return [
+        f"Left out: {count} cell{'s' if count != 1 else ''} of several workers, which threads alone do not explain; "
+        "`dlbench report scaling` shows them."
+    ]
+
+
+def _threads_of_one(column: Column) -> bool:
+    return column.device == "cpu" and column.threads is not None and column.world_size == 1
+
+
+def best_threads(times: Mapping[int, Summary]) -> int | None:
+    """Return the smallest thread count whose time cannot be told from the fastest; None where there is none."""
+    if not times:
+        return None
+    fastest = min(times.values(), key=lambda summary: summary.median)
+    return min(threads for threads, summary in times.items() if indistinguishable(ratio(summary, fastest)))
+
+
+def _draft(host: Host, cells: tuple[MatrixCell, ...]) -> _Draft:
+    usable = [(cell, cell.timed) for cell in cells if not cell.has(raised_flags.THREADS_EXCEEDED)]
+    times = {cell.column.threads or 0: timed for cell, timed in usable if timed is not None}
+    calm = _undisturbed(times, cells, host)
+    best = best_threads(calm)
+    bound = cells[0].row.affinity == BOUND
+    found = {} if best is None or bound else penalties(calm, best, host)
+    return _Draft(host, cells, times, calm, best, found)
+
+
+def _undisturbed(times: dict[int, Summary], cells: Iterable[MatrixCell], host: Host) -> dict[int, Summary]:
+    """Return the times where nobody was in the way; all where somebody was wherever that can be told."""
+    disturbed = {cell.column.threads for cell in cells if cell.has(raised_flags.CONTENDED)}
+    limit = host.effective_cpus
+    telling = [threads for threads in times if limit is None or threads <= limit] or list(times)
+    if all(threads in disturbed for threads in telling):
+        return times
+    return {threads: timed for threads, timed in times.items() if threads not in disturbed}
+
+
+def _row_unbound(draft: _Draft) -> tuple[object, ...]:
+    cell = draft.cells[0]
+    return cell.column.machine, cell.group, cell.row.framework, cell.row.mode
+
+
+def _adjusted(drafts: Sequence[_Draft]) -> list[dict[tuple[int, int], Contrast]]:
+    """Return each draft's comparisons, adjusted for the number of all.
+
+    Those of frameworks that compute nothing are a family of their own: made-up times must not cost real ones their
+    significance.
+    """
+    found: list[dict[tuple[int, int], Contrast]] = [{} for _ in drafts]
+    for made_up in (False, True):
+        keys = [
+            (place, pair)
+            for place, draft in enumerate(drafts)
+            if any(computes_nothing(cell) for cell in draft.cells) == made_up
+            for pair in draft.comparisons
+        ]
+        family = adjust([drafts[place].comparisons[pair] for place, pair in keys])
+        for (place, pair), comparison in zip(keys, family, strict=True):
+            found[place][pair] = comparison
+    return found
+
+
+def _finish(draft: _Draft, comparisons: Mapping[tuple[int, int], Contrast], fitted_bound: bool) -> Curve:
+    points = tuple(_point(cell, draft, comparisons) for cell in draft.cells)
+    first = draft.cells[0]
+    default = _default(draft.cells)
+    return Curve(
+        draft.host,
+        first.group,
+        first.row,
+        points,
+        draft.best,
+        default,
+        None if fitted_bound or not draft.times else _fits(draft),
+        mechanism(points, draft.best),
+        advice(points, draft.best, default),
+    )
+
+
+def _fits(draft: _Draft) -> Fits:
+    """Fit the laws to p threads on p CPUs: all points of a bound row, else those up to the effective CPUs."""
+    limit = None if draft.bound else draft.host.effective_cpus
+    return fit_scaling({p: timed for p, timed in draft.calm.items() if limit is None or p <= limit})
+
+
+def _point(cell: MatrixCell, draft: _Draft, comparisons: Mapping[tuple[int, int], Contrast]) -> Point:
+    threads, host = cell.column.threads or 0, draft.host
+    seconds, best = draft.times.get(threads), draft.best
+    calm = threads in draft.calm
+    if seconds is None or best is None:
+        return Point(threads, cell, None, calm, None, None, None, None, None, None)
+
+    def against(other: int | None) -> Contrast | None:
+        if other is None:
+            return None
+        return comparisons.get((threads, other)) or contrast(threads, other, seconds, draft.calm[other], test=False)
+
+    def past(limit: int | None) -> Contrast | None:
+        beyond = limit is not None and threads > limit and not draft.bound
+        return against(fastest_within(draft.calm, limit)) if beyond else None
+
+    itself = Contrast(threads, threads, Ratio(1.0, None, None, "itself"))
+    alone = draft.times.get(1)
+    speedup = alone.median / seconds.median if alone is not None else None
+    within = host.effective_cpus is None or threads <= host.effective_cpus
+    return Point(
+        threads,
+        cell,
+        seconds,
+        calm,
+        speedup,
+        None if speedup is None else speedup / threads,
+        karp_flatt(speedup, threads) if speedup is not None and within else None,
+        itself if threads == best else against(best),
+        past(host.physical_cores),
+        past(host.effective_cpus),
+    )
+
+
+def _default(cells: Iterable[MatrixCell]) -> int | None:
+    known = [cell.default_threads for cell in cells if cell.default_threads is not None]
+    return known[-1] if known else None

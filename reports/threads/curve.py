@@ -1,0 +1,81 @@
+"""One row of a matrix over its thread counts: the points of a curve, and what follows from them."""
+
+from dataclasses import dataclass
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import BOUND
+from dlbench.reports.evidence.contrasts import Contrast
+from dlbench.reports.evidence.statistics import Summary
+from dlbench.reports.matrix.analysis import Group, MatrixCell, Row
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.threads.fits import Fits
+
+
+@dataclass(frozen=True)
+class Point:
+    """One thread count of a curve; a hole has a cell with a status and no seconds."""
+
+    threads: int
+    cell: MatrixCell
+    seconds: Summary | None
+    """None for a hole, and for a number that cannot be used."""
+    calm: bool
+    """Whether it takes part in best, comparisons, findings and fits: nobody was in the way, or all over."""
+    speedup: float | None
+    """T(1) / T(p)."""
+    efficiency: float | None
+    """Speed-up / p."""
+    serial_fraction: float | None
+    """Karp and Flatt's, of this speed-up; for p from 2 to the effective CPUs."""
+    penalty: Contrast | None
+    """T(p) / T(best)."""
+    past_cores: Contrast | None
+    """For p beyond the physical cores, CPUs not bound: T(p) / the fastest within them."""
+    past_cpus: Contrast | None
+    """For p beyond the effective CPUs: T(p) / the fastest within them."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How one row of the matrix goes with the number of threads on one machine."""
+
+    host: Host
+    group: Group
+    row: Row
+    points: tuple[Point, ...]
+    best: int | None
+    """The thread count to use; None where nothing was timed."""
+    default: int | None
+    """The framework's own thread count where nobody sets one; None where it is not known."""
+    fits: Fits | None
+    """Scaling laws; None where the same row bound to its CPUs has them, or nothing was timed."""
+    mechanism: str
+    """Why the slowest point past the best is slower, as far as the evidence tells; may be empty."""
+    advice: str
+    """One plain sentence."""
+
+    @property
+    def name(self) -> str:
+        """The row in words."""
+        plain = self.row.mode in ("", "2016", self.row.framework)
+        name = self.row.framework if plain else f"{self.row.framework} {self.row.mode}"
+        return f"{name}, bound" if self.bound else name
+
+    @property
+    def bound(self) -> bool:
+        """Whether p threads had p CPUs to themselves, rather than all there are."""
+        return self.row.affinity == BOUND
+
+    @property
+    def computes(self) -> bool:
+        """Whether anything was computed: a framework that only waits has the scaling that somebody wrote for it."""
+        return not any(computes_nothing(point.cell) for point in self.points)
+
+
+def computes_nothing(cell: MatrixCell) -> bool:
+    """Tell whether a timed cell is of a framework without mathematics: no parameters, hence no rate, nor any parity.
+
+    A published cell has no parity either, but does not say "unchecked".
+    """
+    unchecked = cell.parity is not None and cell.parity.verdict == "unchecked"
+    return cell.seconds is not None and unchecked and cell.gflops is None and cell.group.network in NETWORKS

@@ -1,0 +1,1 @@
+"""Report: what several workers gain."""

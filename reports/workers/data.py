@@ -1,0 +1,106 @@
+"""Scaling over workers for scripts: JSON, and the same as CSV (``reports/SCHEMA.md`` describes every key)."""
+
+from typing import Any
+
+from dlbench.reports.formats import csv, json
+from dlbench.reports.workers.analysis import Gain, Place, Point, Workers
+
+_COLUMNS = (
+    "machine",
+    "machine_name",
+    "network",
+    "framework",
+    "mode",
+    "affinity",
+    "device",
+    "precision",
+    "placement",
+    "threads",
+    "world_size",
+    "batch_size",
+    "status",
+    "reason",
+    "seconds_per_minibatch.median",
+    "seconds_per_minibatch.low",
+    "seconds_per_minibatch.high",
+    "items_per_second",
+    "strong.speedup.value",
+    "strong.speedup.low",
+    "strong.speedup.high",
+    "strong.efficiency.value",
+    "strong.efficiency.low",
+    "strong.efficiency.high",
+    "strong.reason",
+    "weak.speedup.value",
+    "weak.speedup.low",
+    "weak.speedup.high",
+    "weak.efficiency.value",
+    "weak.efficiency.low",
+    "weak.efficiency.high",
+    "weak.reason",
+    "one_process.speedup.value",
+    "one_process.speedup.low",
+    "one_process.speedup.high",
+    "one_process.reason",
+    "shares_cpus",
+    "flags",
+)
+
+
+def workers_to_json(found: Workers) -> str:
+    """Return a JSON object: a list of lines, each with its points."""
+    return json.json_text(
+        {
+            "lines": [
+                {**_where(found, line.place), "points": [_content(point) for point in line.points]}
+                for line in found.lines
+            ],
+            "notes": list(found.notes),
+        }
+    )
+
+
+def workers_to_csv(found: Workers) -> str:
+    """Return a line for each point, holes included."""
+    return csv.csv_text(
+        _COLUMNS, [{**_where(found, line.place), **_content(point)} for line in found.lines for point in line.points]
+    )
+
+
+def _where(found: Workers, place: Place) -> dict[str, Any]:
+    return {
+        "machine": place.machine,
+        "machine_name": found.hosts[place.machine].name,
+        "effective_cpus": found.hosts[place.machine].effective_cpus,
+        "network": place.network,
+        "framework": place.row.framework,
+        "mode": place.row.mode,
+        "affinity": place.row.affinity,
+        "device": place.device,
+        "precision": place.precision,
+        "placement": place.placement,
+    }
+
+
+def _content(point: Point) -> dict[str, Any]:
+    return {
+        "threads": point.threads,
+        "world_size": point.world_size,
+        "batch_size": point.batch_size,
+        "status": point.cell.status.value,
+        "reason": point.cell.reason,
+        "seconds_per_minibatch": json.summary_content(point.cell.seconds),
+        "items_per_second": point.cell.items_per_second,
+        "strong": _gain(point.strong),
+        "weak": _gain(point.weak),
+        "one_process": _gain(point.one_process),
+        "shares_cpus": point.shares_cpus,
+        "flags": [json.flag_content(flag) for flag in point.cell.flags],
+    }
+
+
+def _gain(gain: Gain | None) -> dict[str, Any] | None:
+    if gain is None:
+        return None
+    speedup, efficiency = (None if each is None else dict(vars(each)) for each in (gain.speedup, gain.efficiency))
+    return {"speedup": speedup, "efficiency": efficiency, "reason": gain.reason, "measured": gain.measured}

@@ -1,0 +1,188 @@
+"""Scaling over workers as a picture: a panel for each network, workers across, speed-up over one worker up.
+
+Strong scaling is drawn with full lines, weak scaling with broken ones, the ideal with a dotted one. A row has a colour
+and a mark of its own, so no meaning rests on colour alone. Colours are Okabe and Ito's (2008), told apart with every
+common colour vision.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.formats.labels import place_labels
+from dlbench.reports.history.plot import check_picture, write_picture
+from dlbench.reports.workers.analysis import Line, Workers
+from dlbench.reports.workers.words import NOTHING, line_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLUMNS = 3
+_GREY = "#666666"
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+"""Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
+
+
+_LETTER, _LINE = 0.018, 0.05
+"""Of a panel's width and height: what a letter and a line of a name take, about."""
+
+
+class _Curve(NamedTuple):
+    """Speed-ups of one row, threads and mini-batch by workers."""
+
+    name: str
+    weak: bool
+    batch: int
+    """The whole mini-batch, or where it grows with the workers each one's."""
+    speedups: dict[int, Ratio]
+
+
+def workers_to_picture(found: Workers, path: Path) -> list[Path]:
+    """Write the picture to this path and return the files written.
+
+    Each further machine has a page of its own, NAME-2.png and so on. A file is whole or not there. Raises ReportError.
+    """
+    check_picture(path)
+    machines = list(dict.fromkeys(line.place.machine for line in found.lines)) or [""]
+    written = []
+    for number, machine in enumerate(machines):
+        target = path if number == 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
+        write_picture(_figure(found, machine), target)
+        written.append(target)
+    return written
+
+
+def _curves(found: Workers, line: Line) -> list[_Curve]:
+    several = len({point.threads for point in line.points}) > 1 or line.place.device == "cpu"
+    curves: dict[tuple[str, bool, int], dict[int, Ratio]] = {}
+    for point in line.teams:
+        threads = (
+            f", {point.threads} thread{'s' if point.threads != 1 else ''} each" if several and point.threads else ""
+        )
+        name = line_name(found, line, machine=False).partition(": ")[2] + threads
+        for gain, weak, batch in (
+            (point.strong, False, point.batch_size),
+            (point.weak, True, point.batch_size // point.world_size),
+        ):
+            if gain is not None and gain.speedup is not None:
+                curves.setdefault((name, weak, batch), {})[point.world_size] = gain.speedup
+    return [_Curve(*key, speedups) for key, speedups in curves.items()]
+
+
+def _figure(found: Workers, machine: str) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    panels: dict[str, list[_Curve]] = {}
+    for line in (each for each in found.lines if each.place.machine == machine):
+        title = line_name(found, line, machine=False).partition(": ")[0]
+        if curves := _curves(found, line):
+            panels.setdefault(title, []).extend(curves)
+    columns = min(_COLUMNS, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    names = list(dict.fromkeys(curve.name for curves in panels.values() for curve in curves))
+    figure = Figure(figsize=(3.7 * columns + 2.6, max(3.0 * rows + 0.9, 0.17 * len(names) + 1.5)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for panel in axes.flat[len(panels) :]:
+        panel.set_visible(False)
+    for panel, (title, curves) in zip(axes.flat, panels.items(), strict=False):
+        _panel(panel, title, curves, names)
+    if not panels:
+        figure.suptitle(
+            NOTHING if not found.lines else "No cell of several workers has one worker beside it.", fontsize=9
+        )
+        return figure
+    figure.suptitle(f"Speed-up over one worker, on {found.hosts[machine].name}", fontsize=10)
+    figure.supxlabel("workers; bars: interval of the ratio", fontsize=8)
+    handles = [
+        Line2D([], [], color=_colour(n), marker=_mark(n), markersize=4.5, linestyle="") for n in range(len(names))
+    ]
+    styles: tuple[tuple[Literal["-", "--", ":"], str], ...] = (
+        ("-", "strong: the same mini-batch"),
+        ("--", "weak: it grows with the workers"),
+        (":", "ideal"),
+    )
+    handles += [Line2D([], [], color="black", linestyle=style) for style, _ in styles]
+    labels = [*names, *(label for _, label in styles)]
+    figure.legend(handles, labels, loc="outside right center", fontsize=7.5, frameon=False, handlelength=3.2)
+    return figure
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def _mark(number: int) -> str:
+    return _MARKS[number % len(_MARKS)]
+
+
+def _panel(panel: "Axes", title: str, curves: Sequence[_Curve], names: Sequence[str]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    counts = sorted({1, *(count for curve in curves for count in curve.speedups)})
+    panel.plot(counts, counts, ":", color=_GREY, linewidth=1.0)
+    ends: list[tuple[int, float, str]] = []
+    for curve in curves:
+        number = names.index(curve.name)
+        across, up = [1, *sorted(curve.speedups)], [Ratio(1.0, None, None, "itself")]
+        up += [curve.speedups[count] for count in across[1:]]
+        panel.errorbar(
+            across,
+            [each.value for each in up],
+            yerr=[
+                [0.0 if each.low is None else max(0.0, each.value - each.low) for each in up],
+                [0.0 if each.high is None else max(0.0, each.high - each.value) for each in up],
+            ],
+            color=_colour(number),
+            marker=_mark(number),
+            linestyle="--" if curve.weak else "-",
+            linewidth=1.1,
+            markersize=4,
+            elinewidth=0.9,
+            capsize=2,
+        )
+        ends.append((across[-1], up[-1].value, f"{curve.batch} each" if curve.weak else str(curve.batch)))
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log", base=2)
+    panel.set_xlim(0.9, 0.9 * (counts[-1] / 0.9) ** 1.25)
+    _name_ends(panel, ends)
+    low, high = panel.get_ylim()
+    panel.set_title(title, fontsize=9, loc="left")
+    panel.xaxis.set_major_locator(FixedLocator(counts))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5) if high < 8 * low else (1.0,)))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.tick_params(labelsize=7)
+    panel.grid(color="#dddddd", linewidth=0.5)
+    panel.set_axisbelow(True)
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
+
+
+def _name_ends(panel: "Axes", ends: Sequence[tuple[int, float, str]]) -> None:
+    """Write the mini-batch beside the end of each line, no name over another."""
+    (left, right), (bottom, top) = panel.get_xlim(), panel.get_ylim()
+    anchors = [
+        (math.log(x / left) / math.log(right / left), math.log(y / bottom) / math.log(top / bottom)) for x, y, _ in ends
+    ]
+    labels = place_labels(anchors, [_LETTER * len(name) for *_, name in ends], _LINE)
+    for (x, y, name), label in zip(ends, labels, strict=True):
+        panel.annotate(
+            name,
+            (x, y),
+            xytext=(label.x, label.y),
+            textcoords="axes fraction",
+            ha=label.align,
+            va="center",
+            fontsize=6,
+            arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 2},
+        )

@@ -1,0 +1,198 @@
+"""Scaling over workers as words and tables; `workers_data` has it for scripts."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
+from dlbench.reports.formats.layout import (
+    HOLES,
+    MISSING,
+    QUANTITIES,
+    Entry,
+    Page,
+    Table,
+    deviation,
+    entry,
+    number,
+    reasons,
+    row_name,
+)
+from dlbench.reports.workers.analysis import Gain, Line, Point, Workers
+
+NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
+
+
+class _Field(NamedTuple):
+    """A column of a table, after seconds and items."""
+
+    head: str
+    text: Callable[[Point], str]
+
+
+def _speedup(gain: Gain | None) -> str:
+    if gain is None:
+        return ""
+    if (found := gain.speedup) is None:
+        return MISSING
+    return f"{number(found.value)}x{deviation(found.value, found.low, found.high)}"
+
+
+def _efficiency(gain: Gain | None) -> str:
+    return "" if gain is None or gain.efficiency is None else f"{gain.efficiency.value:.2f}"
+
+
+_FIELDS = (
+    _Field("strong", lambda point: _speedup(point.strong)),
+    _Field("eff.", lambda point: _efficiency(point.strong)),
+    _Field("weak", lambda point: _speedup(point.weak)),
+    _Field("eff.", lambda point: _efficiency(point.weak)),
+)
+_ONE_PROCESS = _Field("1 process", lambda point: _speedup(point.one_process))
+
+
+def workers_page(found: Workers) -> Page:
+    """Return the report as words and tables: one for each row, network and place."""
+    if not found.lines:
+        return Page((NOTHING,), (), found.notes)
+    common = _common(found)
+    before = (
+        "Synchronous data-parallel training: each step w workers compute the gradients of their equal parts of the "
+        "mini-batch, average them, and make the same update.",
+    )
+    return Page(before, tuple(_table(found, line, common) for line in found.lines), tuple(_legend(found, common)))
+
+
+def line_name(found: Workers, line: Line, machine: bool = True) -> str:
+    """Return what a line is called: its network, row, and where it was measured."""
+    place = line.place
+    extra = [word for word in (place.precision, place.placement) if word not in ("float32", "resident")]
+    name = f"{', '.join([place.network, *extra])}: {row_name(place.row)}"
+    name += "" if place.device == "cpu" else f", {place.device}"
+    return f"{name}, on {found.hosts[place.machine].name}" if machine else name
+
+
+def _table(found: Workers, line: Line, common: set[raised_flags.FlagKind]) -> Table:
+    fields = [*_FIELDS, *([_ONE_PROCESS] if any(point.one_process for point in line.points) else [])]
+    with_threads = line.place.device == "cpu" or len({point.threads for point in line.points}) > 1
+    rows = tuple(
+        (
+            *([Entry("own" if not point.threads else str(point.threads))] if with_threads else []),
+            Entry(str(point.world_size)),
+            Entry(str(point.batch_size)),
+            entry(point.cell, QUANTITIES["seconds"], common)._replace(best=False),
+            Entry(number(point.cell.items_per_second or 0.0) if point.cell.timed is not None else ""),
+            *(Entry(field.text(point) if point.cell.timed is not None else "") for field in fields),
+        )
+        for point in line.points
+    )
+    head = (*(["p"] if with_threads else []), "w", "batch", "s/batch", "items/s", *(field.head for field in fields))
+    return Table(
+        line_name(found, line), head, rows, tuple(_notes(found, line)), (1,) * len(head), keys=2 + with_threads
+    )
+
+
+def _notes(found: Workers, line: Line) -> list[str]:
+    """Return what follows from a table, and why there is nothing where there is nothing."""
+    host = found.hosts[line.place.machine]
+    lines = list(_verdicts(line))
+    sharing = [point for point in line.teams if point.shares_cpus]
+    if sharing:
+        which = ", ".join(dict.fromkeys(_team(point) for point in sharing))
+        lines.append(
+            f"More threads altogether than the {host.effective_cpus} CPUs here, which they share, so that no speed-up "
+            f"can be expected: {which}."
+        )
+    holes = [
+        (
+            f"{HOLES[point.cell.status]}, {point.cell.reason or 'no reason was given'}",
+            _team(point),
+            str(point.batch_size),
+        )
+        for point in line.points
+        if point.cell.status is not Status.OK or point.cell.seconds is None
+    ]
+    missing: dict[str, list[str]] = {}
+    for point in line.teams:
+        if point.cell.timed is None:
+            continue  # its own reason is told
+        named = (("strong", point.strong), ("weak", point.weak), ("against 1 process", point.one_process))
+        for what, gain in named:
+            if gain is not None and gain.reason and gain.measured:
+                missing.setdefault(f"{what}: {gain.reason}", []).append(_team(point))
+    return [
+        *lines,
+        *reasons(holes),
+        *(f"Not told of {', '.join(dict.fromkeys(of))}, {why}." for why, of in missing.items()),
+    ]
+
+
+def _verdicts(line: Line) -> Iterable[str]:
+    """Give a sentence for each way in which teams stand against one process of as many threads."""
+    found: dict[str, list[str]] = {}
+    for point in line.teams:
+        rival = None if point.one_process is None else point.one_process.speedup
+        if rival is None:
+            continue
+        word = "cannot be told from it"
+        if rival.low is not None and rival.low > 1.0:
+            word = "faster"
+        elif rival.high is not None and rival.high < 1.0:
+            word = "slower"
+        disturbed = any(
+            other.cell.has(raised_flags.CONTENDED)
+            for other in line.points
+            if other.batch_size == point.batch_size and (other is point or _is_rival(other, point))
+        )
+        found.setdefault(word + " (others were in the way)" * disturbed, []).append(
+            f"{_team(point)} on {point.batch_size}"
+        )
+    told = [f"{', '.join(teams)} {word}" for word, teams in found.items()]
+    if told:
+        yield f"Held against one process of as many threads: {'; '.join(told)}."
+
+
+def _is_rival(other: Point, team: Point) -> bool:
+    return other.world_size == 1 and other.threads == (team.threads or 0) * team.world_size
+
+
+def _team(point: Point) -> str:
+    """Return a number of workers and their threads in words: "2 x 1 thread", of GPUs "2 workers"."""
+    if not point.threads or point.cell.column.device != "cpu":
+        return f"{point.world_size} worker{'s' if point.world_size != 1 else ''}"
+    return f"{point.world_size} x {point.threads} thread{'s' if point.threads != 1 else ''}"
+
+
+def _common(found: Workers) -> set[raised_flags.FlagKind]:
+    """Return what is said once of all numbers instead of at each."""
+    timed = [point.cell for line in found.lines for point in line.points if point.cell.timed is not None]
+    return {kind for kind in raised_flags.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
+
+
+def _legend(found: Workers, common: set[raised_flags.FlagKind]) -> list[str]:
+    points = [point for line in found.lines for point in line.points]
+    lines = [
+        "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
+        "speed-up over one worker on the same mini-batch (Amdahl 1967); weak throughput over that of one worker on a "
+        "mini-batch of as many examples as each of the w has (Gustafson 1988); eff. that speed-up / w.",
+    ]
+    if any(point.one_process is not None for point in points):
+        lines.append(
+            "1 process: seconds of one worker with w x p threads / those of w workers with p each; above 1 the workers "
+            "are faster. On a CPU that is the fair comparison: strong and weak hold more threads against fewer."
+        )
+    few = (
+        f"; of a ratio with fewer than {ENOUGH_LAUNCHES} launches on a side from their steps, widened by an assumed "
+        f"deviation of {LAUNCH_DEVIATION:.0%} between launches"
+    )
+    lines.append(
+        "± 95 % interval, its larger side" + (few if any(p.cell.has(raised_flags.FEW_LAUNCHES) for p in points) else "")
+    )
+    gains = [gain for point in points for gain in (point.strong, point.weak, point.one_process)]
+    if any(gain is not None and gain.speedup is None for gain in gains):
+        lines.append(f"{MISSING} what it would be held against was not measured, or cannot be used")
+    raised = {flag.kind for point in points for flag in point.cell.flags}
+    for kind in (kind for kind in raised_flags.KINDS if kind in raised):
+        lines.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
+    return [*lines, *found.notes]

@@ -1,0 +1,194 @@
+"""`dlbench list` and `dlbench probe`: what there is to measure, and what this machine is."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from dlbench.hardware_probe import describe, measure, probe
+
+from ..display.screen import out, print_json, say, table
+from ..environments import row_interpreters
+from ..errors import UsageError
+from ..measuring import capabilities, preparation
+from ..measuring.launcher import ProcessLauncher
+from ..planning import values as axes
+from ..planning.framework import offered
+from ..planning.values import Build
+from ..quiet.machine_lock import measuring
+from . import listing, options
+
+
+def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]]:
+    """Ask the frameworks that have an environment here, or an interpreter given, what they can do."""
+    given = {build.framework.name: build for build in map(axes.build, python)}
+    for name, build in given.items():
+        if build.name != name:
+            raise UsageError(f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH.")
+    names = axes.words(frameworks) if frameworks else list(given or offered())
+    asked = [row.build.framework for row in axes.rows(names, [])]
+    if unasked := [name for name in given if name not in {each.name for each in asked}]:
+        raise UsageError(f"--python is given for {', '.join(unasked)}, which --frameworks does not name.")
+    machine = probe()
+    builds = [given.get(each.name) or Build(each.name, each) for each in asked]
+    found = row_interpreters.prepare(builds, _say_nothing, build_missing=False)
+    where = f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
+    with measuring(say, wait=True):
+        told = capabilities.of_all(asked, found, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
+    return listing.capabilities(told)
+
+
+def _say_nothing(line: str) -> None:
+    """Leave out what the tables say at their end."""
+
+
+def _answer(value: bool | None) -> str:
+    return "-" if value is None else "yes" if value else "no"
+
+
+def _show_capabilities(found: list[dict[str, Any]]) -> None:
+    kinds = ("dense", "convolutional", "recurrent")
+    answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
+    table(
+        "What this build can do",
+        ["name", "dense", "conv.", "recurrent", *answers, "modes"],
+        [
+            [
+                each["name"],
+                *(_answer(each["kinds"][kind]) for kind in kinds),
+                *(_answer(each["answers"].get(key, {}).get("answer")) for key in answers.values()),
+                ", ".join(each["modes"]),
+            ]
+            for each in found
+            if not each["problem"]
+        ],
+    )
+    out.print()
+    table(
+        "How a thread count is honoured, as the operating system saw it",
+        ["name", "by default", "honoured through"],
+        [
+            [each["name"], str(each["threads"]["by_nothing"] or "-"), each["threads"]["words"]]
+            for each in found
+            if each["threads"]
+        ],
+    )
+    out.print()
+    table(
+        "Projects",
+        ["name", "here", "last release known", "first", "licence"],
+        [
+            [
+                each["name"],
+                each["version"] or "-",
+                "{version}, {date}".format(**each["last_release"]) if each["last_release"] else "-",
+                (each["first_release"] or "-")[:4],
+                each["licence"] or "-",
+            ]
+            for each in found
+        ],
+    )
+    out.print("\nEach answer's how and source: --json. Of a framework with several modes the default one was asked.")
+    for each in found:
+        if each["problem"]:
+            out.print(f"{each['name']}: not asked. {each['problem']}", soft_wrap=True, markup=False)
+
+
+def list_command(
+    with_capabilities: Annotated[
+        bool,
+        typer.Option(
+            "--capabilities", help="Ask each framework that has an environment here what it can do (minutes, once)."
+        ),
+    ] = False,
+    frameworks_asked: Annotated[
+        str, typer.Option("--frameworks", help="With --capabilities: only these frameworks, comma-separated.")
+    ] = "",
+    adapter: options.Adapter = None,
+    python: options.Python = None,
+    as_json: options.Json = False,
+) -> None:
+    """List networks, frameworks with the state of their environments, and suites.
+
+    Examples:
+
+    - `dlbench list --json`
+    - `dlbench list --capabilities --frameworks torch,jax`
+    - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
+    """
+    if frameworks_asked and not with_capabilities:
+        raise UsageError("--frameworks says whom --capabilities asks. Add --capabilities, or leave --frameworks out.")
+    if python and not with_capabilities:
+        raise UsageError("--python says which build --capabilities asks. Add --capabilities, or leave --python out.")
+    if with_capabilities:
+        told = _capabilities(frameworks_asked, python or ())
+        if as_json:
+            print_json(told)
+        else:
+            _show_capabilities(told)
+        return
+    networks, frameworks, suites = listing.networks(), listing.frameworks(), listing.suites()
+    if as_json:
+        print_json({"networks": networks, "frameworks": frameworks, "suites": suites})
+        return
+    table(
+        "Networks",
+        ["name", "parameters", "mini-batch", "GFLOP a step", "what"],
+        [
+            [
+                n["name"],
+                f"{n['parameters'] / 1e6:.1f} M",
+                str(n["batch_size"]),
+                f"{n['gflop_per_step']:.1f}",
+                n["summary"],
+            ]
+            for n in networks
+        ],
+    )
+    out.print()
+    table(
+        "Frameworks",
+        ["name", "modes", "state", "interpreter"],
+        [[f["name"], ", ".join(f["modes"]), f["state"], f["python"] or "-"] for f in frameworks],
+    )
+    for each in frameworks:
+        if each["state"] == "unavailable":
+            out.print(f"{each['name']}: {each['reason']}", markup=False)
+    out.print()
+    table("Suites", ["name", "what"], [[s["name"], s["summary"]] for s in suites])
+
+
+def probe_command(
+    as_json: options.Json = False,
+    ceilings: Annotated[bool, typer.Option("--ceilings", help="Measure GEMM rate and memory bandwidth too.")] = False,
+    threads: Annotated[str, typer.Option(help="Thread counts of the ceilings.")] = "1,cores,cpus",
+) -> None:
+    """Say what this machine is and, with --ceilings, what it can do.
+
+    Examples:
+
+    - `dlbench probe --ceilings --threads 1,2,4`
+    """
+    machine = probe()
+    measured = measure(axes.counts(threads, preparation.capacity(machine))) if ceilings else None
+    if as_json:
+        content: dict[str, Any] = {"machine": machine.to_dict()}
+        if measured is not None:
+            content["ceilings"] = measured.to_dict()
+        print_json(content)
+        return
+    table("Machine", ["", ""], [[label, value] for label, value in describe(machine)])
+    if measured is not None:
+        out.print()
+        table(
+            "Ceilings",
+            ["threads", "GEMM GFLOP/s", "memory GB/s"],
+            [
+                [
+                    str(each.threads),
+                    f"{each.gemm_flops_per_second / 1e9:.1f}",
+                    f"{each.bandwidth_bytes_per_second / 1e9:.1f}",
+                ]
+                for each in measured.measured
+            ],
+        )

@@ -1,0 +1,75 @@
+"""Runs of a store by the words a person has for them, and the comparison of two."""
+
+import os
+from pathlib import Path
+
+from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, Comparison, compare_runs
+from dlbench.reports.comparison.verdict import Rule
+from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
+
+from ..errors import UsageError, unknown_name
+from ..measuring import comparison
+
+
+def compare(first: str, second: str, store_file: str, rule: Rule) -> Comparison:
+    """Return the comparison of two stored runs, or with one word that of a run that has two sides.
+
+    Raises UsageError for words that name no run and for runs that cannot be compared, and StoreError.
+    """
+    before = _find(first, store_file)
+    if not second:
+        if before[0].purpose == "suite":
+            raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
+        with Store.open(before[2], create=False) as store:
+            return comparison.report_of(store, before[0], rule)
+    after = _find(second, store_file)
+    if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
+        raise UsageError(f"{first} and {second} are the same run, {before[0].id}. Name two.")
+    hosts = {**before[3], **after[3]}
+    names = {BASELINE: _title(before[0]), CANDIDATE: _title(after[0])}
+    try:
+        return compare_runs(_one_side(before[1]), _one_side(after[1]), hosts, names, rule)
+    except ValueError as error:
+        raise UsageError(f"{first} and {second} cannot be compared: {error}.") from error
+
+
+def _one_side(records: list[Record]) -> list[Record]:
+    """Return the records of a suite, or of a run with two sides its candidate's."""
+    return [record for record in records if record.side in ("", CANDIDATE)]
+
+
+def _title(run: Run) -> str:
+    return f"run {run.id} of {run.suite}, {run.started:%Y-%m-%d %H:%M} UTC"
+
+
+def _find(word: str, store_file: str) -> tuple[Run, list[Record], str, dict[str, Host]]:
+    """Return the run that a word means, its records, the store it lies in, and its machine."""
+    target = word if Path(word).is_file() or "://" in word else os.fspath(store_file)
+    with Store.open(target, create=False) as store:
+        runs = store.runs()
+        if not runs:
+            raise UsageError(f"{store.name} holds no run yet; fill it with `dlbench run SUITE`.")
+        if target == word or word == "latest":
+            run = runs[-1]
+        elif word == "previous":
+            earlier = [each for each in runs[:-1] if (each.suite, each.machine) == (runs[-1].suite, runs[-1].machine)]
+            if not earlier:
+                raise UsageError(f"{store.name} holds no earlier run of {runs[-1].suite} on the latest run's machine.")
+            run = earlier[-1]
+        else:
+            found = [each for each in runs if each.id.startswith(word)]
+            exact = [each for each in found if each.id == word]
+            if not found:
+                raise unknown_name("run", word, [each.id for each in runs[-5:]])
+            if len(found) > 1 and not exact:
+                raise UsageError(
+                    f"{len(found)} runs begin with {word!r}: {found[0].id} to {found[-1].id}. Write more of the id."
+                )
+            run = (exact or found)[0]
+        records = store.records(run=run.id)
+        host = read_host(run.machine, store.machine(run.machine))
+    if not records:
+        raise UsageError(f"Run {run.id} holds no record: it ended before its first launch did.")
+    return run, records, target, {run.machine: host}

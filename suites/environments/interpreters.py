@@ -1,0 +1,133 @@
+"""Finding Python interpreters on this machine, and looking into one without importing a framework."""
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import FrameworkEnvironmentError
+
+MANIFEST = "dlbench-environment.json"
+"""The file that describes a built environment, in its folder."""
+
+# Lists what the interpreter could import, by the names of metadata folders: works from Python 3.6 on, costs no import.
+_INSPECT = """
+import importlib.util, json, os, platform, sys
+found = {}
+for folder in sys.path:
+    if os.path.isdir(folder):
+        for name in os.listdir(folder):
+            if name.endswith((".dist-info", ".egg-info")):
+                project, _, version = name.rpartition(".")[0].partition("-")
+                found[project.lower().replace("_", "-")] = version.split("-py")[0]
+wanted = sys.argv[1:]
+print(json.dumps({
+    "version": platform.python_version(),
+    "implementation": platform.python_implementation(),
+    "distributions": found,
+    "prefix": sys.prefix,
+    "missing": [name for name in wanted if importlib.util.find_spec(name) is None],
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What an interpreter is and holds."""
+
+    version: str
+    implementation: str
+    distributions: dict[str, str]
+    missing: tuple[str, ...]
+    prefix: Path | None = None  # the folder that its packages are in
+
+    @property
+    def name(self) -> str:
+        """For example "CPython 3.11.7"."""
+        return f"{self.implementation} {self.version}"
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits that change with the interpreter's version or any distribution's."""
+        content = json.dumps([self.name, sorted(self.distributions.items())])
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
+    """Ask an interpreter for its version, its distributions and which of these modules it lacks.
+
+    Raises FrameworkEnvironmentError when it is not a Python interpreter that starts.
+    """
+    try:
+        answer = subprocess.run(
+            [str(interpreter), "-I", "-c", _INSPECT, *modules],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            check=True,
+        )
+        content = json.loads(answer.stdout)
+        return Inspection(
+            content["version"],
+            content["implementation"],
+            {**content["distributions"], **_debian_packages(interpreter)},
+            tuple(content["missing"]),
+            Path(content["prefix"]) if "prefix" in content else None,
+        )
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+        raise FrameworkEnvironmentError(
+            f"{interpreter} is not a Python interpreter that starts. Give the path of its python executable."
+        ) from error
+
+
+def _debian_packages(interpreter: Path) -> dict[str, str]:
+    """Return what an environment built here has from Debian; no metadata folder of Python tells of it."""
+    try:
+        manifest = json.loads((interpreter.parent.parent / MANIFEST).read_text(encoding="utf-8"))
+        return {f"debian {name}": version for name, version in manifest.get("debian", {}).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _version_of(interpreter: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            [interpreter, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None
+
+
+def _candidates(version: str) -> Iterator[str]:
+    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        yield sys.executable
+    on_path = shutil.which(f"python{version}")
+    if on_path:
+        yield on_path
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for folder in sorted((pyenv / "versions").glob(f"{version}.*"), reverse=True):
+        yield str(folder / "bin" / "python")
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
+    for folder in sorted(uv.glob(f"cpython-{version}*"), reverse=True):
+        yield str(folder / "bin" / f"python{version}")
+
+
+@functools.cache
+def find_python(version: str) -> Path | None:
+    """Return an interpreter of this minor version ("3.11"), from this process, PATH, pyenv or uv; None if none."""
+    for candidate in _candidates(version):
+        if Path(candidate).exists() and _version_of(candidate) == version:
+            return Path(candidate)
+    return None

@@ -1,0 +1,1 @@
+"""Measuring a plan: launches, attempts, records, pairs."""

@@ -1,0 +1,130 @@
+"""From a plan and two sides to a comparison that is measured: sources, references, carriers and the run's record."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from dlbench.hardware_probe import Machine
+from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, Comparison, compare_sides
+from dlbench.reports.comparison.verdict import DEFAULT, Rule
+from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.store import Store
+
+from ..environments import row_interpreters
+from ..environments.environment import Report
+from ..environments.row_interpreters import Source
+from ..errors import FrameworkEnvironmentError, UsageError
+from ..planning.plan import Plan
+from ..planning.values import Build
+from . import preparation
+from .attempts import Carrier
+from .comparison_sides import Side, words
+from .launcher import Launcher
+
+Prepared = Mapping[str, Mapping[str, Source]]
+"""By side, each row's source."""
+
+
+def _builds(plan: Plan, side: Side) -> list[Build]:
+    """Return what each row of the plan is launched with on this side, under the row's own name.
+
+    Raises UsageError for an interpreter of a framework that is no row, and for a revision of the adapters where a
+    framework's own lies outside dlbench: it would not vary.
+    """
+    given = {build.framework.name: build for build in side.builds}
+    planned = {row.build.framework.name for row in plan.rows}
+    for name in given:
+        if name not in planned:
+            raise UsageError(
+                f"An interpreter is given for {name}, which is no row here ({', '.join(sorted(planned))}). Name it "
+                "with --frameworks, or leave the interpreter out."
+            )
+    for row in plan.rows if side.revision else ():
+        if row.build.framework.outside is not None:
+            raise UsageError(
+                f"The adapter of {row.build.name} lies outside dlbench: adapters at revision {side.revision} do not "
+                "hold it. Leave its row out, or --baseline-adapters and --candidate-adapters."
+            )
+    found = []
+    for build in {row.build.name: row.build for row in plan.rows}.values():
+        override = given.get(build.framework.name)
+        interpreter = override.interpreter if override else None
+        if side.name == CANDIDATE and override is None:
+            interpreter = build.interpreter
+        found.append(Build(build.name, build.framework, interpreter))
+    return found
+
+
+def prepare(plan: Plan, pair: tuple[Side, Side], report: Report, build_missing: bool) -> Prepared:
+    """Return every row's interpreter on both sides.
+
+    Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not one row has an
+    interpreter on both sides, and UsageError for sides that the plan's rows do not allow (see `_builds`).
+    """
+    prepared = {side.name: row_interpreters.prepare(_builds(plan, side), report, build_missing) for side in pair}
+    if not any(
+        prepared[BASELINE][name].interpreter and prepared[CANDIDATE][name].interpreter for name in prepared[BASELINE]
+    ):
+        reasons = dict.fromkeys(s.reason.rstrip(".") for found in prepared.values() for s in found.values() if s.reason)
+        raise FrameworkEnvironmentError(f"No row has an interpreter on both sides. {'; '.join(reasons)}.")
+    return prepared
+
+
+def begin(plan: Plan, pair: tuple[Side, Side], prepared: Prepared, store: Store, machine: Machine, purpose: str) -> Run:
+    """Store and return a new run of both sides; what each side is stands in it in words."""
+    named = {side.name: words(side, prepared[side.name].values()) for side in pair}
+    return preparation.begin(plan, store, machine, purpose, named)
+
+
+def carriers(
+    plan: Plan,
+    run: Run,
+    pair: tuple[Side, Side],
+    prepared: Prepared,
+    launcher: Launcher,
+    machine: Machine,
+    report: Report,
+    before_repeat: Callable[[], bool] = lambda: True,
+) -> dict[str, Carrier]:
+    """Return what launches each side."""
+    reference = preparation.prepare_references(plan, machine, report)
+    return {
+        side.name: Carrier(
+            plan,
+            run,
+            launcher,
+            prepared[side.name],
+            reference,
+            machine=machine,
+            variables=side.variables,
+            guest=side.guest,
+            before_repeat=before_repeat,
+        )
+        for side in pair
+    }
+
+
+def check_same_sides(run: Run, pair: tuple[Side, Side], prepared: Prepared) -> None:
+    """Refuse to go on with other sides than those the run began with; raises UsageError."""
+    named = {side.name: words(side, prepared[side.name].values()) for side in pair}
+    for name, then in run.sides.items():
+        if named.get(name) != then:
+            raise UsageError(
+                f"The unfinished run's {name} was {then}; here it is {named.get(name)}. Give the same options, or "
+                "start a new run without --resume."
+            )
+
+
+def report_of(store: Store, run: Run, rule: Rule = DEFAULT) -> Comparison:
+    """Return what the records of a run with two sides say so far; raises UsageError where it has none yet."""
+    records = store.records(run=run.id)
+    host: Host = read_host(run.machine, store.machine(run.machine))
+    if not any(record.side for record in records):
+        raise UsageError(f"Run {run.id} has no pair of launches yet. Go on with it (--resume), or compare another.")
+    return compare_sides(records, host, run.sides, run.purpose, rule)
+
+
+def rule_for(threshold: float | None, tolerance: float | None) -> Rule:
+    """Return the rule with the user's own magnitude and tolerance (0.05 is 5 %) where given."""
+    rule = DEFAULT if threshold is None else replace(DEFAULT, magnitude=threshold, screen_magnitude=threshold)
+    return rule if tolerance is None else replace(rule, tolerance=tolerance)

@@ -1,0 +1,163 @@
+"""The two sides of a comparison measured now: which interpreter, variables and adapters each is launched with.
+
+A side differs from the other in any of three things, and in nothing else: the framework's interpreter (another build),
+environment variables of its launches, and the adapters' code at a revision of this repository.
+"""
+
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE
+
+from ..environments import environment
+from ..environments.adapter_digest import adapter_digest
+from ..environments.interpreters import inspect
+from ..environments.row_interpreters import Source
+from ..errors import UsageError
+from ..planning import values as axes
+from ..planning.framework import GUEST_DIRECTORY
+from ..planning.values import Build
+
+_VARIABLE_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: what it is launched with, and what to call it."""
+
+    name: str
+    """`reports.compare.BASELINE` or `CANDIDATE`."""
+    builds: tuple[Build, ...] = ()
+    """Interpreters by row; a row without one uses the framework's own environment."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    revision: str = ""
+    """Of the adapters' code; empty: the code as it is."""
+    guest: Path = GUEST_DIRECTORY
+    """Where that code lies."""
+
+
+def variables(words: Sequence[str]) -> dict[str, str]:
+    """Read NAME=VALUE words; raises UsageError for others."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name or name[0].isdigit() or not _VARIABLE_NAME_CHARACTERS.issuperset(name):
+            raise UsageError(
+                f"{word[:60]!r} is no environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
+            )
+        if "\0" in value:
+            raise UsageError(f"The value of {name} holds a zero byte, which no environment variable can.")
+        found[name] = value
+    return found
+
+
+def builds(words: Sequence[str]) -> tuple[tuple[Build, ...], tuple[Build, ...]]:
+    """Read --python words into (baseline's, candidate's) builds.
+
+    Of two for one framework the first is the baseline's; a single one is the candidate's, and the framework's own
+    environment the baseline. Raises UsageError for a third.
+    """
+    by_framework: dict[str, list[Build]] = {}
+    for word in words:
+        made = axes.build(word)
+        by_framework.setdefault(made.framework.name, []).append(made)
+    baseline, candidate = [], []
+    for name, found in by_framework.items():
+        if len(found) > 2:
+            raise UsageError(f"{len(found)} interpreters are given for {name}. A comparison has two sides: give two.")
+        if len(found) == 2:
+            baseline.append(found[0])
+        candidate.append(found[-1])
+    return tuple(baseline), tuple(candidate)
+
+
+def guest_at(revision: str) -> Path:
+    """Return a folder with the adapters' code at this git revision, unpacked into the cache once.
+
+    Raises UsageError where the adapters do not lie in a git checkout or the revision is unknown.
+    """
+    where = GUEST_DIRECTORY.resolve()
+    inside = _git(where, "rev-parse", "--show-prefix")
+    commit = _git(where, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if inside is None:
+        raise UsageError("The adapters do not lie in a git checkout: a revision of them needs a clone of dlbench.")
+    if commit is None:
+        raise UsageError(f"git knows no revision {revision!r} here. `git log --oneline` lists them.")
+    target = environment.make_folder(environment.home() / "cache" / "adapters") / commit.strip()
+    if target.exists():
+        return target
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        archive = Path(scratch) / "adapters.tar"
+        if _git(where, "archive", f"--output={archive}", f"{commit.strip()}", ".") is None:
+            raise UsageError(f"At revision {revision} there are no adapters to unpack.")
+        unpacked = Path(scratch) / "unpacked"
+        with tarfile.open(archive) as content:
+            content.extractall(unpacked, filter="data")
+        unpacked.rename(target)
+    return target
+
+
+def _git(where: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(where), *words], capture_output=True, text=True)
+    except OSError as error:
+        raise UsageError("A revision of the adapters needs git, and there is none on this machine.") from error
+    return done.stdout if done.returncode == 0 else None
+
+
+def words(side: Side, sources: Iterable[Source]) -> str:
+    """Return the side as a reader of a report should see it: versions and environments, no paths (they name users)."""
+    parts = []
+    for source in sources:
+        outside = source.build.framework.outside is not None
+        if source.interpreter is None:
+            parts.append(f"{source.build.name} missing")
+            continue
+        framework = source.build.framework
+        packages = inspect(source.interpreter).distributions if framework.computes else {}
+        version = packages.get(framework.imports, "")
+        # Two builds of one version have one digest: the name of the folder tells them apart.
+        given = source.build.interpreter
+        where = f", in {given.parent.parent.name}" if given is not None else ""
+        code = f", adapter {adapter_digest(framework)}" if outside else ""
+        about = f"(environment {source.digest}{where}{code})"
+        parts.append(" ".join(w for w in (source.build.name, version, about) if w))
+    parts += [f"{key}={value}" for key, value in side.variables.items()]
+    parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
+    return ", ".join(parts)
+
+
+def pair(
+    python: Sequence[str],
+    baseline_python: Sequence[str],
+    environments: tuple[Sequence[str], Sequence[str]],
+    revisions: tuple[str, str],
+    same: bool = False,
+) -> tuple[Side, Side]:
+    """Return (baseline, candidate) from the command line's words; raises UsageError where they do not differ at all.
+
+    ``environments`` are NAME=VALUE words and ``revisions`` those of the adapters, each (baseline's, candidate's).
+    """
+    first, second = builds(python)
+    if baseline_python:
+        if first:
+            raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
+        first = tuple(axes.build(word) for word in baseline_python)
+    sides = []
+    for name, chosen, words, revision in zip(
+        (BASELINE, CANDIDATE), (first, second), environments, revisions, strict=True
+    ):
+        guest = guest_at(revision) if revision else GUEST_DIRECTORY
+        sides.append(Side(name, chosen, variables(words), revision, guest))
+    launched_with = [(side.builds, side.variables, side.guest) for side in sides]
+    if launched_with[0] == launched_with[1] and not same:
+        raise UsageError(
+            "Both sides are the same. Give what differs: an interpreter (--python; of a gate --baseline "
+            "FRAMEWORK=PATH), --candidate-env NAME=VALUE, or --baseline-adapters REVISION; --same compares identical "
+            "code on purpose."
+        )
+    return sides[0], sides[1]

@@ -1,0 +1,187 @@
+"""What a run's records show of each cell so far, what each cell still needs, and what that will cost."""
+
+from collections.abc import Iterable
+from statistics import median
+
+from dlbench.adapters.protocol import Cell, Protocol, Status
+from dlbench.reports.evidence.attempts import disturbed, effective
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+
+from ..planning.plan import Plan, group_of, sizes_of
+from . import allocation
+from .allocation import Candidate, Seen, Target
+
+# Statuses after which launching the same cell once more could tell something new.
+_WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
+CRASHES = 2
+"""A cell that crashed this often gets no launch beyond the fewest."""
+
+
+class Estimates:
+    """How long launches last, learnt from those that ended."""
+
+    def __init__(self, first_guess: float) -> None:
+        self._first_guess = first_guess
+        self._sums: dict[Cell | str, tuple[float, int]] = {}
+
+    def learn(self, cell: Cell, seconds: float) -> None:
+        """Take note of a launch that lasted this long."""
+        for key in (cell, cell.network, ""):
+            total, count = self._sums.get(key, (0.0, 0))
+            self._sums[key] = total + seconds, count + 1
+
+    def of(self, cell: Cell) -> float:
+        """Return the expected seconds of a launch: the cell's mean, else its network's, all's, or a guess."""
+        for key in (cell, cell.network, ""):
+            if key in self._sums:
+                total, count = self._sums[key]
+                return total / count
+        return self._first_guess
+
+
+class Ledger:
+    """The state of one run, cell by cell; records are added as they come."""
+
+    def __init__(self, plan: Plan, records: Iterable[Record], host: Host | None = None) -> None:
+        self._plan = plan
+        self._host = host
+        self._target = (
+            None if plan.precision is None else Target(plan.precision, plan.launches, max(plan.launches, plan.most))
+        )
+        self._estimates = Estimates(plan.protocol.seconds + 8.0)
+        self._records: dict[Cell, list[Record]] = {}
+        self._by_group: dict[Cell, dict[int, Record]] = {}
+        self._out_of_memory: dict[Cell, int] = {}
+        self._left: dict[Cell, int] = {}
+        self._seen: dict[Cell, tuple[Seen, ...]] = {}
+        self.count = 0
+        """Records in all."""
+        self.repeated = 0
+        """Those of them that repeat a launch others disturbed."""
+        for record in records:
+            self._take(record)
+        for cell in plan.cells:
+            self._look_at(cell)
+
+    def add(self, record: Record) -> None:
+        """Take note of a record."""
+        self._take(record)
+        self._look_at(record.cell)
+
+    def _take(self, record: Record) -> None:
+        self._records.setdefault(record.cell, []).append(record)
+        self._by_group.setdefault(group_of(record.cell), {}).setdefault(record.cell.threads, record)
+        if record.outcome.status is Status.OUT_OF_MEMORY:
+            sizes = sizes_of(record.cell)
+            known = self._out_of_memory.get(sizes, record.cell.batch_size)
+            self._out_of_memory[sizes] = min(known, record.cell.batch_size)
+        self.count += 1
+        self.repeated += record.attempt > 0
+        if record.outcome.status is not Status.SKIPPED:
+            self._estimates.learn(record.cell, record.wall_seconds)
+
+    def _look_at(self, cell: Cell) -> None:
+        """Work out anew what a cell has and needs."""
+        records = self._records.get(cell, [])
+        counting = records if all(record.attempt == 0 for record in records) else effective(records, self._host)
+        self._seen[cell] = tuple(found for record in counting if (found := allocation.seen(record)) is not None)
+        self._left[cell] = self._needed(cell, counting)
+
+    def _needed(self, cell: Cell, counting: list[Record]) -> int:
+        statuses = [record.outcome.status for record in counting]
+        if any(status not in _WORTH_REPEATING for status in statuses):
+            return 0
+        missing = max(0, self._plan.launches - len({record.launch for record in counting}))
+        if self._target is None:
+            return missing
+        if statuses.count(Status.CRASHED) >= CRASHES or Status.PARITY_FAILED in statuses:
+            return missing  # nobody waits for the precision of a number that is none
+        tries_left = self._target.most - len(counting)
+        return min(tries_left, max(missing, allocation.launches_left(self._seen[cell], self._target)))
+
+    @property
+    def precision(self) -> float | None:
+        """The half-width to be reached, relative; None for a fixed number of launches."""
+        return self._plan.precision
+
+    def disturbed(self, record: Record) -> bool:
+        """Tell whether others were in this launch's way."""
+        return disturbed(record, self._host)
+
+    def half_width(self, cell: Cell) -> float | None:
+        """Return the relative half-width of a cell's interval; None with fewer than three launches."""
+        return allocation.half_width(self._seen[cell])
+
+    def seen(self, cell: Cell) -> tuple[Seen, ...]:
+        """Return what the launches of a cell that gave a number show."""
+        return self._seen[cell]
+
+    def reached(self, cell: Cell) -> bool:
+        """Tell whether a cell's interval is as narrow as the plan wants it."""
+        return self._target is not None and allocation.reached(self._seen[cell], self._target)
+
+    def left(self, cell: Cell) -> int:
+        """Return how many launches a cell still needs, as far as can be told."""
+        return self._left[cell]
+
+    def wants(self, cell: Cell, block: int) -> bool:
+        """Tell whether this block launches this cell yet."""
+        if self._left[cell] == 0 or any(record.launch == block for record in self._records.get(cell, ())):
+            return False
+        return block < self._plan.launches or self._target is not None
+
+    def in_order(self, cells: list[Cell], seconds_left: float | None) -> list[Cell]:
+        """Return the cells of a block, shuffled as given, or those first that buy most where time is short."""
+        if self._target is None:
+            return cells
+        candidates = [Candidate(cell, self._seen[cell], self.seconds(cell)) for cell in cells]
+        ordered = allocation.in_order(candidates, self._target, seconds_left)
+        return [each.key for each in ordered if isinstance(each.key, Cell)]
+
+    def launches_left(self) -> int:
+        """Return the launches still needed in all."""
+        return sum(self._left.values())
+
+    def seconds_left(self) -> float:
+        """Return the expected seconds of those."""
+        return sum(count * self.seconds(cell) for cell, count in self._left.items() if count)
+
+    def seconds(self, cell: Cell) -> float:
+        """Return the expected seconds of a cell's next launch."""
+        return self._estimates.of(cell)
+
+    def protocol(self, cell: Cell) -> Protocol:
+        """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
+        protocol = self._plan.protocol
+        if self._target is None:
+            return protocol
+        searching = protocol.maximum_warmup_steps > 0
+        steps = allocation.steps(self._seen[cell], protocol.minimum_steps, protocol.steps, searching)
+        return protocol._replace(steps=steps)
+
+    def not_worth_starting(self, cell: Cell) -> str:
+        """Return why a cell is not worth starting, by what others like it showed; else nothing."""
+        return self._beyond_memory(cell) or self._beyond_budget(cell)
+
+    def _beyond_memory(self, cell: Cell) -> str:
+        """Return with which smaller mini-batch of the same cell memory ran out; nothing for one that fitted before."""
+        smallest = cell.batch_size if self._seen[cell] else self._out_of_memory.get(sizes_of(cell), cell.batch_size)
+        return f"mini-batch {smallest} ran out of memory already" if smallest < cell.batch_size else ""
+
+    def _beyond_budget(self, cell: Cell) -> str:
+        """Return what the group's cell of fewest threads showed that more threads will not make good."""
+        limit = self._plan.cell_seconds
+        peers = self._by_group.get(group_of(cell), {})
+        fewest = min(peers, default=cell.threads)
+        if fewest >= cell.threads:
+            return ""
+        first = peers[fewest]
+        threads = "1 thread" if fewest == 1 else f"{fewest} threads"
+        if first.outcome.status is Status.TIMED_OUT:
+            return f"at {threads} it did not end within the cell's budget of {limit:g} s"
+        if first.outcome.samples_ns:
+            step = median(first.outcome.step_seconds())
+            if step > limit:
+                return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
+        return ""

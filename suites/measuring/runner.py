@@ -1,0 +1,174 @@
+"""The runner: launches a plan, stores each record as it finishes, keeps to the budget, resumes.
+
+Whatever ends it - Ctrl-C, SIGTERM, kill -9, a full disk - every record that was finished is in the store, and a resumed
+run launches exactly what is missing. Launches are made in blocks, one of each cell that still needs one (`Ledger`);
+what follows is decided from the records alone.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol as TypingProtocol
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
+
+from ..planning.plan import Plan, PlannedLaunch
+from ..quiet.block_gate import BlockGate
+from .attempts import MOST_ATTEMPTS, Carrier
+from .launcher import read_phase
+from .ledger import Estimates, Ledger
+
+__all__ = ["Ending", "Estimates", "Observer", "Runner"]
+
+# Repetitions of disturbed launches allowed over a whole run: so many, and this share of its records.
+_REPEATS, _REPEATS_SHARE = 4, 0.25
+
+
+class Observer(TypingProtocol):
+    """Whoever watches a run: the command line's progress display, or a test."""
+
+    def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
+        """A launch begins, the ``index``-th (from 1) of ``total``; with a precision to reach that is an estimate."""
+
+    def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
+        """Now and then during a launch."""
+
+    def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
+        """A launch came to its end; the last of its records, which are stored."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: all done, or out of budget with so many launches left."""
+
+    launches_left: int
+    records: int
+    seconds_left: float = 0.0
+    """What those launches are expected to take."""
+
+
+class Runner:
+    """Carries out one run; without a gate it waits for nothing and repeats nothing."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: Run,
+        store: Store,
+        carrier: Carrier,
+        observer: Observer,
+        budget_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        gate: BlockGate | None = None,
+        host: Host | None = None,
+    ) -> None:
+        self._plan = plan
+        self._run = run
+        self._store = store
+        self._carrier = carrier
+        self._observer = observer
+        self._budget = budget_seconds
+        self._clock = clock
+        self._gate = gate
+        self.ledger = Ledger(plan, store.records(run=run.id), host)
+        """What the run's records show so far."""
+        self._start = 0.0
+        self._launched = 0
+
+    def missing(self) -> list[PlannedLaunch]:
+        """Return the launches known to be needed that have no record yet, in launching order."""
+        return [planned for planned in self._plan.order() if self.ledger.wants(planned.cell, planned.block)]
+
+    def run(self) -> Ending:
+        """Launch what is missing until all is done or the budget is spent; the run is marked finished only then.
+
+        Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
+        """
+        self._start = self._clock()
+        for block in range(self._plan.most):
+            cells = [planned.cell for planned in self._plan.block(block) if self.ledger.wants(planned.cell, block)]
+            if cells and not self._launch(block, cells):
+                break
+        left = self.ledger.launches_left()
+        if left == 0:
+            self._store.finish_run(self._run.id, datetime.now(UTC))
+        return Ending(left, self.ledger.count, self.ledger.seconds_left())
+
+    def _launch(self, block: int, cells: list[Cell]) -> bool:
+        """Launch one block; False when the budget is spent."""
+        if not any(self._fits(cell) for cell in cells):
+            return False
+        if self._gate is not None:
+            self._gate.before(block, self._seconds_of_budget())
+        launched = False
+        # The first block's order serves the cells' budgets: see `Plan.block`.
+        for cell in cells if block == 0 else self.ledger.in_order(cells, self._seconds_of_budget()):
+            if not self.ledger.wants(cell, block):
+                continue
+            if not self._fits(cell):
+                if block == 0:
+                    break
+                continue  # a shorter one may fit
+            self._carry_out(PlannedLaunch(cell, block))
+            launched = True
+        if self._gate is not None and launched:
+            self._gate.after(block)
+        left = self._seconds_of_budget()
+        return launched and (left is None or left > 0)
+
+    def _fits(self, cell: Cell) -> bool:
+        """Tell whether a launch fits what is left of the budget; the first always does."""
+        left = self._seconds_of_budget()
+        return left is None or self._launched == 0 or self.ledger.seconds(cell) <= left
+
+    def _carry_out(self, planned: PlannedLaunch) -> None:
+        cell = planned.cell
+        self._launched += 1
+        others = self.ledger.launches_left() - 1
+        seconds = self.ledger.seconds(cell)
+        self._observer.starts(planned, self._launched, self._launched + others, seconds)
+        record: Record | None = None
+        for record in self._carrier.attempts(
+            planned,
+            self.ledger.protocol(cell),
+            attempts=self._attempts(cell),
+            skip=self.ledger.not_worth_starting(cell),
+            tick=self._tick(seconds, self.ledger.seconds_left() - seconds),
+        ):
+            self._store.append(record)
+            self.ledger.add(record)
+        assert record is not None
+        total = self._launched + self.ledger.launches_left()
+        self._observer.ends(record, self._launched, total, self.ledger.seconds_left())
+
+    def _attempts(self, cell: Cell) -> int:
+        """Return how often a launch may be attempted; what computes nothing is not worth repeating."""
+        if self._gate is None or not self._plan.row_of(cell).build.framework.computes:
+            return 1
+        allowed = _REPEATS + _REPEATS_SHARE * self.ledger.count
+        return MOST_ATTEMPTS if self.ledger.repeated < allowed else 1
+
+    def _seconds_of_budget(self) -> float | None:
+        return None if self._budget is None else self._budget - (self._clock() - self._start)
+
+    def _tick(self, expected: float, afterwards: float) -> Callable[[Path], None]:
+        began = time.monotonic()
+        timed_since: list[float] = []
+
+        def tick(directory: Path) -> None:
+            phase, timed = read_phase(directory)
+            now = time.monotonic()
+            left = expected - (now - began)
+            if timed is not None:
+                timed_since.append(now)
+                left = timed - (now - timed_since[0])
+            left = max(0.0, left)
+            self._observer.ticks(phase or "starting", left, left + max(0.0, afterwards))
+
+        return tick

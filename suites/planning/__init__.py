@@ -1,0 +1,1 @@
+"""What to measure: suites, axes, devices and frameworks as data, and the plan made of them."""

@@ -1,0 +1,250 @@
+"""The devices that launches are given: what words name them, which this machine has, what a launch sees of them.
+
+    cpu          the CPU
+    gpus         every GPU, and nothing where there is none: for a suite that many machines share
+    cuda:all     every GPU; an error where there is none
+    cuda:0       the GPU that the driver numbers 0, as nvidia-smi shows it
+    cuda:0:1     MIG device 1 of GPU 0
+    GPU-8932f9   the GPU whose UUID begins so; MIG-41ac for a MIG device
+
+CUDA offers no GPU in MIG mode as a whole: its MIG devices stand in its place, each a device of its own. "All" and
+"every" are those that CUDA_VISIBLE_DEVICES leaves to whoever starts the command, as a batch system sets it; a GPU that
+is named is taken all the same.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dlbench.hardware_probe import Gpus, probe_gpus
+
+from ..errors import UsageError
+
+CPU = "cpu"
+GPUS = "gpus"
+_ALL = "cuda:all"
+_NUMBERED = re.compile(r"cuda:([0-9]{1,4})(?::([0-9]{1,2}))?")
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+_WORDS = "cpu, cuda:0 (a GPU by its number), cuda:all, gpus (all there are, if any), or a UUID: GPU-..., MIG-..."
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU, or a MIG device of one, that a launch can be given."""
+
+    name: str
+    """"cuda:0", or "cuda:0:1" of a MIG device: what stands in cells."""
+    index: int
+    """The GPU's, as NVML numbers it."""
+    title: str | None
+    """"NVIDIA H200"; None where the driver does not tell."""
+    uuid: str | None
+    """None: it does not answer."""
+
+    @property
+    def words(self) -> str:
+        """Name and title."""
+        return f"{self.name} ({self.title})" if self.title else self.name
+
+    def identity(self, driver: str | None) -> dict[str, Any]:
+        """Return what a record says of it, as plain JSON."""
+        return {"index": self.index, "name": self.title, "uuid": self.uuid, "driver": driver}
+
+
+def check(word: str) -> str:
+    """Return the word when it can name a device of some machine; raises UsageError otherwise."""
+    if word in (CPU, GPUS, _ALL) or _NUMBERED.fullmatch(word) or _UUID.fullmatch(word):
+        return word
+    raise UsageError(f"{word[:60]!r} is no device. Write {_WORDS}.")
+
+
+def present(gpus: Gpus) -> tuple[Device, ...]:
+    """Return every device that launches can be given, in the driver's order; one that does not answer is among them."""
+    found: list[Device] = []
+    for gpu in gpus.devices:
+        if gpu.mig_enabled:
+            slices = enumerate(gpu.mig_devices)
+            found += [Device(f"cuda:{gpu.index}:{slot}", gpu.index, each.name, each.uuid) for slot, each in slices]
+        else:
+            found.append(Device(f"cuda:{gpu.index}", gpu.index, gpu.name, gpu.uuid))
+    return tuple(found)
+
+
+def meant(words: Iterable[str], gpus: Gpus, visible: str | None = None) -> tuple[str, ...]:
+    """Return the names of the devices that these words mean on a machine with these GPUs, each once.
+
+    ``visible`` is CUDA_VISIBLE_DEVICES where it is set. Raises UsageError, with what there is, for a word that means
+    none of them, and where they mean none together.
+    """
+    found: list[str] = []
+    last = GPUS
+    for last in words:
+        if check(last) == CPU:
+            found.append(CPU)
+        elif last in (GPUS, _ALL):
+            every = _left(present(gpus), visible)
+            if last == _ALL and not every:
+                raise _none(last, gpus, visible)
+            found += [device.name for device in every]
+        else:
+            found.append(_named(last, gpus).name)
+    if not found:
+        raise _none(last, gpus, visible)
+    return tuple(dict.fromkeys(found))
+
+
+def _left(devices: tuple[Device, ...], visible: str | None) -> tuple[Device, ...]:
+    """Return the devices that CUDA_VISIBLE_DEVICES leaves; numbers are taken in the order of the bus."""
+    if visible is None:
+        return devices
+    kept: list[Device] = []
+    for word in (each.strip() for each in visible.split(",")):
+        number = int(word) if word.isdecimal() else None
+        of_uuid = [device for device in devices if _UUID.fullmatch(word) and (device.uuid or "").startswith(word)]
+        matching = of_uuid or [device for device in devices if device.index == number]
+        if not matching:
+            break  # CUDA passes over what follows a word that means nothing
+        kept += matching
+    return tuple(device for device in devices if device in kept)
+
+
+def _named(word: str, gpus: Gpus) -> Device:
+    """Return the one device that a word names."""
+    if not gpus.devices:
+        raise _none(word, gpus)
+    return _of_uuid(word, gpus) if _UUID.fullmatch(word) else _of_number(word, gpus)
+
+
+def _of_number(word: str, gpus: Gpus) -> Device:
+    match = _NUMBERED.fullmatch(word)
+    assert match is not None
+    number = int(match[1])
+    gpu = next((gpu for gpu in gpus.devices if gpu.index == number), None)
+    if gpu is None:
+        raise UsageError(f"There is no GPU {number} here. {_there_are(gpus)}")
+    if gpu.mig_enabled and match[2] is None:
+        raise _whole(number, gpus)
+    if match[2] is not None and not gpu.mig_enabled:
+        raise UsageError(f"GPU {number} is not in MIG mode. Write cuda:{number}.")
+    name = f"cuda:{number}" if match[2] is None else f"cuda:{number}:{int(match[2])}"
+    device = next((device for device in present(gpus) if device.name == name), None)
+    if device is None:
+        raise UsageError(f"There is no {name} here. {_there_are(gpus)}")
+    if device.uuid is None:
+        raise UsageError(f"{device.words} does not answer ({gpus.reason or 'the driver says no more'}).")
+    return device
+
+
+def _of_uuid(word: str, gpus: Gpus) -> Device:
+    matching = [device for device in present(gpus) if (device.uuid or "").startswith(word)]
+    if len(matching) > 1:
+        raise UsageError(f"{word} begins several UUIDs: {_listed(matching)}. Write more of it.")
+    if matching:
+        return matching[0]
+    for gpu in gpus.devices:
+        if gpu.mig_enabled and (gpu.uuid or "").startswith(word):
+            raise _whole(gpu.index, gpus)
+    raise UsageError(f"No GPU here has a UUID that begins with {word}. {_there_are(gpus)}")
+
+
+def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
+    """Return the error for a word that needs a GPU where none can be used."""
+    why = "in MIG mode without a MIG device" if gpus.devices else gpus.reason or "no driver"
+    if visible is not None and present(gpus):
+        why = f"CUDA_VISIBLE_DEVICES={visible[:80]} leaves none"
+    return UsageError(f"{word} means no device here, no GPU can be used: {why}. There is: {CPU} (--devices {CPU}).")
+
+
+def _whole(index: int, gpus: Gpus) -> UsageError:
+    """Return the error for a GPU in MIG mode that was named as a whole."""
+    slices = [device for device in present(gpus) if device.index == index]
+    if not slices:
+        return UsageError(
+            f"GPU {index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), or leave MIG mode."
+        )
+    return UsageError(f"GPU {index} is in MIG mode and cannot be used as a whole. It has: {_listed(slices)}.")
+
+
+def _there_are(gpus: Gpus) -> str:
+    return f"There are: {CPU}, {_listed(present(gpus))}."
+
+
+def _listed(devices: Iterable[Device]) -> str:
+    return ", ".join(f"{device.words} = {device.uuid or 'no answer'}" for device in devices)
+
+
+def variables(uuid: str | None) -> dict[str, str]:
+    """Return the environment variables by which a launch sees this device alone, or these; None: no GPU at all.
+
+    For the framework the one device is number 0. A launch on the CPU sees none, lest a framework that was built for
+    GPUs starts one, or takes its memory.
+    """
+    if uuid is None:
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuid}
+
+
+@dataclass(frozen=True)
+class Located:
+    """A launch's devices, found again before it, or the reason why they were not."""
+
+    devices: tuple[Device, ...] = ()
+    reason: str = ""
+    driver: str | None = None
+
+    @property
+    def uuids(self) -> str | None:
+        """Their UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them; None: no device."""
+        return ",".join(device.uuid or "" for device in self.devices) or None
+
+
+class Locator:
+    """Finds the devices of a plan again, by UUID, before each launch on them.
+
+    A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise.
+    """
+
+    def __init__(
+        self,
+        planned: Gpus | None,
+        look: Callable[[], Gpus] = probe_gpus,
+        named: tuple[str, ...] = (),
+        visible: str | None = None,
+    ) -> None:
+        """Keep the devices planned with; ``named`` are those of the plan, ``visible`` is CUDA_VISIBLE_DEVICES."""
+        self._planned = planned
+        self._look = look
+        self._named = named
+        self._visible = visible
+
+    def find(self, name: str, count: int = 1) -> Located:
+        """Look now for the device of this name and the next ones, as many as counted. Raises nothing.
+
+        The next ones are those that the plan names, or where it names one alone, those that whoever started the command
+        may use.
+        """
+        now = self._look()
+        planned = self._planned = self._planned or now
+        known = present(planned)
+        first = next((place for place, device in enumerate(known) if device.name == name), None)
+        if first is None:
+            return Located((), f"this machine has no {name}, but: {_listed(known) or 'no GPU'}")
+        left = {device.name for device in _left(known, self._visible)}
+        offered = set(self._named) if len(self._named) > 1 else left
+        chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
+        if len(chosen) < count:
+            return Located((), f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}")
+        slices = [device.name for device in chosen if device.name.count(":") > 1]
+        if count > 1 and slices:
+            return Located((), f"workers on MIG devices ({', '.join(slices)}) cannot reach one another")
+        if len({device.title for device in chosen}) > 1:
+            # Each step lasts as long as its slowest worker's: nothing could be said of either board.
+            unlike = ", ".join(device.words for device in chosen)
+            return Located((), f"workers need GPUs of one kind, and these differ: {unlike}; name like ones (--devices)")
+        answering = {device.uuid for device in present(now)} - {None}
+        for device in chosen:
+            if device.uuid not in answering:
+                reason = now.reason or "the driver lists it no more"
+                return Located((), f"{device.words} does not answer: {reason}")
+        return Located(chosen, "", now.driver_version)

@@ -1,0 +1,118 @@
+"""Adapters that live outside dlbench: named on the command line, in DLBENCH_ADAPTERS, or by an installed package.
+
+    dlbench run quick --adapter my_framework=path/to/folder
+    DLBENCH_ADAPTERS=my_framework=path/to/folder:other=another/folder
+    [project.entry-points."dlbench.adapters"]        in an installed package's pyproject.toml
+    my_framework = "my_package.dlbench_adapter"      the package that is the adapter's folder
+
+The folder is what an adapter's folder in ``adapters/`` is; adapters/TUTORIAL.md says how to write one. What was named
+for this very command must do; of the variable and of packages, which stand for every command, what will not do is left
+out with a warning.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+from ..errors import UsageError
+from . import framework
+
+GROUP = "dlbench.adapters"
+VARIABLE = "DLBENCH_ADAPTERS"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_warned: set[str] = set()
+
+
+def read(text: str, where: str) -> framework.Framework:
+    """Return the framework meant by "my_framework=path/to/folder"; raises UsageError with what is wrong."""
+    name, equals, path = text.partition("=")
+    if not equals or not path or not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{where} {text!r} cannot be read. Write NAME=FOLDER, the name in small letters, digits and underscores, "
+            "for example my_framework=adapters/my_framework."
+        )
+    try:
+        folder = Path(path).expanduser().resolve()
+        lacking = [needed for needed in ("framework.toml", "adapter.py") if not (folder / needed).is_file()]
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"{where}: {path} cannot be looked into: {error}.") from error
+    if lacking:
+        raise UsageError(f"{where}: {folder} has no {lacking[0]}. See adapters/TUTORIAL.md for what it must hold.")
+    found = framework.read(folder / "framework.toml")
+    if found.name != name:
+        raise UsageError(f"{where}: {folder}/framework.toml describes {found.name!r}, not {name!r}. Use one name.")
+    if name in framework.shipped():
+        raise UsageError(f"{where}: {name} is the name of a framework that dlbench has. Choose another in {folder}.")
+    return found
+
+
+def register(texts: list[str] | None) -> list[str] | None:
+    """Add the adapters named on the command line and in DLBENCH_ADAPTERS, and those of installed packages.
+
+    For typer's callbacks: gives back what it was given. Raises UsageError for the first of the command line that will
+    not do; of the others each gives a line on stderr, once, and is left out.
+    """
+    for each in _of_packages():
+        framework.add(each)
+    for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        try:
+            framework.add(read(text, VARIABLE))
+        except UsageError as error:
+            _warn(str(error))
+    for text in texts or []:
+        framework.add(read(text, "--adapter"))
+    return texts
+
+
+def _warn(words: str) -> None:
+    line = " ".join(f"dlbench: {words} It is left out.".split())
+    if line not in _warned:  # a command registers more than once
+        _warned.add(line)
+        print(line, file=sys.stderr)
+
+
+def _of_packages() -> list[framework.Framework]:
+    """Return the adapters that installed packages declare, importing none of them."""
+    found: dict[str, framework.Framework] = {}
+    packages: dict[str, str] = {}
+    try:
+        points = list(importlib.metadata.entry_points(group=GROUP))
+    except Exception as error:  # whatever lies among the installed packages must not end this command
+        _warn(f"The adapters of installed packages cannot be listed: {type(error).__name__}: {error}.")
+        return []
+    for point in points:
+        where = f"The installed package's entry point {point.name}"
+        try:
+            package = point.dist.name if point.dist else "?"
+            if point.name in found:
+                raise UsageError(
+                    f"The installed package {package} has an adapter {point.name}, as the package "
+                    f"{packages[point.name]} has."
+                )
+            found[point.name] = read(f"{point.name}={_folder(point, where)}", where)
+            packages[point.name] = package
+        except UsageError as error:
+            _warn(str(error))
+        except Exception as error:  # as above
+            _warn(f"{where} cannot be used: {type(error).__name__}: {error}.")
+    return list(found.values())
+
+
+def _folder(point: EntryPoint, where: str) -> Path:
+    """Return the folder of the package that an entry point names, without importing any package on the way to it."""
+    top, *rest = point.module.split(".")
+    if point.dist is not None:
+        installed = Path(str(point.dist.locate_file("/".join((top, *rest)))))
+        if installed.is_dir():
+            return installed
+    # The files of an editable installation lie elsewhere. Only a name with a dot would import what stands before it.
+    spec = importlib.util.find_spec(top)
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        folder = Path(place, *rest)
+        if folder.is_dir():
+            return folder
+    raise UsageError(f"{where} names {point.module}, which is no package here. Reinstall or remove it.")

@@ -1,0 +1,274 @@
+"""The catalogue of frameworks: what each adapter folder's ``framework.toml`` says of it.
+
+The host knows a framework by this data alone. A new framework is a folder in adapters/ with such a file.
+"""
+
+import datetime
+import functools
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+import dlbench.adapters
+
+from ..environments.processor_kernels import openblas_kernels
+from ..errors import SuiteError, UsageError, unknown_name
+
+GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
+_DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
+OUTSIDE = "outside_"
+"""What the adapter of a cell begins with where it lies outside dlbench."""
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mode(_Data):
+    """One execution mode of a framework: settings for its adapter, variables for its process."""
+
+    summary: str
+    default: bool = False
+    settings: dict[str, Any] = {}
+    variables: dict[str, str] = {}
+    devices: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
+    """Where the mode means anything; elsewhere it has no cells. What a build cannot do is for the adapter to say."""
+
+
+class Debian(_Data):
+    """Packages of a Debian release, unpacked without root into the folder ``debian`` of the environment."""
+
+    release: str  # "bullseye"
+    packages: tuple[str, ...]  # what was asked for; the lock has these and everything they need
+    lock: str = "debian.lock"
+    dependencies: bool = True  # False: the packages named and no others; the machine has the rest
+    links: dict[str, str] = {}  # symbolic link -> what it points to, both relative to the environment
+
+
+class Release(_Data):
+    """One release of a framework."""
+
+    version: str
+    date: datetime.date
+
+
+class Project(_Data):
+    """What is known of a framework's project, with the source it was read from."""
+
+    licence: str
+    source: str
+    first_release: datetime.date | None = None
+    releases: tuple[Release, ...] = ()  # the version of the environment here among them
+
+
+def _meanings(threads: int, environment: Path | None) -> dict[str, Callable[[], str]]:
+    """Return how to find what each placeholder in a variable means; "": nothing here."""
+    return {
+        "threads": lambda: str(threads or ""),
+        "environment": lambda: str(environment or ""),
+        "openblas_kernels": openblas_kernels,  # asks the processor: only where it is wanted
+    }
+
+
+class Framework(_Data):
+    """One framework as its adapter folder describes it."""
+
+    name: str
+    title: str
+    summary: str
+    folder: str  # in adapters/; of an adapter outside dlbench "outside_" and its name, which is no folder of ours
+    directory: Path
+    unavailable: str = ""  # why nobody can have it any more; the list keeps its row
+    successor: str = ""  # the framework that stands for it where reports name it
+    environment: Literal["own", "host"] = "own"
+    hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
+    historic: bool = False  # a retired framework, from packages of its time
+    large: bool = False  # more than a first look at dlbench should download
+    computes: bool = True  # False for null: there is nothing to compare or to hold against a ceiling
+    python: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()  # to be found on PATH, else it is unavailable: "g++"
+    interpreter: str = ""  # a script of this folder that becomes bin/python, where the interpreter is a package's
+    debian: Debian | None = None
+    project: Project | None = None
+    requirements: str = "requirements.lock"
+    imports: str = "numpy"
+    download_megabytes: int = 0
+    disk_megabytes: int = 0
+    variables: dict[str, str] = {}
+    modes: dict[str, Mode] = {}
+
+    @model_validator(mode="after")
+    def _has_modes(self) -> "Framework":
+        if not self.modes and not self.unavailable:
+            raise ValueError("a framework needs at least one [modes.NAME]")
+        return self
+
+    @model_validator(mode="after")
+    def _knows_its_placeholders(self) -> "Framework":
+        known = _meanings(1, None)
+        for variables in (self.variables, *(mode.variables for mode in self.modes.values())):
+            for name, value in variables.items():
+                strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)
+                if strange is not None:
+                    there_are = ", ".join(f"{{{each}}}" for each in known)
+                    raise ValueError(f"the variable {name} has {{{strange}}}, which means nothing. Known: {there_are}")
+        return self
+
+    @property
+    def on_request(self) -> bool:
+        """Whether it is built and tested only where that is asked for."""
+        return self.historic or self.large
+
+    @property
+    def default_mode(self) -> str:
+        """The mode meant when none is named."""
+        return next((name for name, mode in self.modes.items() if mode.default), next(iter(self.modes), ""))
+
+    @property
+    def outside(self) -> str | None:
+        """The adapter's folder where it lies outside dlbench, as a launch is told; else None."""
+        return None if self.directory.parent == GUEST_DIRECTORY else str(self.directory)
+
+    @property
+    def lock_file(self) -> Path:
+        """The file of exact requirements."""
+        return self.directory / self.requirements
+
+    @property
+    def recipe_files(self) -> tuple[Path, ...]:
+        """The files that say what the environment holds: with one of them changed it is another environment."""
+        files = [] if self.interpreter else [self.lock_file]
+        if self.debian is not None:
+            files.append(self.directory / self.debian.lock)
+        if self.interpreter:
+            files.append(self.directory / self.interpreter)
+        return tuple(files)
+
+    def launch_variables(self, mode: str, threads: int, environment: Path | None = None) -> dict[str, str]:
+        """Return the environment variables of one launch: thread count, environment's folder, BLAS kernels filled in.
+
+        A variable with a placeholder that means nothing here is left out. Zero threads mean the framework's own
+        default: then no variable speaks of threads.
+        """
+        known = _meanings(threads, environment)
+        filled = {}
+        for name, value in {**self.variables, **self.modes[mode].variables}.items():
+            meanings = {each: known[each]() for each in _PLACEHOLDER.findall(value)}
+            if all(meanings.values()):
+                for placeholder, meaning in meanings.items():
+                    value = value.replace(f"{{{placeholder}}}", meaning)
+                filled[name] = value
+        return filled
+
+
+def explain(error: ValidationError) -> str:
+    """Return the first complaint of a validation as 'key: what is wrong'."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    return " ".join(f"{key}: {first['msg']}".split())
+
+
+def read(path: Path) -> Framework:
+    """Return the framework that this framework.toml describes; raises SuiteError naming file and key.
+
+    Its folder is the adapter's identity in records: of an adapter outside dlbench it is made of the name, since a
+    folder of any name may lie there.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        ours = path.parent.parent == GUEST_DIRECTORY
+        folder = path.parent.name if ours else f"{OUTSIDE}{content.get('name')}"
+        return Framework.model_validate({**content, "folder": folder, "directory": path.parent})
+    except OSError as error:
+        raise SuiteError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise SuiteError(f"{path} is not text in UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{path} is not valid TOML: {error}.") from error
+    except ValidationError as error:
+        raise SuiteError(f"{path} does not describe a framework: {explain(error)}.") from error
+
+
+@functools.cache
+def shipped() -> dict[str, Framework]:
+    """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their folders.
+
+    A folder whose framework.toml cannot be used is one too, under the folder's name and unavailable for that reason:
+    the others can be used.
+    """
+    found: dict[str, Framework] = {}
+    broken = []
+    for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")):
+        try:
+            framework = read(path)
+        except SuiteError as error:
+            broken.append((path.parent, str(error)))
+            continue
+        first = found.setdefault(framework.name, framework)
+        if first is not framework:
+            broken.append((path.parent, f"{path} has the name {first.name!r} of {first.directory}. Choose another."))
+    for directory, reason in broken:
+        unusable = _unusable(directory, reason, found)
+        found[unusable.name] = unusable
+    return dict(sorted(found.items(), key=lambda item: item[1].folder))
+
+
+def _unusable(directory: Path, reason: str, others: dict[str, Framework]) -> Framework:
+    """Return a row that says why there is none, under the name that the description has if that can be made out."""
+    try:
+        text = (directory / "framework.toml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = (*_DECLARED_NAME.findall(text)[:1], directory.name)
+    name = next((each for each in names if each not in others), f"{directory.name}-broken")
+    return Framework(
+        name=name,
+        title=name,
+        summary="its framework.toml cannot be used",
+        folder=directory.name,
+        directory=directory,
+        unavailable=reason,
+    )
+
+
+_added: dict[str, Framework] = {}
+
+
+def add(framework: Framework) -> None:
+    """Let a framework whose adapter lies outside dlbench be one of the catalogue, for the life of this process."""
+    _added[framework.name] = framework
+
+
+def catalogue() -> dict[str, Framework]:
+    """Return every framework by name, hidden ones and those added from outside too."""
+    return {**shipped(), **_added}
+
+
+def offered() -> dict[str, Framework]:
+    """Return the frameworks a user can choose."""
+    return {name: framework for name, framework in catalogue().items() if not framework.hidden}
+
+
+def find(name: str) -> Framework:
+    """Return the framework of this name; raises UsageError naming the nearest one."""
+    known = catalogue()
+    if name not in known:
+        raise unknown_name("framework", name, offered())
+    return known[name]
+
+
+def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
+    """Return the modes that ``wanted`` names: "" the default one, "*" all, else one by its name."""
+    if wanted == "" or framework.unavailable:  # one that nobody can have keeps one row, which says so
+        return (framework.default_mode,)
+    if wanted == "*":
+        return tuple(framework.modes)
+    if wanted not in framework.modes:
+        known = ", ".join(framework.modes)
+        raise UsageError(f"{framework.name} has no mode {wanted!r}. It has: {known} (or * for all).")
+    return (wanted,)

@@ -1,0 +1,188 @@
+"""Suites as data: what a TOML file in suites/definitions (or the user's own) asks to be measured."""
+
+import json
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import OVERSUBSCRIBED, PRECISIONS, Protocol
+
+from ..errors import SuiteError, UsageError, unknown_name
+from . import devices
+from . import values as axes
+from .framework import explain, offered
+
+# Any numbers do for checking words at reading time; the real ones come with the plan.
+_SOME_CAPACITY = axes.Capacity(cores=1, cpus=1)
+LARGEST_BATCH = 1_000_000
+LARGEST_COUNT = 1_000_000
+
+Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Batches = Annotated[tuple[Positive, ...], Field(min_length=1)]
+Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
+
+USUAL_PRECISION = 0.02
+USUAL_RANGE = "5-20"
+"""Of launches, where a precision is asked for and no number of them."""
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ProtocolSection(_Data):
+    """How each launch measures and how often each cell is launched."""
+
+    launches: Annotated[int, Field(strict=True)] | str = 1  # 3, or "5-20": as many as the precision needs
+    precision: str = ""  # "2%": relative half-width of a cell's interval at which it gets no further launch
+    warmup_steps: Positive = 3
+    maximum_warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # 0: warm-up is not searched for its end
+    steps: Positive = 20
+    minimum_steps: Positive = 5
+    sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0  # shorter steps: several a sample
+    seconds: Seconds = 10.0
+    cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
+
+    def protocol(self) -> Protocol:
+        """Return the part that the guest carries out."""
+        return Protocol(
+            self.warmup_steps,
+            self.steps,
+            min(self.minimum_steps, self.steps),
+            self.seconds,
+            self.maximum_warmup_steps,
+            self.sample_seconds,
+        )
+
+    def launches_of_a_cell(self) -> tuple[int, int, float | None]:
+        """Return (fewest, most, precision): precision None for a fixed number. Raises UsageError."""
+        fewest, most = axes.launch_range(str(self.launches), "launches")
+        if fewest == most:
+            if self.precision:
+                raise UsageError(
+                    f'A precision needs a range of launches, as in launches = "{USUAL_RANGE}", not {self.launches}.'
+                )
+            return fewest, most, None
+        return fewest, most, axes.share(self.precision, "precision") if self.precision else USUAL_PRECISION
+
+
+class Suite(_Data):
+    """One suite: axes, protocol, and settings for its frameworks."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    summary: str
+    networks: tuple[str, ...] = Field(min_length=1)
+    frameworks: tuple[str, ...] = Field(min_length=1)
+    threads: str
+    threads_limit: str = "4096"
+    device_threads: str = "cores"  # of cells on a GPU: threads that only start what it computes, so one count
+    batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
+    cpu_batch_sizes: dict[str, Batches] = {}  # by network, instead of those on the CPU
+    devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
+    precisions: tuple[str, ...] = Field(default=PRECISIONS[:1], min_length=1)
+    placements: tuple[str, ...] = Field(default=(axes.RESIDENT,), min_length=1)  # other ones on GPUs only
+    affinity: tuple[str, ...] = Field(default=(OVERSUBSCRIBED,), min_length=1)
+    world_sizes: str = "1"  # workers that train on parts of one mini-batch together: processes, GPUs
+    protocol: ProtocolSection = ProtocolSection()
+    settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
+
+    @field_validator("threads", "device_threads", "world_sizes", mode="before")
+    @classmethod
+    def _join(cls, value: object) -> object:
+        if isinstance(value, list):
+            return ",".join(str(part) for part in value)
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _check_words(suite: Suite, where: str) -> None:
+    def named(key: str, error: UsageError) -> SuiteError:
+        return SuiteError(f"{where}, key {key}: {error}")
+
+    for key, check in (
+        ("threads", lambda: axes.counts(suite.threads, _SOME_CAPACITY)),
+        ("threads_limit", lambda: axes.count(suite.threads_limit, _SOME_CAPACITY)),
+        ("device_threads", lambda: axes.one_count(suite.device_threads, _SOME_CAPACITY)),
+        ("devices", lambda: [devices.check(word) for word in suite.devices]),
+        ("precisions", lambda: [axes.precision(word) for word in suite.precisions]),
+        ("placements", lambda: [axes.placement(word) for word in suite.placements]),
+        ("world_sizes", lambda: axes.world_sizes(suite.world_sizes, _SOME_CAPACITY)),
+        ("affinity", lambda: [axes.affinity(word) for word in suite.affinity]),
+        ("protocol.launches", lambda: axes.launch_range(str(suite.protocol.launches), "launches")),
+        ("protocol.precision", suite.protocol.launches_of_a_cell),
+        ("networks", lambda: check_networks(list(suite.networks))),
+        ("batch_sizes", lambda: check_networks(list(suite.batch_sizes))),
+        ("cpu_batch_sizes", lambda: check_networks(list(suite.cpu_batch_sizes))),
+        ("frameworks", lambda: axes.rows(list(suite.frameworks), [])),
+        ("settings", lambda: _check_frameworks(suite)),
+    ):
+        try:
+            check()
+        except UsageError as error:
+            raise named(key, error) from error
+
+
+def _check_frameworks(suite: Suite) -> None:
+    for name in suite.settings:
+        if name not in offered():
+            raise unknown_name("framework", name, offered())
+    try:
+        json.dumps(suite.settings, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        # A launch is told its settings in JSON, which knows neither dates nor nan and inf.
+        raise UsageError(
+            f"Settings are text, finite numbers, true or false, and lists and tables of them ({error})."
+        ) from error
+
+
+def check_networks(names: list[str]) -> tuple[str, ...]:
+    """Return the names when each is a network; raises UsageError with the nearest one otherwise."""
+    for name in names:
+        if name not in NETWORKS:
+            raise unknown_name("network", name, NETWORKS)
+    return tuple(dict.fromkeys(names))
+
+
+def parse(text: str, where: str) -> Suite:
+    """Read a suite from TOML; raises SuiteError naming ``where``, the key, and the remedy."""
+    try:
+        suite = Suite.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{where} is not valid TOML: {error}.") from error
+    except ValidationError as error:
+        raise SuiteError(f"{where}, key {explain(error)}. See the suites in suites/definitions.") from error
+    except (RecursionError, ValueError) as error:
+        raise SuiteError(f"{where} cannot be read as a suite: {error}.") from error
+    _check_words(suite, where)
+    return suite
+
+
+def shipped() -> dict[str, Suite]:
+    """Return the suites that come with dlbench, by name."""
+    folder = resources.files("dlbench.suites") / "definitions"
+    found = {}
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".toml"):
+            suite = parse(entry.read_text(encoding="utf-8"), f"suites/definitions/{entry.name}")
+            found[suite.name] = suite
+    return found
+
+
+def load(name: str) -> Suite:
+    """Return the shipped suite of this name, or the one in this file (a name that ends in .toml)."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        try:
+            return parse(path.read_text(encoding="utf-8"), str(path))
+        except UnicodeDecodeError as error:
+            raise SuiteError(f"{path} is not a text file in UTF-8.") from error
+        except OSError as error:
+            raise SuiteError(f"The suite file {path} cannot be read: {error.strerror}.") from error
+    suites = shipped()
+    if name not in suites:
+        unknown = unknown_name("suite", name, suites)
+        raise UsageError(f"{unknown} A suite of your own is given as a file ending in .toml.")
+    return suites[name]

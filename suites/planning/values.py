@@ -1,0 +1,203 @@
+"""The words of the command line and of suite files for axis values: "1,2,4-8", "2*cores", "10m", "torch=/path"."""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS
+from dlbench.hardware_probe import Gpus
+
+from ..errors import UsageError, unknown_name
+from .framework import Framework, catalogue, find, modes_meant, offered
+
+# So many digits and no more: Python refuses to read thousands of them.
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_COUNT = re.compile(r"(?:([0-9]{1,18})\*)?(cores|cpus)")
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
+_ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+MOST_THREADS = 4096
+MOST_LAUNCHES = 1_000_000
+MOST_WORKERS = 64
+RESIDENT = PLACEMENTS[0]
+NO_GPUS = Gpus((), None, None, "not looked for")
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What this machine offers: physical cores and logical CPUs this process may use, and its GPUs."""
+
+    cores: int
+    cpus: int
+    gpus: Gpus = NO_GPUS
+    visible: str | None = None
+    """CUDA_VISIBLE_DEVICES of whoever starts the command; None where it is not set."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A row's source: a framework and, where the user brought one, an interpreter that holds a build of it."""
+
+    name: str
+    framework: Framework
+    interpreter: Path | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the matrix: a build in one execution mode."""
+
+    build: Build
+    mode: str
+
+
+def words(text: str) -> list[str]:
+    """Split a comma-separated list, dropping blanks around the words; raises UsageError when nothing is left."""
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    if not found:
+        raise UsageError(f"{text!r} names nothing. Give one value or several with commas between.")
+    return found
+
+
+def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
+    """Return the number meant by "8", "cores", "cpus" or "2*cores"."""
+    named = _COUNT.fullmatch(word)
+    if named:
+        number = int(named[1] or 1) * (capacity.cores if named[2] == "cores" else capacity.cpus)
+    else:
+        number = int(word) if _NUMBER.fullmatch(word) else 0
+    if number < 1:
+        shown = word if len(word) < 60 else word[:50] + "..."
+        raise UsageError(f"{shown!r} is no {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
+    return number
+
+
+def counts(text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS) -> tuple[int, ...]:
+    """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores" or "1..4*cpus"."""
+    found: set[int] = set()
+    for word in words(text):
+        sign = ".." if ".." in word else "-"
+        first, dash, last = word.partition(sign)
+        if dash and not (first.strip() and last.strip()):
+            raise UsageError(f"The range {word!r} lacks an end. Write both, as in 4-8.")
+        low = count(first.strip(), capacity, what)
+        high = count(last.strip(), capacity, what) if dash else low
+        if high < low:
+            raise UsageError(f"The range {word!r} runs backwards. Write {last}{sign}{first}.")
+        if high > most:
+            raise UsageError(f"{high} is beyond the largest {what} taken here, {most}.")
+        found.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
+    return tuple(sorted(found))
+
+
+def world_sizes(text: str, capacity: Capacity) -> tuple[int, ...]:
+    """Return the distinct numbers of workers, rising, meant by a list such as "1,2,4"."""
+    return counts(text, capacity, "world size", MOST_WORKERS)
+
+
+def one_count(text: str, capacity: Capacity) -> int:
+    """Return the one thread count meant, such as "cores"; raises UsageError where several are."""
+    found = counts(text, capacity)
+    if len(found) > 1:
+        raise UsageError(f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU have no more.")
+    return found[0]
+
+
+def _ladder(low: int, high: int) -> set[int]:
+    """Return both ends and what lies between of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: steps of a half to a third."""
+    between = {base << shift for base in (2, 3) for shift in range(high.bit_length())} | {1}
+    return {low, high} | {number for number in between if low < number < high}
+
+
+def duration(text: str) -> float:
+    """Return the seconds meant by "90", "90s", "10m" or "1.5h"."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match or float(match[1]) <= 0:
+        raise UsageError(f"{text!r} is no duration. Write for example 90s, 10m or 1.5h.")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def share(text: str, option: str) -> float:
+    """Return the number meant by "2%", "2.5 %" or "0.02"; raises UsageError unless 0 < it < 1."""
+    match = _SHARE.fullmatch(text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < value < 1:
+        raise UsageError(f"{option} {text[:40]!r} is no share. Write a percentage such as 2% or 2.5%.")
+    return value
+
+
+def launch_range(text: str, option: str) -> tuple[int, int]:
+    """Return (fewest, most) meant by "5-20", or (n, n) by "5"; raises UsageError for anything else."""
+    first, dash, last = (part.strip() for part in text.partition("-"))
+    words_given = [first, last] if dash else [first, first]
+    if not all(_NUMBER.fullmatch(word) for word in words_given):
+        raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a number, or a range such as 5-20.")
+    fewest, most = (int(word) for word in words_given)
+    if not 1 <= fewest <= most <= MOST_LAUNCHES:
+        raise UsageError(
+            f"{option} {text.strip()[:40]} cannot be meant. Give numbers from 1 to {MOST_LAUNCHES}, the smaller first."
+        )
+    return fewest, most
+
+
+def affinity(word: str) -> str:
+    """Return "bound" or "oversubscribed"; raises UsageError for anything else."""
+    return _one_of(word, "affinity", (BOUND, OVERSUBSCRIBED))
+
+
+def precision(word: str) -> str:
+    """Return "float32", "tf32", "bfloat16" or "float16"; raises UsageError for anything else."""
+    return _one_of(word, "precision", PRECISIONS)
+
+
+def placement(word: str) -> str:
+    """Return "resident", "pinned" or "pageable"; raises UsageError for anything else."""
+    return _one_of(word, "placement", PLACEMENTS)
+
+
+def _one_of(word: str, what: str, known: tuple[str, ...]) -> str:
+    if word not in known:
+        raise UsageError(f"{word[:40]!r} is no {what}. There are: {', '.join(known)}.")
+    return word
+
+
+def build(text: str) -> Build:
+    """Return the build meant by "torch=/path/to/python" or "torch-nightly:torch=/path/to/python"."""
+    name, equals, path = text.partition("=")
+    row, colon, framework = name.partition(":")
+    framework = framework if colon else row
+    if not equals or not path or not _ROW_NAME.fullmatch(row):
+        raise UsageError(
+            f"--python {text!r} cannot be read. Write FRAMEWORK=PATH or NAME:FRAMEWORK=PATH, "
+            "for example torch-nightly:torch=/opt/nightly/bin/python."
+        )
+    if colon and row in catalogue() and row != framework:
+        raise UsageError(f"--python {text!r}: {row} is the name of another framework. Choose another row name.")
+    if framework not in offered():
+        raise unknown_name("framework", framework, offered())
+    return Build(row, find(framework), _absolute(path))
+
+
+def _absolute(path: str) -> Path:
+    """Return where an interpreter lies: launches start in folders of their own. Links stay: venvs need them."""
+    try:
+        # Without a slash it is a command, as the shell would take it.
+        return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
+    except (RuntimeError, ValueError) as error:  # ~name of a user who does not exist
+        raise UsageError(f"--python: {path} names no home folder. Give the full path of a python.") from error
+
+
+def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
+    """Return the rows that names such as "torch", "torch:compile", "torch:*" or a build's own name mean."""
+    own = {build.name: build for build in builds}
+    found: dict[tuple[str, str], Row] = {}
+    for word in wanted:
+        name, _, mode = word.partition(":")
+        if name not in own and name not in offered():
+            raise unknown_name("framework", name, [*offered(), *own])
+        source = own.get(name) or Build(name, find(name))
+        for meant in modes_meant(source.framework, mode):
+            found[source.name, meant] = Row(source, meant)
+    return tuple(found.values())

@@ -1,0 +1,290 @@
+"""What is particular to CNTK, shown by the guest in CNTK's own interpreter."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+
+from dlbench.adapters.libraries import mkl_kernels
+from dlbench.suites.planning.framework import catalogue
+
+pytestmark = pytest.mark.framework
+
+#: A network that a second thread is worth having for, and whose products tell one kind of kernel from another.
+WIDE = """
+n = networks
+layers = (n.Dense("fc1", 2048, 2048, "sigmoid"), n.Dense("fc2", 2048, 2048, "none"))
+wide = SMALL["small-dense"]._replace(family=n.Feedforward((2048,), layers))
+
+def wide_step(**options):
+    adapter = make("small-dense", **options)
+    adapter.prepare(wide, batches.initial_weights(wide), batches.mini_batch(wide, 256))
+    adapter.step()
+    return adapter
+"""
+
+
+@pytest.fixture
+def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+    """Give a function that runs statements in CNTK's interpreter and returns what they bind to ``answer``."""
+    interpreter = framework_python("cntk")
+    variables = catalogue()["cntk"].launch_variables("graph", 1, interpreter.parent.parent)
+    return guest_of(interpreter, tmp_path, "cntk", "cntk", "graph", "import cntk", **variables)
+
+
+def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
+    check_parameters_come_back_as_they_were_given(guest)
+
+
+@pytest.mark.parametrize("kernels", ["widest", "mkl"])
+def test_small_networks_train_as_the_reference_does(guest: Guest, kernels: str) -> None:
+    errors = guest(f"""
+        from guest.reference.adapter import ReferenceAdapter
+        answer = {{}}
+        for name, network in SMALL.items():
+            cell = Cell("reference", "reference", "", name, "cpu", 1, 4)
+            expected = small.parity_observation(parity, batches, ReferenceAdapter(cell, {{}}, ""), network, 4)
+            found = small.parity_observation(parity, batches, make(name, kernels={kernels!r}), network, 4)
+            verdict = parity.judge(found, expected, network.parity)
+            answer[name] = (verdict.verdict, verdict.reason)
+    """)
+    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+
+
+def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
+    """Convolution and pooling against windows cut out of the padded images one by one."""
+    errors = guest("""
+        from guest.cntk import networks as ours
+        random = np.random.RandomState(0)
+        answer = {}
+        for side, kernel, stride, padding in (
+            (15, 5, 2, 2), (16, 3, 2, 1), (14, 3, 4, 1), (12, 7, 4, 3), (19, 11, 4, 2), (10, 4, 3, 1), (9, 2, 2, 0)
+        ):
+            image = random.uniform(-1, 1, (4, 3, side, side)).astype("float32") - 2
+            filters = random.uniform(-1, 1, (5, 3, kernel, kernel)).astype("float32")
+            inputs = cntk.input_variable(image.shape[1:])
+            convolved = ours.Builder({"c.weight": filters}).convolution(inputs, "c", kernel, stride, padding)
+            pooled = ours.max_pool(inputs, networks.MaxPool(kernel, stride, padding))
+            width = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+            size = networks.output_side(side, kernel, stride, padding)
+            for kind, made, filler in (("convolution", convolved, 0.0), ("pool", pooled, -1e9)):
+                around = np.pad(image, width, mode="constant", constant_values=filler)
+                expected = np.zeros((4,) + made.shape)
+                for row in range(size):
+                    for column in range(size):
+                        top, left = row * stride, column * stride
+                        window = around[:, :, top : top + kernel, left : left + kernel]
+                        expected[:, :, row, column] = (
+                            np.tensordot(window, filters, ([1, 2, 3], [1, 2, 3]))
+                            if kind == "convolution" else window.max(axis=(2, 3))
+                        )
+                found = made.eval({inputs: image})
+                answer["%s %s" % (kind, (side, kernel, stride, padding))] = (
+                    float(abs(found - expected).max()) if found.shape == expected.shape else 1e9
+                )
+    """)
+    assert len(errors) == 14
+    assert max(errors.values()) < 1e-4, errors
+
+
+def test_gates_change_places_and_back(guest: Guest) -> None:
+    once, twice = guest("""
+        from guest.cntk.networks import swap_gates
+        rows = np.repeat(list("ifgo"), 2)
+        answer = "".join(swap_gates(rows)), "".join(swap_gates(swap_gates(rows)))
+    """)
+    assert once == "iiggffoo"
+    assert twice == "iiffggoo"
+
+
+def test_threads_are_cntks_word_and_no_more_than_there_are_cpus(guest: Guest) -> None:
+    """What was asked for and not given is seen in the framework's word."""
+    said, cpus = guest("""
+        answer = [make("small-dense", threads=asked).effective_threads() for asked in (1, 2, 4096)]
+        answer = answer, len(os.sched_getaffinity(0))
+    """)
+    assert said == [min(asked, cpus) for asked in (1, 2, 4096)]
+
+
+def test_no_count_asked_for_leaves_cntks_default(guest: Guest) -> None:
+    before, after = guest("""
+        before = cntk.cntk_py.get_max_num_cputhreads()
+        answer = before, make("small-dense", threads=0).effective_threads()
+    """)
+    assert before == after
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_as_many_threads_work_as_were_asked_for(guest: Guest, asked: int) -> None:
+    """CNTK fills matrices on two threads whatever it was told; the limit on OpenMP's threads reaches that as well."""
+    if asked > len(os.sched_getaffinity(0)):
+        pytest.skip("there are fewer CPUs")
+    spent = guest(
+        WIDE
+        + f"""
+def seconds_by_thread():
+    found = dict()
+    for thread in os.listdir("/proc/self/task"):
+        with open("/proc/self/task/%s/schedstat" % thread) as file:
+            found[thread] = int(file.read().split()[0]) * 1e-9
+    return found
+adapter = wide_step(threads={asked})
+before = seconds_by_thread()
+for _ in range(10):
+    adapter.step()
+answer = sorted(value - before.get(thread, 0.0) for thread, value in seconds_by_thread().items())
+""",
+        OMP_THREAD_LIMIT=str(asked),
+    )
+    assert len([seconds for seconds in spent if seconds > 0.02 * spent[-1]]) == asked, spent
+
+
+def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_trainer(guest: Guest) -> None:
+    moved, trainers = guest("""
+        adapter = prepared("small-dense")
+        moved, trainers = [], set()
+        for rate in (0.0, 0.5, 0.0):
+            before = dict((name, value.copy()) for name, value in adapter.parameters())
+            adapter.set_learning_rate(rate)
+            adapter.step()
+            trainers.add(id(adapter.trainer))
+            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
+        answer = moved, len(trainers)
+    """)
+    assert moved == [False, True, False]
+    assert trainers == 1
+
+
+def test_the_rate_is_of_the_mean_gradient(guest: Guest) -> None:
+    """The same mini-batch twice over moves the weights as far as once."""
+    ratio = guest("""
+        moves = []
+        network = SMALL["small-recurrent"]
+        batch = batches.mini_batch(network, 4)
+        for times in (1, 2):
+            adapter, weights = make("small-recurrent"), batches.initial_weights(network)
+            doubled = batches.Batch(np.tile(batch.inputs, (times, 1)), np.tile(batch.labels, (times, 1)))
+            adapter.prepare(network, weights, doubled)
+            adapter.set_learning_rate(1.0)
+            adapter.step()
+            moves.append(dict(adapter.parameters())["fc.bias"] - weights["fc.bias"])
+        answer = float(np.linalg.norm(moves[1] - moves[0]) / np.linalg.norm(moves[0]))
+    """)
+    assert ratio < 1e-4
+
+
+def test_the_mini_batch_is_handed_over_once(guest: Guest) -> None:
+    """What the step is given are CNTK's own values, and it makes no others."""
+    kinds, made = guest("""
+        answer = []
+        for name in SMALL:
+            adapter = prepared(name)
+            answer += [type(value).__name__ for value in adapter.arguments.values()]
+            held = dict(adapter.arguments)
+            def refuse(*arguments, **options):
+                raise AssertionError("a value was made within the step")
+            real, cntk.core.Value.__init__ = cntk.core.Value.__init__, refuse
+            adapter.step()
+            cntk.core.Value.__init__ = real
+        answer = sorted(set(answer)), len(answer)
+    """)
+    assert kinds == ["Value"]
+    assert made == 10
+
+
+def test_wide_kernels_are_faster_where_mkl_does_not_take_them_itself(guest: Guest) -> None:
+    if mkl_kernels.widest(Path("/proc/cpuinfo").read_text()) is None:
+        pytest.skip("MKL chooses well on this processor")
+    seconds = {
+        kernels: guest(
+            WIDE
+            + f"""
+import time
+adapter = wide_step(kernels={kernels!r})
+start = time.process_time()
+for _ in range(5):
+    adapter.step()
+answer = time.process_time() - start
+"""
+        )
+        for kernels in ("widest", "mkl")
+    }
+    assert seconds["widest"] < 0.8 * seconds["mkl"]
+
+
+def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
+    recognised = guest("""
+        import resource
+        adapter, answer = prepared("small-dense"), []
+        adapter.step()
+        inputs = cntk.input_variable(4)
+        large = cntk.times_transpose(inputs, cntk.Parameter((1 << 15, 4), init=0.1))
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (256 << 20), resource.RLIM_INFINITY))
+        for provoke in (
+            lambda: cntk.Parameter((1 << 14, 1 << 15), init=0.0).value,
+            lambda: large.eval({inputs: np.ones((1 << 12, 4), "float32")}),
+            lambda: cntk.times(cntk.Constant(np.ones((3, 3))), cntk.Constant(np.ones((4, 4)))),
+        ):
+            try:
+                provoke()
+            except Exception as error:
+                answer.append((type(error).__name__, str(error)[:300], adapter.is_out_of_memory(error)))
+    """)
+    assert [memory for _, _, memory in recognised] == [True, True, False], recognised
+
+
+def test_it_starts_without_warning_of_the_linux(guest: Guest) -> None:
+    heard, without_ours = guest("""
+        import warnings
+        answer = []
+        for ours in (True, False):
+            with warnings.catch_warnings(record=True) as caught:
+                if not ours:
+                    warnings.simplefilter("always")
+                cntk.cntk_py_init.cntk_check_distro_info()
+            answer.append(len(caught))
+    """)
+    assert heard == 0
+    assert without_ours in (0, 1)  # none on the one Linux it knows
+
+
+def test_capabilities_are_asked_of_this_build(guest: Guest) -> None:
+    told: dict[str, Any] = guest("answer = make('small-dense').capabilities()")
+    assert {key: answer for key, (answer, _) in told.items()} == {
+        "gpu": False,
+        "automatic_gradients": True,
+        "several_processes": True,
+    }
+    assert all(how for _, how in told.values())
+
+
+def test_the_product_is_a_product(guest: Guest) -> None:
+    error = guest("""
+        product = make("small-dense").multiply(64)
+        random = np.random.RandomState(0)
+        left, right = (random.uniform(-1, 1, (64, 64)).astype(np.float32) for _ in range(2))
+        found = list(product()[1].values())[0].asarray()
+        answer = float(abs(found.reshape(64, 64) - left.dot(right)).max())
+    """)
+    assert error < 1e-4
+
+
+def test_the_description_names_what_decides_speed(guest: Guest) -> None:
+    widest, own = guest("""
+        answer = []
+        for kernels in ("mkl", "widest"):
+            adapter = make("small-dense", kernels=kernels)
+            adapter.prepare(SMALL["small-dense"], batches.initial_weights(SMALL["small-dense"]),
+                            batches.mini_batch(SMALL["small-dense"], 4))
+            adapter.step()
+            answer.insert(0, adapter.describe())
+    """)
+    assert widest["version"] == "2.7"
+    assert widest["blas"]["threads"] == 1
+    assert widest["blas"]["version"].startswith("2018.")
+    assert own["kernels"] == "MKL's own choice"
+    assert {"framework", "blas", "kernels", "execution", "optimizer"} <= set(widest)

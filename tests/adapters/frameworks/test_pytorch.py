@@ -1,0 +1,315 @@
+"""What is particular to PyTorch, shown by the guest in PyTorch's own interpreter."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+
+from dlbench.suites.planning.framework import catalogue
+
+pytestmark = pytest.mark.framework
+
+
+@pytest.fixture
+def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+    """Give a function that runs statements in PyTorch's interpreter and returns what they bind to ``answer``."""
+    return guest_of(framework_python("torch"), tmp_path, "torch", "pytorch", "eager", "import torch")
+
+
+def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
+    check_parameters_come_back_as_they_were_given(guest)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "fused"},
+        {"optimizer": "foreach", "channels_last": False},
+        {"optimizer": "single", "flush_denormal": True},
+        {"dense": "onednn"},
+    ],
+    ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()),
+)
+def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
+    errors = guest(f"""
+        answer = {{}}
+        for name, network in SMALL.items():
+            plain = dict(optimizer="single", channels_last=False)
+            found, expected = [
+                small.parity_observation(parity, batches, make(name, **chosen), network, 4)
+                for chosen in ({settings!r}, plain)
+            ]
+            verdict = parity.judge(found, expected, network.parity)
+            answer[name] = (verdict.verdict, verdict.reason)
+    """)
+    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+
+
+def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
+    second = guest("""
+        adapter = prepared("small-recurrent")
+        adapter.step()
+        module = adapter._training.module
+        answer = [float(value.abs().max()) for name, value in module.lstm.named_parameters() if "bias_hh" in name]
+    """)
+    assert second == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_are_the_cells_whatever_the_environment_says(guest: Guest, threads: int) -> None:
+    says = guest(f"answer = make('small-dense', threads={threads}).effective_threads()", OMP_NUM_THREADS="3")
+    assert says == threads
+
+
+def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest) -> None:
+    moved = guest("""
+        adapter = prepared("small-dense")
+        answer = []
+        for rate in (0.0, 0.5, 0.0):
+            before = {name: value.copy() for name, value in adapter.parameters()}
+            adapter.set_learning_rate(rate)
+            adapter.step()
+            answer.append(any((value != before[name]).any() for name, value in adapter.parameters()))
+    """)
+    assert moved == [False, True, False]
+
+
+@pytest.mark.slow
+def test_a_compiled_step_agrees_and_a_new_rate_compiles_nothing(guest: Guest) -> None:
+    answer = guest("""
+        from torch._dynamo.utils import counters
+        supported, reason = make("small-convolutional", mode="compile", compile=True).supports(None)
+        answer = {"unsupported": reason}
+        if supported:
+            network = SMALL["small-convolutional"]
+            adapter = make("small-convolutional", mode="compile", compile=True)
+            found = small.parity_observation(parity, batches, adapter, network, 4)
+            graphs = counters["stats"]["unique_graphs"]
+            before = dict((name, value.copy()) for name, value in adapter.parameters())
+            adapter.set_learning_rate(0.0)
+            adapter.step()
+            still = all((value == before[name]).all() for name, value in adapter.parameters())
+            expected = small.parity_observation(parity, batches, make("small-convolutional"), network, 4)
+            verdict = parity.judge(found, expected, network.parity)
+            answer = {"graphs": graphs, "after": counters["stats"]["unique_graphs"], "still": still,
+                      "verdict": verdict.verdict, "reason": verdict.reason,
+                      "cached": os.path.isdir(os.environ["TORCHINDUCTOR_CACHE_DIR"])}
+    """)
+    if "unsupported" in answer:
+        pytest.skip(answer["unsupported"])
+    assert answer["graphs"] == answer["after"] == 1
+    assert answer["still"]
+    assert answer["verdict"] == "agrees", answer["reason"]
+    assert answer["cached"]
+
+
+def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_do(guest: Guest) -> None:
+    supported, reason = guest(
+        "answer = make('small-dense', compile=True).supports(SMALL['small-dense'])", CXX="no-such-compiler"
+    )
+    assert not supported
+    assert "no-such-compiler" in reason
+    assert "install g++ or set CXX" in reason
+
+
+def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
+    recognised = guest("""
+        adapter, answer = make("small-dense"), []
+        for provoke in (lambda: torch.empty(1 << 50), lambda: torch.empty(3) @ torch.empty(4)):
+            try:
+                provoke()
+            except Exception as error:
+                answer.append((type(error).__name__, str(error)[:80], adapter.is_out_of_memory(error)))
+    """)
+    assert [memory for _, _, memory in recognised] == [True, False], recognised
+
+
+def test_the_description_names_what_decides_speed(guest: Guest) -> None:
+    described = guest("""
+        adapter = prepared("small-dense", threads=2)
+        adapter.step()
+        answer = adapter.describe()
+    """)
+    assert described["version"].startswith("2.")
+    assert described["intra_op_threads"] == 2
+    assert {"blas", "onednn_enabled", "cpu_capability", "execution", "dense_layers"} <= set(described)
+
+
+def test_the_first_mode_is_what_a_program_gets_that_says_nothing() -> None:
+    torch = catalogue()["torch"]
+    assert [name for name, mode in torch.modes.items() if mode.default] == ["eager"]
+    assert torch.modes["eager"].settings.get("dense", "mkl") == "mkl"
+
+
+def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
+    """One step: after it the trajectories of a normalised network part, as they do in float32 at full size."""
+    verdicts = guest("""
+        answer = {}
+        for name, network in SMALL.items():
+            network = network._replace(parity=network.parity._replace(steps=1))
+            supported, reason = make(name, precision="bfloat16").supports(network)
+            if not supported:
+                answer[name] = ("refused", reason, 1.0)
+                continue
+            found, expected = [
+                small.parity_observation(parity, batches, make(name, precision=precision), network, 4)
+                for precision in ("bfloat16", "float32")
+            ]
+            verdict = parity.judge(found, expected, network.parity, parity.allowance(network, "bfloat16"))
+            answer[name] = (verdict.verdict, verdict.reason, verdict.update_error)
+    """)
+    assert {verdict for verdict, _, _ in verdicts.values()} <= {"agrees", "refused"}, verdicts
+    assert {name for name, told in verdicts.items() if told[0] == "refused"} <= {"small-recurrent", "wide-recurrent"}
+    assert all(error > 1e-4 for _, _, error in verdicts.values()), "it computed in float32 all the same"
+    assert all("cannot run an LSTM in it" in told[1] for told in verdicts.values() if told[0] == "refused")
+
+
+def test_float32_on_the_cpu_runs_as_if_there_were_nothing_else(guest: Guest) -> None:
+    wrapped, methods = guest("""
+        adapter = prepared("small-dense")
+        modules = {type(part).__name__ for part in adapter._training.module.modules()}
+        answer = sorted(modules & {"Narrowed"}), sorted({"step", "synchronize"} & set(vars(adapter)))
+    """)
+    assert (wrapped, methods) == ([], [])
+
+
+def test_a_build_without_gpu_code_says_so_and_what_to_do(guest: Guest) -> None:
+    cuda, supported, reason = guest("""
+        answer = [torch.version.cuda, *make("small-dense", device="cuda:0").supports(SMALL["small-dense"])]
+    """)
+    if cuda is not None:
+        pytest.skip(f"this build is for CUDA {cuda}")
+    assert not supported
+    assert "this build has no CUDA code" in reason
+    assert "--python torch=" in reason
+
+
+#: A build for CUDA and a GPU, pretended: what PyTorch would answer.
+PRETENDED = """
+torch.version.cuda = "12.8"
+torch.cuda.init = lambda: None
+torch.cuda.get_device_capability = lambda *_: CAPABILITY
+torch.cuda.get_arch_list = lambda: ["sm_75", "sm_80", "sm_90", "compute_90"]
+torch.backends.cudnn.m.version = lambda: 91000
+def refused(**cell):
+    return make("small-dense", device="cuda:0", **cell).supports(SMALL["small-dense"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("capability", "cell", "words"),
+    [
+        ((9, 0), {}, ""),
+        ((9, 0), {"precision": "bfloat16", "placement": "pinned"}, ""),
+        ((10, 0), {"precision": "tf32"}, ""),  # by its PTX
+        ((6, 1), {}, "no kernels for compute capability 6.1 (it has sm_75, sm_80, sm_90, compute_90)"),
+        ((7, 5), {"precision": "tf32"}, "precision tf32: it needs compute capability 8.0, and this GPU has 7.5"),
+        ((7, 5), {"precision": "bfloat16"}, "precision bfloat16: it needs compute capability 8.0"),
+        ((7, 5), {"precision": "float16"}, ""),
+        ((9, 0), {"precision": "float8"}, "precision float8"),
+        ((9, 0), {"placement": "on tape"}, "placement on tape"),
+        ((9, 0), {"mode": "onednn", "dense": "onednn"}, "oneDNN multiplies on the CPU only"),
+        ((9, 0), {"mode": "graph", "graph": True, "precision": "float16"}, "cannot capture the scaling of its loss"),
+        ((9, 0), {"mode": "graph", "graph": True, "precision": "bfloat16"}, ""),
+    ],
+)
+def test_a_gpu_is_refused_in_pytorchs_own_terms(
+    guest: Guest, capability: tuple[int, int], cell: dict[str, Any], words: str
+) -> None:
+    said = guest(f"CAPABILITY = {capability}\n{PRETENDED}\nanswer = refused(**{cell!r})")
+    assert said == [not words, said[1]]
+    assert words in said[1]
+    assert bool(words) == bool(said[1])
+
+
+def test_a_driver_too_old_or_a_cudnn_that_left_the_gpu_behind_is_said_in_their_words(guest: Guest) -> None:
+    driver, cudnn = guest(f"""CAPABILITY = (7, 0)
+{PRETENDED}
+def fail(words):
+    def raises(*_):
+        raise RuntimeError(words)
+    return raises
+torch.cuda.get_arch_list = lambda: ["sm_70"]
+torch.backends.cudnn.m.version = fail("cuDNN version 91100 is not compatible with devices with SM < 7.5. Update")
+cudnn = refused()
+torch.cuda.init = fail("The NVIDIA driver on your system is too old (found version 11040).\\nPlease update")
+answer = refused(), cudnn
+""")
+    assert driver[0] is cudnn[0] is False
+    assert driver[1].endswith("cannot use the GPU: The NVIDIA driver on your system is too old (found version 11040).")
+    assert "built for CUDA 12.8" in driver[1]
+    assert "cannot use its cuDNN here: cuDNN version 91100" in cudnn[1]
+
+
+def test_what_is_of_gpus_only_is_refused_on_the_cpu(guest: Guest) -> None:
+    said = guest("""
+        small = SMALL["small-dense"]
+        answer = [
+            make("small-dense", mode="graph", graph=True).supports(small),
+            make("small-dense", mode="onednn", dense="onednn", precision="bfloat16").supports(small),
+            make("small-dense", precision="float16").supports(small),
+            make("small-dense", placement="pinned").supports(small),
+        ]
+    """)
+    assert not any(supported for supported, _ in said)
+    words = ["CUDA graphs run on GPUs", "precision bfloat16", "float32 and bfloat16 only", "placement pinned"]
+    for (_, reason), part in zip(said, words, strict=True):
+        assert part in reason
+
+
+def test_a_fused_update_takes_its_rate_from_a_tensor(guest: Guest) -> None:
+    """A CUDA graph reads the rate where it lies; were it copied when the optimiser is made, it could not be changed."""
+    values = guest("""
+        weight, rate = torch.nn.Parameter(torch.ones(3)), torch.zeros(())
+        optimizer = torch.optim.SGD([weight], lr=rate, fused=True)
+        answer = []
+        for value in (0.5, 0.0, 0.25):
+            rate.fill_(value)
+            weight.grad = torch.ones(3)
+            optimizer.step()
+            answer.append(float(weight[0]))
+    """)
+    assert values == [0.5, 0.5, 0.25]
+
+
+def test_tf32_is_off_in_every_library_unless_it_was_asked_for(guest: Guest) -> None:
+    flags = guest("""
+        answer = []
+        for precision in ("float32", "tf32", "bfloat16", "float32"):
+            make("small-dense", device="cuda:0", precision=precision)
+            answer.append([torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32])
+            torch.get_float32_matmul_precision()
+    """)
+    assert flags == [[False, False], [True, True], [False, False], [False, False]]
+
+
+def test_failures_of_cuda_to_allocate_are_recognised(guest: Guest) -> None:
+    found = guest("""
+        adapter = make("small-dense")
+        answer = [adapter.is_out_of_memory(error) for error in (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+            RuntimeError("CUDA error: out of memory"),
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            RuntimeError("CUDA error: an illegal memory access was encountered"),
+            ValueError("CUDA error: out of memory"),
+        )]
+    """)
+    assert found == [True, True, True, False, False]
+
+
+def test_a_compiler_that_cannot_trace_gradients_is_refused_where_a_step_is_one_graph(guest: Guest) -> None:
+    told = guest("""
+        from guest.pytorch import compiled
+        class Older:
+            pass
+        answer = [list(compiled.traces_gradients())]
+        compiled.torch._dynamo.config = Older()
+        adapter = make("small-dense", mode="compile", compile=True)
+        answer += [list(adapter.supports(SMALL[name])) for name in ("small-dense", "small-recurrent")]
+    """)
+    assert told[0] == [True, ""]
+    assert told[1][0] is False
+    assert "cannot trace gradients" in told[1][1]
+    assert told[2] == [True, ""]

@@ -1,0 +1,160 @@
+"""PyTorch on a real GPU: skipped where its interpreter finds none."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from inside import Guest, guest_of
+
+pytestmark = pytest.mark.framework
+
+MODES = {"eager": {}, "compile": {"compile": True}, "graph": {"graph": True}}
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+
+
+#: Whether PyTorch's interpreter finds a GPU, once it was asked: starting it takes seconds.
+FOUND: list[bool] = []
+
+
+@pytest.fixture
+def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+    """Give a function that runs statements in PyTorch's interpreter, or skip where that has no GPU."""
+    guest = guest_of(framework_python("torch"), tmp_path, "torch", "pytorch", "eager", "import torch")
+    if not FOUND:
+        FOUND.append(guest("answer = torch.version.cuda is not None and torch.cuda.is_available()"))
+    if not FOUND[0]:
+        pytest.skip("PyTorch's interpreter finds no CUDA GPU (torch.cuda.is_available)")
+    return guest
+
+
+@pytest.mark.parametrize(("mode", "precision"), list(itertools.product(MODES, PRECISIONS)))
+def test_it_trains_as_the_cpu_does_in_float32(guest: Guest, mode: str, precision: str) -> None:
+    verdicts = guest(f"""
+        answer = {{}}
+        for name, network in SMALL.items():
+            if {precision!r} != "float32":
+                # After one step the trajectories of a normalised network part, as they do in float32 at full size.
+                network = network._replace(parity=network.parity._replace(steps=1))
+            asked = dict(device="cuda:0", precision={precision!r}, mode={mode!r}, **{MODES[mode]!r})
+            supported, reason = make(name, **asked).supports(network)
+            if not supported:
+                answer[name] = ("refused", reason)
+                continue
+            found = small.parity_observation(parity, batches, make(name, **asked), network, 4)
+            expected = small.parity_observation(parity, batches, make(name), network, 4)
+            verdict = parity.judge(found, expected, network.parity, parity.allowance(network, {precision!r}))
+            answer[name] = (verdict.verdict, verdict.reason)
+    """)
+    assert {verdict for verdict, _ in verdicts.values()} <= {"agrees", "refused"}, verdicts
+    assert "agrees" in {verdict for verdict, _ in verdicts.values()} or (mode, precision) == ("graph", "float16")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("placement", ["resident", "pinned", pytest.param("pageable", marks=pytest.mark.slow)])
+def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: str, placement: str) -> None:
+    """A change in the host's memory reaches the next step, unless the mini-batch is resident."""
+    first, second = guest(f"""
+        network = SMALL["small-convolutional"]
+        adapter = make(network.name, device="cuda:0", placement={placement!r}, mode={mode!r}, **{MODES[mode]!r})
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
+        adapter.set_learning_rate(0.0)
+        answer = []
+        for _ in range(2):
+            adapter.step(); adapter.synchronize()
+            answer.append(adapter.last_loss())
+            if hasattr(adapter, "_feed"):
+                adapter._feed.pairs[0][0].zero_()
+    """)
+    assert (first == second) is (placement == "resident")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest, mode: str) -> None:
+    moved = guest(f"""
+        network = SMALL["small-dense"]
+        adapter = make(network.name, device="cuda:0", mode={mode!r}, **{MODES[mode]!r})
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
+        answer = []
+        for rate in (0.0, 0.5, 0.0):
+            before = {{name: value.copy() for name, value in adapter.parameters()}}
+            adapter.set_learning_rate(rate)
+            adapter.step(); adapter.synchronize()
+            answer.append(any((value != before[name]).any() for name, value in adapter.parameters()))
+    """)
+    assert moved == [False, True, False]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_events_and_memory_agree_with_what_is_known(guest: Guest, mode: str) -> None:
+    told = guest(f"""
+        import time
+        n = networks
+        wide = n.Feedforward((4096,), (n.Dense("fc1", 4096, 4096, "relu"), n.Dense("fc2", 4096, 4096, "none")))
+        network = SMALL["small-dense"]._replace(family=wide)
+        adapter = make("small-dense", device="cuda:0", mode={mode!r}, **{MODES[mode]!r})
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4096))
+        adapter.set_learning_rate(0.0)
+        for _ in range(5):
+            adapter.step(); adapter.synchronize()
+        adapter.reset_device_peak_memory()
+        start = time.perf_counter()
+        earlier = adapter.event()
+        for _ in range(20):
+            adapter.step()
+        later = adapter.event()
+        adapter.synchronize()
+        wall = time.perf_counter() - start
+        held = sum(value.size for _, value in adapter.parameters()) * 4
+        answer = dict(wall=wall, events=adapter.event_nanoseconds(earlier, later) * 1e-9, held=held,
+                      peak=adapter.device_peak_memory(), name=adapter.device_name(), gpu=adapter.describe()["gpu"])
+    """)
+    assert told["events"] == pytest.approx(told["wall"], rel=0.05)
+    assert told["peak"] > 2 * told["held"]  # parameters and gradients at least
+    assert told["name"] == told["gpu"]["device"]
+
+
+def test_memory_that_runs_out_is_recognised(guest: Guest) -> None:
+    assert guest("""
+        adapter = make("small-dense", device="cuda:0")
+        try:
+            torch.empty(1 << 50, device="cuda")
+        except Exception as error:
+            answer = adapter.is_out_of_memory(error)
+    """)
+
+
+def test_the_product_is_synchronous_and_at_the_cells_precision(guest: Guest) -> None:
+    rates = guest("""
+        import time
+        answer = {}
+        for precision in ("float32", "bfloat16"):
+            product = make("small-dense", device="cuda:0", precision=precision).multiply(4096)
+            product(); start = time.perf_counter(); product()
+            took = time.perf_counter() - start
+            answer[precision] = 2 * 4096**3 / took
+            assert torch.cuda.current_stream().query()
+    """)
+    assert rates["float32"] > 1e11
+    assert rates["bfloat16"] > rates["float32"]
+
+
+def test_the_devices_ceilings_are_within_what_hardware_can_be(guest: Guest) -> None:
+    """Copies on the device outrun its link, and starting an operator is less than seeing it through."""
+    told = guest("""
+        from guest.launch import contract
+        from guest.libraries import device_ceilings
+        adapter = make("small-dense", device="cuda:0")
+        found, failures = device_ceilings.measure(
+            lambda name, size: contract.device_probe(adapter, name, size), adapter.is_out_of_memory)
+        answer = dict(failures=failures, found=found._asdict())
+    """)
+    assert told["failures"] == []
+    found = told["found"]
+    assert None not in found.values()
+    links = [rate for name, rate in found.items() if "device_p" in name]
+    assert len(links) == 4
+    assert max(links) < found["copy_bytes_per_second"] < 1e14
+    assert min(links) > 1e8
+    assert found["to_device_pageable_bytes_per_second"] < 1.1 * found["to_device_pinned_bytes_per_second"]
+    assert 1e-7 < found["operator_start_seconds"] < found["operator_finish_seconds"] < 0.01

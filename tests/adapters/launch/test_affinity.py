@@ -1,0 +1,106 @@
+"""Binding a process to CPUs, and what its threads may use between them."""
+
+import json
+import os
+import threading
+
+import pytest
+
+from dlbench.adapters import protocol
+from dlbench.adapters.launch import affinity
+from dlbench.adapters.protocol import Cell, Launch, Protocol
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs"
+)
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = os.sched_getaffinity(0)
+    yield sorted(before)
+    os.sched_setaffinity(0, before)
+
+
+def write(folder, cpus):
+    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
+    protocol.write_launch(str(folder), Launch(cell, Protocol(), {}, None, str(folder), cpus=cpus))
+
+
+def test_a_launch_that_names_cpus_is_bound_to_them(tmp_path, as_before):
+    for cpu in as_before:
+        write(tmp_path, [cpu])
+        affinity.apply(str(tmp_path))
+        assert os.sched_getaffinity(0) == {cpu}
+        assert cpu in affinity.cpus_allowed()
+        assert affinity.refusal([cpu]) == ""
+
+
+def test_a_launch_that_names_none_stays_as_it_was(tmp_path, as_before):
+    write(tmp_path, None)
+    affinity.apply(str(tmp_path))
+    assert affinity.cpus_allowed() == as_before
+    assert affinity.refusal(None) == ""
+
+
+def test_the_order_and_repetitions_of_cpus_are_of_no_matter(tmp_path, as_before):
+    write(tmp_path, as_before[::-1] * 2)
+    affinity.apply(str(tmp_path))
+    assert affinity.refusal(as_before[::-1] * 2) == ""
+
+
+@pytest.mark.parametrize("cpus", [[4095], [0, 4095], [-1], [10**30], ["0"], "0", 5, {"a": 1}])
+def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
+    write(tmp_path, None)
+    content = json.loads((tmp_path / protocol.CELL_FILE).read_text())
+    (tmp_path / protocol.CELL_FILE).write_text(json.dumps({**content, "cpus": cpus}))
+    affinity.apply(str(tmp_path))
+    if isinstance(cpus, list) and all(isinstance(cpu, int) for cpu in cpus):
+        assert "cannot be bound" in affinity.refusal(cpus)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 99}'])
+def test_a_cell_file_that_cannot_be_read_changes_nothing(tmp_path, as_before, content):
+    (tmp_path / protocol.CELL_FILE).write_text(content)
+    affinity.apply(str(tmp_path))
+    affinity.apply(str(tmp_path / "not there"))
+    assert affinity.cpus_allowed() == as_before
+
+
+def test_a_mask_that_is_there_in_part_is_not_set_in_part(tmp_path, as_before):
+    write(tmp_path, [as_before[0], 4095])
+    affinity.apply(str(tmp_path))
+    assert sorted(os.sched_getaffinity(0)) == as_before
+
+
+def test_a_wider_mask_than_asked_for_is_refused_too(as_before):
+    if len(as_before) < 2:
+        pytest.skip("one CPU: no mask is wider")
+    assert affinity.refusal(as_before[:1]) != ""
+
+
+def test_threads_bound_apart_count_together(as_before):
+    """OpenMP's pools bind each thread to a CPU of its own, the main one too."""
+    if len(as_before) < 2:
+        pytest.skip("one CPU: threads cannot be bound apart")
+    ready, release = threading.Event(), threading.Event()
+
+    def other():
+        os.sched_setaffinity(0, as_before[1:2])
+        ready.set()
+        release.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        ready.wait()
+        os.sched_setaffinity(0, as_before[:1])
+        assert set(as_before[:2]) <= set(affinity.cpus_allowed())
+    finally:
+        release.set()
+        thread.join()
+
+
+def test_a_long_list_is_told_in_short(as_before):
+    assert affinity.refusal(list(range(5000, 5100))).startswith("CPUs 5000,5001,")
+    assert len(affinity.refusal(list(range(5000, 5100)))) < 250

@@ -1,0 +1,182 @@
+"""Seeded weights and mini-batches: the same bits in every interpreter, and plausible numbers."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlbench.adapters import networks
+from dlbench.adapters.launch import batches
+from dlbench.adapters.networks import NETWORKS
+from dlbench.suites.environments import environment
+from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
+
+# Digests of everything a launch draws, printed by whatever interpreter runs it. fcn5 and fcn8 are left out for their
+# size; every drawing function is covered by the others.
+DIGEST = """
+import hashlib, sys, types
+package = types.ModuleType("guest"); package.__path__ = [sys.argv[1]]; sys.modules["guest"] = package
+batches = __import__("guest.launch.batches", fromlist=["x"]); networks = __import__("guest.networks", fromlist=["x"])
+digest = hashlib.sha256()
+for name in ("lstm32", "resnet50"):
+    network = networks.NETWORKS[name]
+    weights = batches.initial_weights(network)
+    for key in sorted(weights):
+        digest.update(key.encode()); digest.update(weights[key].tobytes())
+        digest.update(batches.sampled_entries(key, weights[key].size).astype("<i8").tobytes())
+    batch = batches.mini_batch(network, 3)
+    digest.update(batch.inputs.tobytes()); digest.update(batch.labels.tobytes())
+import numpy
+print(digest.hexdigest(), numpy.__version__, sys.version.split()[0])
+"""
+
+#: A change of it makes every shipped reference worthless: make them anew.
+KNOWN = "31bcf8c1aec2886dbbafc341454964f9be4342229be501fedd1794892c577950"
+
+
+def has_numpy(python: str) -> bool:
+    done = subprocess.run([python, "-I", "-c", "import numpy"], capture_output=True, timeout=60)
+    return done.returncode == 0
+
+
+def interpreters() -> dict[str, str]:
+    """Return every interpreter with NumPy that is cheap to find: the host's, pyenv's, the frameworks'."""
+    found = {"host": sys.executable}
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = {f"pyenv-{path.name}": path / "bin" / "python" for path in sorted(root.glob("*"))}
+    for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13"):
+        on_path = shutil.which(f"python{version}")
+        if on_path and "shims" not in on_path:
+            candidates[f"path-{version}"] = Path(on_path)
+    for name, framework in catalogue().items():
+        given_path = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
+        built = Path(given_path) if given_path else environment.find_interpreter(name)
+        if framework.environment == "own" and built:
+            candidates[name] = built
+    if "DLBENCH_PYTHON_OLDEST" in os.environ:
+        candidates["oldest"] = Path(os.environ["DLBENCH_PYTHON_OLDEST"])
+    for name, path in candidates.items():
+        if path.exists() and has_numpy(str(path)):
+            found[name] = str(path)
+    return found
+
+
+def test_the_same_bits_in_every_interpreter():
+    answers = {}
+    for name, python in interpreters().items():
+        command = [python, "-I", "-c", DIGEST, str(GUEST_DIRECTORY)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{name}: {done.stderr[-500:]}"
+        answers[name] = done.stdout.split()[0]
+    assert set(answers.values()) == {KNOWN}, answers
+
+
+@pytest.mark.parametrize("name", ["alexnet", "resnet50", "lstm32"])
+def test_weights_fill_their_bounds(name):
+    network = NETWORKS[name]
+    weights = batches.initial_weights(network)
+    assert list(weights) == [parameter.name for parameter in networks.parameters(network)]
+    for parameter in networks.parameters(network):
+        value = weights[parameter.name]
+        assert value.dtype == np.float32
+        assert value.shape == parameter.shape
+        if parameter.constant is not None:
+            assert (value == np.float32(parameter.constant)).all()
+            continue
+        assert np.abs(value).max() <= np.float32(parameter.bound)
+        if value.size >= 1000:
+            assert value.std() == pytest.approx(parameter.bound / np.sqrt(3.0), rel=0.1)
+            assert abs(value.mean()) < 5.0 * parameter.bound / np.sqrt(3.0 * value.size)
+
+
+def test_tensors_differ_from_one_another():
+    weights = batches.initial_weights(NETWORKS["lstm32"])
+    digests = {hashlib.sha256(value.tobytes()).hexdigest() for value in weights.values()}
+    assert len(digests) == len(weights)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from(sorted(NETWORKS)), st.integers(1, 5))
+def test_a_mini_batch_fits_its_network(name, batch_size):
+    network = NETWORKS[name]
+    batch = batches.mini_batch(network, batch_size)
+    assert batch.labels.dtype == np.int64
+    assert batch.labels.min() >= 0
+    assert batch.labels.max() < batches.output_classes(network)
+    if isinstance(network.family, networks.Recurrent):
+        assert batch.inputs.shape == batch.labels.shape == (batch_size, network.family.steps)
+        assert batch.inputs.dtype == np.int64
+        assert batch.inputs.max() < network.family.vocabulary
+    else:
+        assert batch.inputs.shape == (batch_size, *network.family.input_shape)
+        assert batch.inputs.dtype == np.float32
+        assert np.abs(batch.inputs).max() <= network.input_scale
+    again = batches.mini_batch(network, batch_size)
+    np.testing.assert_array_equal(batch.inputs, again.inputs)
+    np.testing.assert_array_equal(batch.labels, again.labels)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from(["resnet50"]), st.integers(1, 3), st.integers(1, 4))
+def test_a_repeated_mini_batch_is_the_small_one_over_and_over_where_it_is_normalised_over(name, size, times):
+    network = NETWORKS[name]
+    small, large = batches.mini_batch(network, size), batches.mini_batch(network, size * times, repeated=size)
+    assert len(large.inputs) == len(large.labels) == size * times
+    for part in range(times):
+        rows = slice(part * size, (part + 1) * size)
+        np.testing.assert_array_equal(large.inputs[rows], small.inputs)
+        np.testing.assert_array_equal(large.labels[rows], small.labels)
+    assert (large.inputs.dtype, large.labels.dtype) == (small.inputs.dtype, small.labels.dtype)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_equal_parts_may_have_labels_of_their_own(size, times, sets):
+    network = NETWORKS["resnet50"]
+    several = batches.with_label_sets(network, size, sets)
+    large = batches.mini_batch(network, size * times * sets, repeated=size, label_sets=sets)
+    np.testing.assert_array_equal(several.labels[0], batches.mini_batch(network, size).labels)
+    assert len({tuple(labels) for labels in several.labels}) == sets
+    for part in range(times * sets):
+        rows = slice(part * size, (part + 1) * size)
+        np.testing.assert_array_equal(large.inputs[rows], several.inputs)
+        np.testing.assert_array_equal(large.labels[rows], several.labels[part // times])
+    assert set(several.labels.flat) <= set(range(batches.output_classes(network)))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from(["fcn5", "lstm32", "alexnet"]), st.integers(2, 3), st.integers(1, 4))
+def test_elsewhere_each_example_comes_as_often_and_the_workers_parts_differ(name, size, times):
+    network = NETWORKS[name]
+    small, large = batches.mini_batch(network, size), batches.mini_batch(network, size * times, repeated=size)
+    for example in range(size):
+        rows = slice(example * times, (example + 1) * times)
+        assert len(large.inputs[rows]) == times
+        assert (large.inputs[rows] == small.inputs[example]).all()
+        assert (large.labels[rows] == small.labels[example]).all()
+    assert (large.inputs.dtype, large.labels.dtype) == (small.inputs.dtype, small.labels.dtype)
+    assert not (large.inputs[:times] == large.inputs[-times:]).all()
+
+
+@pytest.mark.parametrize(("size", "repeated"), [(10, 4), (2, 4), (4, 0), (4, -2)])
+def test_a_mini_batch_that_is_no_multiple_is_refused(size, repeated):
+    with pytest.raises(ValueError, match="over and over"):
+        batches.mini_batch(NETWORKS["fcn5"], size, repeated=repeated)
+
+
+@given(st.text(st.characters(codec="ascii"), min_size=1, max_size=20), st.integers(1, 10**9))
+def test_sampled_entries_lie_inside(name, size):
+    entries = batches.sampled_entries(name, size)
+    assert len(entries) == min(size, 64)
+    assert entries.min() >= 0
+    assert entries.max() < size
+    np.testing.assert_array_equal(entries, batches.sampled_entries(name, size))
+    if size <= 64:
+        assert len(set(entries.tolist())) == size

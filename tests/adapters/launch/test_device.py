@@ -1,0 +1,383 @@
+"""Launches on a made-up GPU: its own clock, memory and profile beside the wall clock, and none of it on the CPU."""
+
+import json
+import time
+
+import pytest
+
+from dlbench.adapters import protocol
+from dlbench.adapters.base import Adapter
+from dlbench.adapters.launch import device, worker
+from dlbench.adapters.libraries import device_ceilings
+from dlbench.adapters.libraries.device_ceilings import COPY, OPERATOR, Probe
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Cell, Launch, Operator, Profile, Protocol, Status
+
+PARITY_STEPS = NETWORKS["fcn5"].parity.steps
+PROFILE = Profile(
+    "made up",
+    3,
+    0.01,
+    [
+        Operator("gemm", "matrix product", True, 0.004, 2.0),
+        Operator("relu", "elementwise", True, 0.001, 3.0),
+        Operator("launch", "other", False, 0.002, 5.0),
+    ],
+)
+
+
+class OnGpu(Adapter):
+    """A GPU whose clock a test turns by hand, with an allocator; it notes what is called."""
+
+    computes = False
+    parity_reason = "it only pretends"
+
+    def __init__(self, step_ns=1000):
+        self.step_ns, self.clock, self.calls = step_ns, 0, []
+
+    def supports(self, network):
+        return True, ""
+
+    def prepare(self, network, weights, batch):
+        self.batch = batch
+
+    def step(self):
+        self.calls.append("step")
+        self.clock += self.step_ns
+
+    def set_learning_rate(self, rate):
+        pass
+
+    def last_loss(self):
+        return 1.0
+
+    def parameters(self):
+        return iter(())
+
+    def describe(self):
+        return {"framework": "made up", "version": "1"}
+
+    def is_out_of_memory(self, error):
+        return "device is full" in str(error)
+
+    def device_name(self):
+        return "Made-up GPU"
+
+    def event(self):
+        self.calls.append("event")
+        return self.clock
+
+    def event_nanoseconds(self, earlier, later):
+        self.calls.append("read")
+        return later - earlier
+
+    def reset_device_peak_memory(self):
+        self.calls.append("forget")
+
+    def device_peak_memory(self):
+        self.calls.append("peak")
+        return 4096
+
+
+@pytest.fixture(autouse=True)
+def _warm_at_once(monkeypatch):
+    monkeypatch.setattr(device, "WARM_UP_SECONDS", 0.0)
+
+
+def run(folder, adapter, where="cuda:0", asked=None, **numbers):
+    """Carry out a launch in this process."""
+    measured = {"warmup_steps": PARITY_STEPS + 1, "steps": 4, "minimum_steps": 2, "seconds": 5.0, **numbers}
+    cell = Cell("null", "null", "null", "fcn5", where, 2, 8)
+    launch = Launch(cell, Protocol(**measured), {}, None, str(folder))._replace(**(asked or {}))
+    protocol.write_launch(str(folder), launch)
+    assert worker.run(str(folder), lambda launch: adapter) == 0
+    return protocol.read_outcome(str(folder))
+
+
+def test_the_devices_clock_and_memory_stand_beside_the_wall_clock(tmp_path):
+    outcome = run(tmp_path, OnGpu(step_ns=1234))
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    told = outcome.device
+    assert (told.name, told.peak_memory_bytes) == ("Made-up GPU", 4096)
+    assert told.event_ns == [1234] * 4
+    assert len(outcome.samples_ns) == 4
+    assert (told.busy_seconds, told.launches) == (None, None)
+
+
+def test_each_timed_sample_is_marked_and_no_mark_is_read_before_the_last(tmp_path):
+    adapter = OnGpu()
+    run(tmp_path, adapter, steps=3)
+    begin = adapter.calls.index("forget")
+    # Parity steps, one of the warm-up by count and one by time; the one mark asks whether there are any.
+    assert adapter.calls[:begin] == ["step"] * (PARITY_STEPS + 2) + ["event"]
+    marked = ["event", "step", "event"] * 3
+    assert adapter.calls[begin:] == ["forget", *marked, "peak", "read", "read", "read"]
+
+
+def test_events_that_contradict_the_wall_clock_are_told_as_they_are(tmp_path):
+    """Judging them is for reports: both witnesses are in the record."""
+    outcome = run(tmp_path, OnGpu(step_ns=3600 * 10**9))
+    assert outcome.status is Status.OK
+    assert min(outcome.device.event_ns) > 1000 * max(outcome.samples_ns)
+
+
+def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path, monkeypatch):
+    adapter = OnGpu()
+    levels = iter([5_000_000] * 5 + [1_000_000] * 1000)
+    wall = worker.timing.timed_loop
+
+    def loop(sample, synchronize, protocol):
+        # The wall clock is the device's: the first five samples are slow.
+        def slower():
+            adapter.step_ns = next(levels)
+            sample()
+
+        return wall(slower, synchronize, protocol, clock=lambda: adapter.clock)
+
+    monkeypatch.setattr(worker.timing, "nanoseconds", lambda: adapter.clock)
+    monkeypatch.setattr(worker.timing, "timed_loop", loop)
+    outcome = run(tmp_path, adapter, steps=20, minimum_steps=5, maximum_warmup_steps=20)
+    assert outcome.steady is True
+    assert 5 <= len(outcome.warmup_ns) - 2 <= 7
+    assert outcome.device.event_ns == outcome.samples_ns == [1_000_000] * len(outcome.samples_ns)
+
+
+def test_a_framework_without_events_or_memory_is_timed_all_the_same(tmp_path):
+    class Plain(OnGpu):
+        def event(self):
+            return None
+
+        def device_peak_memory(self):
+            return None
+
+    adapter = Plain()
+    outcome = run(tmp_path, adapter)
+    assert outcome.device == protocol.DeviceEvidence("Made-up GPU")
+    sample = adapter.step
+    assert device.Watch(adapter, on_cpu=False).around(sample) is sample
+
+
+def test_on_the_cpu_no_device_is_asked_anything(tmp_path):
+    adapter = OnGpu()
+    outcome = run(tmp_path, adapter, where="cpu")
+    assert outcome.device is None
+    assert set(adapter.calls) == {"step"}
+    sample = adapter.step
+    assert device.Watch(adapter, on_cpu=True).around(sample) is sample
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "words"),
+    [
+        ("event_nanoseconds", 0.5, "event_nanoseconds() returned 0.5"),
+        ("event_nanoseconds", -1, "event_nanoseconds() returned -1"),
+        ("device_peak_memory", "much", "device_peak_memory() returned 'much'"),
+        ("device_name", None, "device_name() returned None"),
+    ],
+)
+def test_an_instrument_that_answers_nonsense_breaks_the_contract(tmp_path, method, answer, words):
+    adapter = OnGpu()
+    setattr(adapter, method, lambda *given: answer)
+    outcome = run(tmp_path, adapter)
+    assert outcome.status is Status.CRASHED
+    assert words in outcome.reason
+
+
+def test_a_gpu_is_kept_busy_before_it_is_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "WARM_UP_SECONDS", 0.2)
+    adapter = OnGpu()
+    started = time.perf_counter()
+    outcome = run(tmp_path, adapter)
+    assert time.perf_counter() - started >= 0.2
+    begin = adapter.calls.index("forget")
+    assert adapter.calls[:begin].count("step") > 1000  # steps that take no time: as many as fit
+    assert len(outcome.warmup_ns) < 200
+
+
+def test_the_time_line_of_the_samples_is_the_systems(tmp_path):
+    class Slow(OnGpu):
+        def step(self):
+            super().step()
+            time.sleep(0.01)
+
+    before = time.monotonic()
+    outcome = run(tmp_path, Slow(), steps=5)
+    start, end = outcome.timed_between
+    assert before < start < end < time.monotonic()
+    assert end - start == pytest.approx(sum(outcome.samples_ns) * 1e-9, abs=0.02)
+
+
+class Profiled(OnGpu):
+    def __init__(self, found):
+        super().__init__()
+        self.found, self.asked, self.seen = found, [], None
+
+    def profile(self, steps):
+        self.asked.append(steps)
+        if self.seen is not None:
+            self.seen.append(json.loads((self.folder / protocol.OUTCOME_FILE).read_text())["samples_ns"])
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def test_a_short_profile_tells_how_long_the_device_was_busy(tmp_path):
+    adapter = Profiled(PROFILE)
+    outcome = run(tmp_path, adapter)
+    assert adapter.asked == [device.PROFILED_STEPS]
+    assert outcome.device.busy_seconds == pytest.approx(0.005)
+    assert outcome.device.launches == pytest.approx(5.0)
+    assert outcome.profile is None  # nobody asked for the operators
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda:0"])
+def test_operators_are_told_where_they_were_asked_for(tmp_path, where):
+    adapter = Profiled(PROFILE)
+    outcome = run(tmp_path, adapter, where=where, asked={"profiled_steps": 7})
+    assert adapter.asked == [7]
+    assert outcome.profile == PROFILE
+
+
+def test_on_the_cpu_nothing_is_profiled_unasked(tmp_path):
+    adapter = Profiled(PROFILE)
+    assert run(tmp_path, adapter, where="cpu").profile is None
+    assert adapter.asked == []
+
+
+@pytest.mark.parametrize("found", [RuntimeError("no\n counters"), ValueError(), {"a": 1}, 3])
+def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
+    adapter = Profiled(found)
+    outcome = run(tmp_path, adapter, asked={"profiled_steps": 2})
+    assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
+    assert outcome.device.event_ns == [1000] * 4
+    assert outcome.profile is None
+    words = {RuntimeError: "RuntimeError: no counters", ValueError: "ValueError: "}
+    assert outcome.software["profile_failed"].startswith(words.get(type(found), "ContractBroken: profile() returned"))
+
+
+def test_the_outcome_is_on_disk_before_anything_is_profiled(tmp_path):
+    """A profiler that takes the process down takes nothing of the measurement along."""
+    adapter = Profiled(PROFILE)
+    adapter.folder, adapter.seen = tmp_path, []
+    outcome = run(tmp_path, adapter)
+    assert adapter.seen == [outcome.samples_ns]
+
+
+def test_without_operators_on_the_device_nothing_is_claimed_of_it(tmp_path):
+    outcome = run(tmp_path, Profiled(PROFILE._replace(operators=PROFILE.operators[2:])))
+    assert (outcome.device.busy_seconds, outcome.device.launches) == (None, None)
+
+
+class Copying(Profiled):
+    """Copies on the device at a known rate, and starts operators; in the order in which all of it is asked."""
+
+    def __init__(self, answers=None):
+        super().__init__(PROFILE)
+        self.answers = {COPY: 0.002, OPERATOR: 0.0001} if answers is None else answers
+
+    def profile(self, steps):
+        self.calls.append("profile")
+        return super().profile(steps)
+
+    def device_probe(self, name, size):
+        self.calls.append(name)
+        if self.seen is not None:
+            self.seen.append(json.loads((self.folder / protocol.OUTCOME_FILE).read_text())["samples_ns"])
+        answer = self.answers.get(name)
+        if isinstance(answer, Exception):
+            raise answer
+        return Probe(lambda: spin(answer), lambda: None) if isinstance(answer, float) else answer
+
+
+def spin(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+@pytest.fixture
+def _briefly(monkeypatch):
+    monkeypatch.setattr(device_ceilings, "SECONDS", 0.03)
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
+    adapter = Copying()
+    outcome = run(tmp_path, adapter)
+    found = outcome.device.ceilings
+    # What disturbs this machine meanwhile can only make them worse.
+    assert 0 < found.copy_bytes_per_second <= 2 * device_ceilings.DEVICE_BYTES / 0.002
+    assert found.operator_start_seconds >= 0.0001
+    assert found.operator_finish_seconds >= 0.0001
+    assert found.to_device_pinned_bytes_per_second is None
+    assert outcome.device.event_ns == [1000] * 4
+    assert outcome.device.busy_seconds == pytest.approx(0.005)
+    # After the last mark was read, and before a profiler that may slow down what comes after it.
+    first = adapter.calls.index(COPY)
+    assert adapter.calls[first : first + len(device_ceilings.NAMES) + 1] == [*device_ceilings.NAMES, "profile"]
+    assert "read" not in adapter.calls[first:]
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_the_outcome_is_on_disk_before_any_ceiling_is_measured(tmp_path):
+    adapter = Copying()
+    adapter.folder, adapter.seen = tmp_path, []
+    outcome = run(tmp_path, adapter)
+    assert adapter.seen == [outcome.samples_ns] * (len(device_ceilings.NAMES) + 1)
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_a_ceiling_that_cannot_be_measured_costs_nothing_else(tmp_path):
+    full = RuntimeError("the device is full")
+    answers = {COPY: full, "to_device_pinned": OSError("no"), "from_device_pinned": "fast", OPERATOR: 0.0001}
+    outcome = run(tmp_path, Copying(answers))
+    assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
+    assert outcome.device.ceilings.copy_bytes_per_second is None
+    assert outcome.device.ceilings.operator_start_seconds > 0
+    assert outcome.device.busy_seconds == pytest.approx(0.005)
+    assert outcome.software["ceilings_failed"] == (
+        "to_device_pinned: OSError: no; "
+        "from_device_pinned: ContractBroken: device_probe() returned 'fast', not a Probe of two calls or None"
+    )
+
+
+def test_on_the_cpu_no_ceiling_of_a_device_is_measured(tmp_path):
+    adapter = Copying()
+    run(tmp_path, adapter, where="cpu", asked={"profiled_steps": 1})
+    assert set(adapter.calls) == {"step", "profile"}
+
+
+class Multiplier(OnGpu):
+    def __init__(self, error=None):
+        super().__init__()
+        self.error, self.sizes = error, []
+
+    def multiply(self, size):
+        self.sizes.append(size)
+        if self.error is not None:
+            raise self.error
+        return lambda: None
+
+
+def test_the_product_on_a_gpu_is_large_and_a_full_memory_costs_only_its_number():
+    adapter = Multiplier()
+    assert device.gemm_rate(adapter, on_cpu=False, size=10) > 0
+    assert device.gemm_rate(adapter, on_cpu=True, size=10) > 0
+    assert adapter.sizes == [device.SENTINEL_SIZE, 10]
+    full = Multiplier(RuntimeError("the device is full"))
+    assert device.gemm_rate(full, on_cpu=False, size=10) is None
+    with pytest.raises(RuntimeError, match="full"):
+        device.gemm_rate(full, on_cpu=True, size=10)
+    with pytest.raises(RuntimeError, match="broken"):
+        device.gemm_rate(Multiplier(RuntimeError("broken")), on_cpu=False, size=10)
+    assert device.gemm_rate(OnGpu(), on_cpu=False, size=10) is None
+
+
+def test_a_repeated_mini_batch_reaches_the_adapter(tmp_path):
+    adapter = OnGpu()
+    run(tmp_path, adapter, asked={"repeated_batch": 2})
+    first, second = adapter.batch.inputs[:4], adapter.batch.inputs[4:]
+    assert (first == first[0]).all()
+    assert (second == second[0]).all()
+    assert not (first[0] == second[0]).all()
+    assert len(adapter.batch.labels) == 8

@@ -1,0 +1,268 @@
+"""What the operating system saw: busy threads are found, and no difference of counters is a guess or negative."""
+
+import itertools
+import mmap
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlbench.adapters.launch import companions, evidence
+from dlbench.adapters.launch.evidence import Snapshot
+
+
+def burn(seconds):
+    """Use so many seconds of this thread's CPU time, however long that takes."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def between(work):
+    before = evidence.snapshot()
+    work()
+    return before, evidence.snapshot()
+
+
+def busy_threads(seconds_of_each):
+    """Burn CPU in threads of their own that still stand when the region ends."""
+    burnt, release = [threading.Event() for _ in seconds_of_each], threading.Event()
+
+    def work(seconds, done):
+        burn(seconds)
+        done.set()
+        release.wait()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(seconds_of_each, burnt, strict=True)]
+    try:
+        return between(lambda: [[thread.start() for thread in threads], [done.wait() for done in burnt]])
+    finally:
+        release.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_threads_that_burn_are_seen_in_the_spread_the_busiest_first():
+    before, after = busy_threads([0.4, 0.1])
+    found = evidence.thread_evidence(2, 2, before, after)
+    if found.cpu_seconds_by_thread is None:
+        pytest.skip("this system lists no threads in /proc/self/task")
+    first, second = found.cpu_seconds_by_thread[:2]
+    assert first >= 0.35
+    assert 0.05 <= second <= 0.35
+    assert found.os_threads >= 3
+    assert found.cpu_seconds >= 0.45
+    assert found.wall_seconds > 0
+
+
+def test_a_thread_that_rests_shows_no_cpu_time():
+    before, after = busy_threads([0.3, 0.0])
+    found = evidence.thread_evidence(2, None, before, after)
+    if found.cpu_seconds_by_thread is None:
+        pytest.skip("this system lists no threads in /proc/self/task")
+    assert sum(1 for seconds in found.cpu_seconds_by_thread if seconds > 0.2) == 1
+    assert (found.requested, found.framework_says) == (2, None)
+
+
+def test_waiting_for_a_cpu_is_no_cpu_time():
+    before, after = between(lambda: time.sleep(0.2))
+    found = evidence.thread_evidence(1, 1, before, after)
+    assert found.wall_seconds >= 0.2
+    assert found.cpu_seconds < found.wall_seconds
+
+
+def test_sleeping_gives_the_cpu_away_of_ones_own_accord():
+    found = evidence.contention(*between(lambda: [time.sleep(0.001) for _ in range(20)]))
+    assert found.voluntary_switches >= 10
+
+
+def test_no_real_difference_is_negative():
+    snapshots = []
+    for _ in range(6):
+        snapshots.append(evidence.snapshot())
+        thread = threading.Thread(target=burn, args=(0.01,))
+        thread.start()
+        burn(0.02)
+        thread.join()
+    for before, after in itertools.pairwise(snapshots):
+        threads, contention = evidence.thread_evidence(1, 1, before, after), evidence.contention(before, after)
+        values = [threads.cpu_seconds, threads.wall_seconds, *(threads.cpu_seconds_by_thread or [])]
+        values += [value for value in contention if value is not None]
+        assert all(value >= 0 for value in values)
+
+
+def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
+    monkeypatch.setattr(evidence, "_read", lambda path: None)
+
+    def no_folder(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(evidence.os, "listdir", no_folder)
+    before, after = between(lambda: burn(0.02))
+    threads, contention = evidence.thread_evidence(4, None, before, after), evidence.contention(before, after)
+    assert (threads.os_threads, threads.cpu_seconds_by_thread) == (None, None)
+    assert threads.cpu_seconds > 0
+    for name in (
+        "run_queue_seconds",
+        "pressure_seconds",
+        "pressure_avg10_before",
+        "steal_seconds",
+        "throttled_seconds",
+    ):
+        assert getattr(contention, name) is None
+    assert contention.voluntary_switches >= 0
+    assert evidence.peak_memory_bytes() > 10**6  # from getrusage
+
+
+times = st.none() | st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1e6), max_size=8)
+maybe = st.none() | st.floats(0, 1e9)
+snapshots = st.builds(
+    Snapshot,
+    wall=st.floats(0, 1e6),
+    cpu=st.floats(0, 1e6),
+    thread_cpu=times,
+    run_queue=times,
+    involuntary=st.integers(0, 10**9),
+    voluntary=st.integers(0, 10**9),
+    major_faults=st.integers(0, 10**9),
+    pressure=maybe,
+    pressure_avg10=maybe,
+    steal=maybe,
+    throttled=maybe,
+    company=st.builds(
+        companions.Companions,
+        st.dictionaries(st.sampled_from("pqrst"), st.floats(0, 1e6), max_size=5),
+        st.floats(0, 1e6),
+    ),
+)
+
+
+@settings(deadline=None)
+@given(snapshots, snapshots)
+def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
+    spread = evidence.thread_evidence(1, 1, before, after).cpu_seconds_by_thread
+    waited = evidence.contention(before, after).run_queue_seconds
+    assert (spread is None) == (before.thread_cpu is None or after.thread_cpu is None)
+    assert (waited is None) == (before.run_queue is None or after.run_queue is None)
+    if spread is not None:
+        assert spread == sorted(spread, reverse=True)
+        working = [s for s in companions.cpu_seconds_by_thread(before.company, after.company) if s > 0]
+        assert len(spread) == len(after.thread_cpu) + len(working)
+        assert all(seconds >= 0 for seconds in spread)
+        for name in set(after.thread_cpu) - set(before.thread_cpu):
+            assert after.thread_cpu[name] in spread  # a new thread's time is all of the region's
+    assert waited is None or waited >= 0
+
+
+@settings(deadline=None)
+@given(snapshots, snapshots)
+def test_what_one_side_does_not_tell_has_no_difference(before, after):
+    found = evidence.contention(before, after)
+    for name, field in (
+        ("pressure", "pressure_seconds"),
+        ("steal", "steal_seconds"),
+        ("throttled", "throttled_seconds"),
+    ):
+        one, other = getattr(before, name), getattr(after, name)
+        assert getattr(found, field) == (None if one is None or other is None else other - one)
+    assert found.pressure_avg10_before == before.pressure_avg10
+    assert found.involuntary_switches == after.involuntary - before.involuntary
+
+
+V1 = {"/proc/self/cgroup": "9:memory:/a\n5:cpu,cpuacct:/jobs/42\n0::/jobs/42\n"}
+V2 = {"/proc/self/cgroup": "0::/slice/scope\n"}
+STAT_V1 = "nr_periods 9\nnr_throttled 3\nthrottled_time %d\n"
+STAT_V2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec %d\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "seconds"),
+    [
+        ({}, None),
+        (V1, None),
+        ({**V1, "/sys/fs/cgroup/cpu,cpuacct/jobs/42/cpu.stat": STAT_V1 % 3e9}, 3.0),
+        # The quota may be that of a group around it: each counts its own throttling alone.
+        (
+            {
+                **V1,
+                "/sys/fs/cgroup/cpu/jobs/42/cpu.stat": STAT_V1 % 0,
+                "/sys/fs/cgroup/cpu/jobs/cpu.stat": STAT_V1 % 2e9,
+                "/sys/fs/cgroup/cpu/cpu.stat": STAT_V1 % 5e8,
+            },
+            2.5,
+        ),
+        (
+            {**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": STAT_V2 % 4e6, "/sys/fs/cgroup/cpu.stat": "usage_usec 9\n"},
+            4.0,
+        ),
+        ({**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": "usage_usec 9\n"}, None),
+        ({**V2, "/sys/fs/cgroup/slice/cpu.stat": STAT_V2 % 4e6}, 4.0),
+        # A container sees its own group as the mount point, and may see its path on the host or none.
+        ({**V2, "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
+        ({"/proc/self/cgroup": "0::/../..\n", "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
+    ],
+)
+def test_the_throttling_of_every_group_around_the_process_is_seen(monkeypatch, files, seconds):
+    monkeypatch.setattr(evidence, "_read", files.get)
+    assert evidence._throttled() == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_the_spread_keeps_the_64_busiest():
+    def snapshot(times):
+        return Snapshot(0.0, 0.0, times, None, 0, 0, 0, None, None, None, None, None)
+
+    many = {str(n): float(n) for n in range(200)}
+    found = evidence.thread_evidence(200, 200, snapshot({}), snapshot(many))
+    assert found.cpu_seconds_by_thread == [float(n) for n in range(199, 135, -1)]
+    assert found.os_threads == 200
+
+
+LARGE = """
+import mmap, sys
+with mmap.mmap(-1, 60_000_000) as fresh:
+    for page in range(0, len(fresh), mmap.PAGESIZE):
+        fresh[page] = 1
+    print("there", flush=True)
+    sys.stdin.readline()
+print("gone", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_peak_memory_is_that_of_all_processes():
+    if not evidence.reset_peak_memory():
+        pytest.skip("this kernel does not forget a process's peak")
+    before = evidence.peak_memory_bytes()
+    helper = subprocess.Popen([sys.executable, "-c", LARGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert helper.stdin is not None
+    assert helper.stdout is not None
+    try:
+        assert helper.stdout.readline() == "there\n"
+        assert evidence.peak_memory_bytes() - before >= 60_000_000
+        helper.stdin.write("\n")
+        helper.stdin.flush()
+        assert helper.stdout.readline() == "gone\n"
+        assert evidence.peak_memory_bytes() - before >= 60_000_000
+        assert evidence.reset_peak_memory()
+        assert evidence.peak_memory_bytes() - before < 60_000_000
+    finally:
+        helper.kill()
+        helper.communicate()
+
+
+def test_peak_memory_is_that_since_the_reset():
+    if not evidence.reset_peak_memory():
+        pytest.skip("this kernel does not forget a process's peak")
+    before = evidence.peak_memory_bytes()
+    # Memory that no allocator has kept from what was freed before.
+    with mmap.mmap(-1, 40_000_000) as fresh:
+        for page in range(0, len(fresh), mmap.PAGESIZE):
+            fresh[page] = 1
+    risen = evidence.peak_memory_bytes()
+    assert risen - before >= 35_000_000
+    assert evidence.reset_peak_memory()
+    assert evidence.peak_memory_bytes() <= risen - 30_000_000

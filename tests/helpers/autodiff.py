@@ -1,0 +1,125 @@
+"""The parity steps by PyTorch's automatic differentiation in float64: a second derivation of the reference.
+
+``<python with torch> autodiff.py ADAPTERS_FOLDER OUTPUT_FOLDER NETWORK[:BATCH] ...`` writes a file per network.
+Shares specifications, weights and mini-batches with the guest, and no arithmetic.
+"""
+
+import sys
+import types
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+
+def forward_feedforward(n, family, w, values):
+    for layer in family.layers:
+        if isinstance(layer, n.Flatten):
+            values = values.flatten(1)
+        elif isinstance(layer, n.MaxPool):
+            values = functional.max_pool2d(values, layer.kernel, layer.stride, layer.padding)
+        else:
+            weight, bias = w[layer.name + ".weight"], w[layer.name + ".bias"]
+            if isinstance(layer, n.Convolution):
+                values = functional.conv2d(values, weight, bias, layer.stride, layer.padding)
+            else:
+                values = functional.linear(values, weight, bias)
+            values = {"relu": torch.relu, "sigmoid": torch.sigmoid, "none": lambda x: x}[layer.activation](values)
+    return values
+
+
+def forward_residual(n, family, w, values):
+    def unit(name, norm, values, stride, padding):
+        values = functional.conv2d(values, w[name + ".weight"], None, stride, padding)
+        gamma, beta = w[norm + ".gamma"], w[norm + ".beta"]
+        return functional.batch_norm(values, None, None, gamma, beta, training=True, eps=family.epsilon)
+
+    values = torch.relu(unit("stem", "stem_norm", values, 2, 3))
+    values = functional.max_pool2d(values, 3, 2, 1)
+    for block in family.blocks:
+        name = block.name
+        inner = torch.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
+        inner = torch.relu(unit(name + ".conv2", name + ".norm2", inner, 1, 1))
+        inner = unit(name + ".conv3", name + ".norm3", inner, 1, 0)
+        if block.projection:
+            values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
+        values = torch.relu(inner + values)
+    return functional.linear(values.mean((2, 3)), w["fc.weight"], w["fc.bias"])
+
+
+def forward_recurrent(n, family, w, tokens):
+    values = functional.embedding(tokens, w["embedding.weight"])
+    for layer in range(1, family.layers + 1):
+        hidden = torch.zeros(len(tokens), family.hidden, dtype=torch.float64)
+        cell = torch.zeros_like(hidden)
+        outputs = []
+        bias = w[f"lstm{layer}.bias"]
+        for step in range(family.steps):
+            # torch's own cell, whose gate order is documented as input, forget, cell, output
+            hidden, cell = torch.lstm_cell(
+                values[:, step],
+                (hidden, cell),
+                w[f"lstm{layer}.input_weight"],
+                w[f"lstm{layer}.hidden_weight"],
+                bias,
+                torch.zeros_like(bias),
+            )
+            outputs.append(hidden)
+        values = torch.stack(outputs, 1)
+    return functional.linear(values, w["fc.weight"], w["fc.bias"])
+
+
+def observe(guest, network, batch_size):
+    n = guest.networks
+    initial = guest.batches.initial_weights(network)
+    before = guest.parity.sample_weights(initial)
+    w = {name: torch.from_numpy(value).double().requires_grad_() for name, value in initial.items()}
+    batch = guest.batches.mini_batch(network, batch_size)
+    inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
+    if isinstance(network.family, n.Recurrent):
+        forward = forward_recurrent
+    else:
+        inputs = inputs.double()
+        forward = forward_residual if isinstance(network.family, n.Residual) else forward_feedforward
+    losses = []
+    for _ in range(network.parity.steps):
+        logits = forward(n, network.family, w, inputs)
+        loss = functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+        losses.append(loss.item())
+        loss.backward()
+        with torch.no_grad():
+            for value in w.values():
+                value.sub_(network.parity.learning_rate * value.grad)
+                value.grad = None
+
+    learnt = ((name, value.detach().numpy()) for name, value in w.items())
+    return guest.parity.observe(learnt, before, losses)
+
+
+def load_guest(folder):
+    """Import the guest's modules as its __main__ does, under a private package name."""
+    package = types.ModuleType("_dlbench_guest")
+    package.__path__ = [folder]
+    sys.modules["_dlbench_guest"] = package
+    for name, where in (("networks", ""), ("batches", "launch."), ("parity", "launch.")):
+        setattr(package, name, __import__("_dlbench_guest." + where + name, fromlist=[name]))
+    return package
+
+
+def main():
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
+    guest = load_guest(sys.argv[1])
+    namespace = {}
+    exec(compile((here / "small_networks.py").read_text(), "small_networks.py", "exec"), namespace)
+    known = dict(guest.networks.NETWORKS)
+    known.update(namespace["small_networks"](guest.networks))
+    for wanted in sys.argv[3:]:
+        name, _, size = wanted.partition(":")
+        network = known[name]
+        size = int(size or network.batch_size)
+        path = Path(sys.argv[2], f"{name}-b{size}.npz")
+        guest.parity.save(str(path), observe(guest, network, size))
+
+
+main()

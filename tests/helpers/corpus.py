@@ -1,0 +1,206 @@
+"""The corpus: launches of cheap cells of real frameworks, made by ``tests/benchmarks/collect_corpus.py``.
+
+Launches `a` and `b` run identical code; `plus2`, `plus5` and `plus10` do a fixed amount of real extra work in each
+step. The packed form keeps what a verdict rests on, samples and evidence, and of the machine what the probe says.
+"""
+
+import gzip
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
+from dlbench.hardware_probe import describe, probe
+from dlbench.reports.evidence.attempts import disturbed
+from dlbench.reports.storage.hosts import Host, host_of
+from dlbench.reports.storage.record import Record
+
+PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
+DESCRIBED = ("Fingerprint", "CPU", "Cores", "CPUs usable here", "Virtualisation", "Memory", "Kernel")
+"""What is kept of the machine's description."""
+_CONTENTION = Contention._fields
+_THREADS = ("requested", "framework_says", "os_threads", "cpu_seconds", "wall_seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class CorpusLaunch:
+    """One launch, and the machine it ran on."""
+
+    framework: str
+    label: str
+    block: int
+    started: datetime
+    outcome: Outcome
+    host: Host
+
+    @cached_property
+    def seconds(self) -> float:
+        """Median seconds per step: what a verdict sees of a launch."""
+        return median(self.outcome.step_seconds())
+
+    @cached_property
+    def disturbed(self) -> bool:
+        """Whether its own evidence says that others were in the way, by the rule of the product."""
+        return disturbed(self.record("", "", 0), self.host)
+
+    @property
+    def contention(self) -> Contention:
+        """What it saw of others."""
+        assert self.outcome.contention is not None
+        return self.outcome.contention
+
+    @property
+    def threads(self) -> ThreadEvidence:
+        """What it saw of its own threads."""
+        assert self.outcome.threads is not None
+        return self.outcome.threads
+
+    def unseeing(self) -> "CorpusLaunch":
+        """Return it without what it saw of others."""
+        return replace(self, outcome=self.outcome._replace(contention=None))
+
+    def scaled(self, factor: float) -> "CorpusLaunch":
+        """Return it with every step so many times as long."""
+        samples = [round(nanoseconds * factor) for nanoseconds in self.outcome.samples_ns]
+        return replace(self, outcome=self.outcome._replace(samples_ns=samples))
+
+    def record(self, side: str, stage: str, launch: int, run: str = "corpus") -> Record:
+        """Return it as the record of a comparison."""
+        return Record(
+            run=run,
+            suite="corpus",
+            launch=launch,
+            cell=cell_of(self.framework),
+            outcome=self.outcome,
+            machine=self.host.fingerprint,
+            environment="",
+            interpreter="",
+            protocol=Protocol(),
+            started=self.started,
+            wall_seconds=0.0,
+            version="",
+            side=side,
+            stage=stage,
+        )
+
+
+def cell_of(framework: str) -> Cell:
+    """Return the cell that all launches of a framework measured."""
+    return Cell(framework, framework, "default", "lstm32", "cpu", 1, 4)
+
+
+Pair = tuple[CorpusLaunch, CorpusLaunch]
+"""(baseline, candidate)."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All launches, in the order they were made."""
+
+    machine: dict[str, str]
+    """Label and value, as the hardware probe describes it."""
+    host: Host
+    launches: tuple[CorpusLaunch, ...]
+
+    @cached_property
+    def frameworks(self) -> tuple[str, ...]:
+        """In alphabetical order."""
+        return tuple(sorted({launch.framework for launch in self.launches}))
+
+    @cached_property
+    def _placed(self) -> dict[tuple[str, str, int], CorpusLaunch]:
+        return {(launch.framework, launch.label, launch.block): launch for launch in self.launches}
+
+    def of(self, framework: str, label: str) -> list[CorpusLaunch]:
+        """Return a framework's launches with this label, by block."""
+        found = [each for each in self.launches if (each.framework, each.label) == (framework, label)]
+        return sorted(found, key=lambda launch: launch.block)
+
+    def pairs(self, framework: str, baseline: str, candidate: str, apart: int = 0) -> list[Pair]:
+        """Return pairs of the same block, or the candidate so many blocks later, in the order of the baseline's."""
+        return [
+            (launch, other)
+            for launch in self.of(framework, baseline)
+            if (other := self._placed.get((framework, candidate, launch.block + apart))) is not None
+        ]
+
+
+def calm(pairs: list[Pair]) -> list[Pair]:
+    """Return the pairs that a verdict counts: those of which no launch is disturbed by its own evidence."""
+    return [pair for pair in pairs if not any(launch.disturbed for launch in pair)]
+
+
+def pack(raw: Path, packed: Path) -> int:
+    """Pack a collector's file, described by the machine this runs on; returns the number of launches.
+
+    The same lines and machine give the same bytes. A last line that is still being written is left out, and so is a
+    launch that did not end well.
+    """
+    header: dict[str, Any] = {}
+    lines = []
+    for text in raw.read_text(encoding="utf-8").splitlines():
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            break
+        if not header:
+            header = line
+        elif line["status"] == Status.OK and line["samples_ns"]:
+            lines.append(_packed(line))
+    machine = probe()
+    host = host_of(machine)
+    about = {
+        **header,
+        # How much memory is free changes from moment to moment.
+        "machine": {label: value.split(" (")[0] for label, value in describe(machine) if label in DESCRIBED},
+        "host": {key: getattr(host, key) for key in _HOST},
+    }
+    text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in [about, *lines])
+    packed.parent.mkdir(exist_ok=True)
+    with packed.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+        zipped.write(text.encode())
+    return len(lines)
+
+
+_HOST = (
+    "fingerprint",
+    "name",
+    "physical_cores",
+    "effective_cpus",
+    "capacity_cpus",
+    "logical_cpus",
+    "machine_cpus",
+)
+
+
+def _packed(line: dict[str, Any]) -> list[Any]:
+    # The clocks behind the evidence resolve microseconds at best.
+    threads = [_short(line["threads"][key]) for key in _THREADS]
+    contention = [_short(line["contention"].get(key)) for key in _CONTENTION]
+    where = [line["framework"], line["label"], line["block"], line["started"]]
+    return [*where, line["samples_ns"], threads, contention]
+
+
+def _short(value: float | None) -> float | None:
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def read(packed: Path = PACKED) -> Corpus:
+    """Read a packed corpus."""
+    with gzip.open(packed, "rt", encoding="utf-8") as file:
+        about, *lines = (json.loads(text) for text in file)
+    host = Host(**about["host"])
+    launches = []
+    for framework, label, block, started, samples, threads, contention in lines:
+        outcome = Outcome(
+            Status.OK,
+            samples_ns=samples,
+            threads=ThreadEvidence(**dict(zip(_THREADS, threads, strict=True)), cpu_seconds_by_thread=None),
+            contention=Contention(**dict(zip(_CONTENTION, contention, strict=True))),
+        )
+        launches.append(CorpusLaunch(framework, label, block, datetime.fromisoformat(started), outcome, host))
+    return Corpus(about["machine"], host, tuple(launches))

@@ -1,0 +1,101 @@
+"""Launches of the null framework, the real command, and looking after the processes of both."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import command_server
+import psutil
+
+from dlbench.adapters.protocol import Cell, Launch, Protocol
+from dlbench.suites.measuring.launcher import Order
+
+#: Nothing here waits for that long unless it is about to fail: the machine may be busy.
+PATIENCE = 120.0
+BRIEF = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
+COMMAND = (sys.executable, "-m", "dlbench.suites")
+
+
+def null_cell(**changes: Any) -> Cell:
+    """Return a cell of the null framework."""
+    return Cell("null", "null", "null", "fcn5", "cpu", 1, 64)._replace(**changes)
+
+
+def null_order(
+    folder: Path,
+    settings: dict[str, Any] | None = None,
+    *,
+    interpreter: Path | None = None,
+    timeout: float = PATIENCE,
+    variables: dict[str, str] | None = None,
+    **changes: Any,
+) -> Order:
+    """Return the order of one launch of the null framework, by the interpreter of the tests unless another is given."""
+    launch = Launch(null_cell(**changes), BRIEF, settings or {}, None, str(folder))
+    return Order(launch, interpreter or Path(sys.executable), variables or {}, timeout)
+
+
+def gone(pid: int) -> bool:
+    """Tell whether a process has ended, even where nobody has collected it yet."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> Any:
+    """Wait for a condition and return its value."""
+    until = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < until, f"{what}: not within {PATIENCE:g} s"
+        time.sleep(0.02)
+    return value
+
+
+def variables_of_command(home: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a command under test: a DLBENCH_HOME of its own, nothing else of dlbench's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_", "CUDA_"))}
+    # The lock against two that measure at once lies there: tests that run side by side shall not wait for each other.
+    temporary = home / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return {**kept, "DLBENCH_HOME": str(home), "TMPDIR": str(temporary), "COLUMNS": "200", **more}
+
+
+def run_command(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a folder to its end."""
+    return run_with(variables_of_command(folder / "home", **more), folder, *words)
+
+
+def run_with(variables: dict[str, str], folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command to its end in a folder, with exactly this environment."""
+    with tempfile.TemporaryDirectory() as output:
+        code = command_server.call(words, folder, variables, Path(output), PATIENCE)
+        out, err = (Path(output, name).read_text() for name in ("out", "err"))
+    return subprocess.CompletedProcess([*COMMAND, *words], code, out, err)
+
+
+@contextlib.contextmanager
+def running_command(folder: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
+    """Start the command in a folder; whatever is left of it at the end is killed."""
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=folder,
+        env=variables_of_command(folder / "home"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.communicate()

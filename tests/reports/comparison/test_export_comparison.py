@@ -1,0 +1,402 @@
+import csv as csv_of_python
+import html
+import io
+import json as json_of_python
+import math
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+import dlbench.reports
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.comparison import layout as layout
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
+from dlbench.reports.comparison.data import comparison_to_csv, comparison_to_json
+from dlbench.reports.comparison.junit import comparison_to_junit
+from dlbench.reports.comparison.layout import Finding
+from dlbench.reports.comparison.markdown import comparison_to_markdown
+from dlbench.reports.comparison.terminal import comparison_to_terminal
+from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
+from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.storage.hosts import Host
+
+CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
+HOST = Host("m-one", "AMD EPYC, 2 CPUs", 2, 2, 2.0)
+
+
+def side(status: Status = Status.OK, reason: str = "", **changes: Any) -> SideOfCell:
+    seconds = (0.5, 0.51, 0.49) if status is Status.OK else ()
+    return SideOfCell(**{**vars(SideOfCell(status, reason, seconds, 0, "1a2b3c")), **changes})
+
+
+def judged(verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any) -> Judgement:
+    made = Judgement(
+        verdict, ratio, ratio * 0.99, ratio * 1.01, 0.003, None, 0.04, 20, 20, "signed ranks", sentence, 0.005, 19
+    )
+    return Judgement(**{**vars(made), **changes})
+
+
+def cell_of(verdict: Verdict, ratio: float = 1.0, cell: Cell = CELL, **changes: Any) -> CellComparison:
+    return CellComparison(cell, side(), side(), judged(verdict, ratio), pairs={"": ((0.5,), (0.6,))}, **changes)
+
+
+def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
+    mean = Ratio(1.012, 0.99, 1.03, "geometric mean of 4 cells") if cells else None
+    made = Comparison("torch 2.12", "torch 2.13", (HOST,), "gate", True, cells, mean, DEFAULT, ())
+    return Comparison(**{**vars(made), **changes})
+
+
+HOLE = undecided(Verdict.INCONCLUSIVE, "baseline: unsupported, no LSTM", 0, 0)
+FLAG = raised_flags.Flag(raised_flags.THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
+ONE_OF_EACH = {
+    Finding.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
+    Finding.REGRESSION: cell_of(Verdict.REGRESSION, 1.1, CELL._replace(threads=2)),
+    Finding.IMPROVEMENT: cell_of(Verdict.IMPROVEMENT, 0.8, CELL._replace(threads=4)),
+    Finding.INCONCLUSIVE: cell_of(Verdict.INCONCLUSIVE, 1.04, CELL._replace(threads=8)),
+    Finding.CONTENDED: CellComparison(
+        CELL._replace(threads=16),
+        side(),
+        side(),
+        undecided(Verdict.CONTENDED, "others were in the way of 6 of 8", 2, 2),
+    ),
+    Finding.BROKEN: CellComparison(
+        CELL._replace(network="lstm32"),
+        side(flags=(FLAG,)),
+        side(Status.CRASHED, "signal 11"),
+        undecided(Verdict.INCONCLUSIVE, "candidate: crashed, signal 11", 3, 0),
+    ),
+    Finding.HOLE: CellComparison(
+        CELL._replace(network="lstm64"), side(Status.UNSUPPORTED), side(Status.UNSUPPORTED), HOLE
+    ),
+    Finding.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
+}
+ALL = comparison(*ONE_OF_EACH.values())
+EXPORTERS = {
+    "terminal": comparison_to_terminal,
+    "markdown": comparison_to_markdown,
+    "json": comparison_to_json,
+    "csv": comparison_to_csv,
+    "junit": comparison_to_junit,
+}
+
+
+def test_there_is_a_finding_for_every_verdict() -> None:
+    assert {each.name for each in Verdict} <= {each.name for each in Finding}
+    for expected, cell in ONE_OF_EACH.items():
+        assert layout.finding(cell) is expected
+    assert set(ONE_OF_EACH) == set(Finding) == set(layout.LEGEND)
+
+
+# -- any names at all -------------------------------------------------------------------------------------------------
+
+hostile = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["</testsuite>", "]]>", "a|b", "\x00\x1b[31m", "<details>", "\ud800", "`x`", "a\nb", "\"&<>'", "=1+1"]
+    ),
+)
+cells = st.builds(
+    lambda framework, mode, network, device, threads, affinity, world_size: Cell(
+        framework, "pytorch", mode, network, device, threads, 64, affinity=affinity, world_size=world_size
+    ),
+    hostile,
+    hostile,
+    hostile,
+    st.one_of(st.just("cpu"), hostile),
+    st.integers(0, 512),
+    st.sampled_from(["bound", "oversubscribed"]),
+    st.sampled_from([1, 1, 2, 8]),
+)
+numbers = st.one_of(st.none(), st.floats(1e-9, 1e9))
+sides = st.builds(
+    lambda status, reason, flag: side(status, reason, flags=(raised_flags.Flag(raised_flags.PARITY, flag),)),
+    st.sampled_from(Status),
+    hostile,
+    hostile,
+)
+judgements = st.builds(
+    lambda verdict, ratio, p, sentence: replace(
+        judged(verdict, sentence=sentence),
+        ratio=ratio,
+        low=ratio and 0.0,
+        high=ratio and math.inf,
+        p=p,
+        smallest_effect=ratio,
+    ),
+    st.sampled_from(Verdict),
+    numbers,
+    st.one_of(st.none(), st.floats(0, 1)),
+    hostile,
+)
+comparisons = st.builds(
+    lambda found, baseline, candidate, notes, host: comparison(
+        *found, baseline=baseline, candidate=candidate, notes=tuple(notes), hosts=(Host("m", host),)
+    ),
+    st.lists(st.builds(CellComparison, cells, sides, sides, judgements), max_size=5),
+    hostile,
+    hostile,
+    st.lists(hostile, max_size=2),
+    hostile,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(comparisons)
+def test_whatever_the_names_every_form_stays_well_formed(found: Comparison) -> None:
+    for name, export in EXPORTERS.items():
+        text = export(found)
+        assert text.endswith("\n")
+        assert text.encode()
+        CHECKS[name](text, found)
+
+
+def check_terminal(text: str, found: Comparison) -> None:
+    # Characters that some terminals draw in two columns and some in none are counted either way.
+    assert max(min(len(line), cell_len(line)) for line in text.split("\n")) <= 80
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
+    assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+def check_markdown(text: str, found: Comparison) -> None:
+    rows = [line for line in text.split("\n") if line.startswith("| ")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in rows)
+    assert len([line for line in rows if line.startswith("| :--")]) == len(layout.by_finding(found))
+    # Nothing of the names may open or close an element: those there are stand in pairs.
+    tags = re.findall(r"(?<!\\)</?\w+>", text)
+    assert tags.count("<details>") == tags.count("</details>") == tags.count("<summary>") == tags.count("</summary>")
+    assert len(tags) == 4 * tags.count("<details>")
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
+
+
+def check_json(text: str, found: Comparison) -> None:
+    content = json_of_python.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert len(content["cells"]) == len(found.cells)
+    assert sum(content["counts"].values()) == len(found.cells)
+
+
+def check_csv(text: str, found: Comparison) -> None:
+    lines = list(csv_of_python.reader(io.StringIO(text, newline="")))
+    assert len(lines) == len(found.cells) + 1
+    assert len({len(line) for line in lines}) == 1
+
+
+def check_junit(text: str, found: Comparison) -> None:
+    root = ElementTree.fromstring(text)
+    assert root.tag == "testsuites"
+    (suite,) = root.findall("testsuite")
+    cases = suite.findall("testcase")
+    assert len(cases) == len(found.cells)
+    for element in (root, suite):
+        assert int(element.get("tests", "")) == len(cases)
+        for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(element.get(attribute, "")) == len(suite.findall(f"testcase/{tag}"))
+        assert float(element.get("time", "")) >= 0
+    for case in cases:
+        assert case.get("name")
+        assert case.get("classname")
+        assert float(case.get("time", "")) >= 0
+        outcomes = [child for child in case if child.tag in ("failure", "error", "skipped")]
+        assert len(outcomes) <= 1
+        assert all(child.get("message") for child in outcomes)
+        assert all(child.tag in ("failure", "error", "skipped", "system-out") for child in case)
+
+
+CHECKS = {
+    "terminal": check_terminal,
+    "markdown": check_markdown,
+    "json": check_json,
+    "csv": check_csv,
+    "junit": check_junit,
+}
+
+
+# -- what each says ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_one_of_each(name: str) -> None:
+    CHECKS[name](EXPORTERS[name](ALL), ALL)
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "junit"])
+@pytest.mark.parametrize(
+    "found",
+    [comparison(), comparison(ONE_OF_EACH[Finding.HOLE], geometric_mean=None)],
+    ids=["no cell", "no cell measured"],
+)
+def test_where_nothing_was_measured_it_is_said(name: str, found: Comparison) -> None:
+    text = EXPORTERS[name](found)
+    CHECKS[name](text, found)
+    assert "o cell was measured" in text or "none measured on both sides" in text
+    assert "above 1 is slower" not in text
+
+
+def test_junit_outcomes() -> None:
+    cases = ElementTree.fromstring(comparison_to_junit(ALL)).findall("testsuite/testcase")
+    outcomes = {
+        found: [child.tag for child in case if child.tag != "system-out"]
+        for found, case in zip(ONE_OF_EACH, cases, strict=True)
+    }
+    assert outcomes == {
+        Finding.NO_REGRESSION: [],
+        Finding.REGRESSION: ["failure"],
+        Finding.IMPROVEMENT: [],
+        Finding.INCONCLUSIVE: ["skipped"],
+        Finding.CONTENDED: ["skipped"],
+        Finding.BROKEN: ["error"],
+        Finding.HOLE: ["skipped"],
+        Finding.COMPARISON: [],
+    }
+    names = {(case.get("classname"), case.get("name")) for case in cases}
+    assert len(names) == len(cases)
+    error = cases[list(ONE_OF_EACH).index(Finding.BROKEN)].find("error")
+    assert error is not None
+    assert "signal 11" in (error.get("message") or "")
+    assert "4.0 threads wanted to run" in (error.text or "")
+
+
+def test_the_summary_begins_with_the_counts_and_folds_what_is_well() -> None:
+    text = comparison_to_markdown(ALL)
+    assert text.startswith("## 8 cells: 1 REGRESSION, 1 broken, 1 improvement, ")
+    places = [text.index(f"### {title}") for title in ("Regressions", "Broken", "Improvements", "Inconclusive")]
+    folded = text.index("<details><summary>No regression: 1</summary>")
+    assert places == sorted(places)
+    assert places[-1] < folded
+    before = html.unescape(text[:folded])
+    assert "slower" in before
+    assert "1.100 (1.089-1.111)" in before
+
+
+def test_a_line_of_a_cell_names_it_in_full() -> None:
+    line = next(line for line in comparison_to_terminal(ALL).splitlines() if "REGRESSION" in line)
+    assert line.split() == ["torch", "eager", "2", "1.100", "(1.089-1.111)", "REGRESSION", "20+20"]
+    names = [layout.name_of(each.cell) for each in ALL.cells]
+    assert len(set(names)) == len(names)
+    assert names[0] == "fcn5, mini-batch 64, torch eager, 1 thread"
+
+
+@pytest.mark.parametrize(
+    "of_cell", [{"affinity": "bound"}, {"precision": "bfloat16"}, {"device": "cuda:0"}, {"mode": "x"}]
+)
+def test_cells_that_differ_have_different_names(of_cell: dict[str, str]) -> None:
+    assert layout.name_of(CELL) != layout.name_of(CELL._replace(**of_cell))  # type: ignore[arg-type]
+
+
+def test_the_terminal_ends_with_mean_smallest_effect_and_counts() -> None:
+    text = " ".join(comparison_to_terminal(ALL).split())
+    assert "geometric mean of 4 cells: 1.012 (0.990-1.030); above 1 is slower." in text
+    assert "called a regression 80% of the time: 4.0%" in text
+    assert text.endswith("1 no regression, 1 no number.")
+    for found in Finding:
+        assert f"{found.value}: " in text
+
+
+def test_marks_are_explained_and_their_facts_said_once() -> None:
+    text = comparison_to_terminal(ALL)
+    assert f"{FLAG.kind.symbol} {FLAG.kind.legend}" in text
+    assert text.count("4.0 threads wanted") == 1
+    many = comparison(
+        *(CellComparison(CELL._replace(threads=p), side(flags=(FLAG,)), side(), HOLE) for p in range(1, 9))
+    )
+    assert "and 7 more, baseline: >" in " ".join(comparison_to_terminal(many).split())
+
+
+def test_of_many_inconclusive_cells_a_terminal_names_a_few_and_no_regression_is_left_out() -> None:
+    quiet = [cell_of(Verdict.INCONCLUSIVE, 1.0, CELL._replace(threads=p)) for p in range(1, 40)]
+    slow = [cell_of(Verdict.REGRESSION, 1.2, CELL._replace(threads=p, network="fcn8")) for p in range(1, 40)]
+    text = comparison_to_terminal(comparison(*quiet, *slow))
+    assert "... and 31 more of inconclusive; --json has them all" in text
+    assert len(re.findall(r"^fcn8, mini-batch 64, torch eager, \d+ threads?: ", text, re.MULTILINE)) == 39
+
+
+def test_colour_only_adds_to_the_text() -> None:
+    coloured = comparison_to_terminal(ALL, colour=True)
+    assert "\x1b[" in coloured
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in plain.splitlines()] == comparison_to_terminal(ALL).splitlines()
+
+
+def test_json_and_csv_agree_and_hold_what_a_verdict_rests_on() -> None:
+    content = json_of_python.loads(comparison_to_json(ALL))
+    lines = list(csv_of_python.DictReader(io.StringIO(comparison_to_csv(ALL))))
+    for line, cell, given_ in zip(lines, content["cells"], ALL.cells, strict=True):
+        assert line["finding"] == cell["finding"] == layout.finding(given_).name
+        assert line["verdict"] == cell["verdict"] == given_.judgement.verdict
+        assert (float(line["ratio"]) if line["ratio"] else None) == cell["ratio"] == given_.judgement.ratio
+        assert (cell["p"], cell["adjusted_p"]) == (given_.judgement.p, given_.judgement.adjusted_p)
+        assert cell[BASELINE]["launch_medians"] == list(given_.baseline.seconds)
+        assert line["candidate.environment"] == cell[CANDIDATE]["environment"] == "1a2b3c"
+    broken = content["cells"][list(ONE_OF_EACH).index(Finding.BROKEN)]
+    assert broken[BASELINE]["flags"][0]["name"] == "threads_exceeded"
+    assert content["cells"][0]["pairs"] == [{"stage": "", BASELINE: [0.5], CANDIDATE: [0.6]}]
+
+
+KEYS = re.compile(r"`(\w+)`")
+
+
+def test_the_schema_describes_every_key() -> None:
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
+    described = set(KEYS.findall(schema.split("## A comparison as JSON")[1]))
+    content = json_of_python.loads(comparison_to_json(ALL))
+    cell = content["cells"][0]
+    used = {*content, *content["counts"], *content["geometric_mean"], *content["rule"], *cell, *cell["cell"]}
+    used |= {*cell["pairs"][0], *cell[BASELINE], *content["machines"][0]}
+    assert used <= described
+    assert {field.name for field in fields(Rule)} <= described
+
+
+def test_cells_of_several_workers_are_named_apart_in_every_form() -> None:
+    of_each = [
+        CELL._replace(device=d, world_size=w, affinity=a)
+        for d in ("cpu", "cuda:0")
+        for w in (1, 2)
+        for a in ("oversubscribed", "bound")
+    ]
+    found = comparison(*(cell_of(Verdict.REGRESSION, 1.1, cell) for cell in of_each))
+    assert [layout.threads_of(cell) for cell in of_each] == [
+        "1",
+        "1 bound",
+        "1 x2",
+        "1 x2 bound",
+        "cuda:0/1",
+        "cuda:0/1 bound",
+        "cuda:0/1 x2",
+        "cuda:0/1 x2 bound",
+    ]
+    assert [layout.name_of(cell).partition("eager, ")[2] for cell in of_each] == [
+        "1 thread",
+        "1 thread bound",
+        "1 thread x 2 workers",
+        "1 thread x 2 workers bound",
+        "cuda:0/1",
+        "cuda:0/1 bound",
+        "cuda:0/1 x 2 workers",
+        "cuda:0/1 x 2 workers bound",
+    ]
+    for export in (comparison_to_terminal, comparison_to_markdown):
+        assert "xN: N workers train on equal parts" in export(found)
+        assert "xN:" not in export(ALL)
+    assert comparison_to_junit(found).count("x 2 workers") >= 4
+    assert "cell.world_size" in comparison_to_csv(found).splitlines()[0]
+
+
+def test_two_machines_are_both_named() -> None:
+    two = comparison(*ALL.cells, hosts=(HOST, Host("m-two", "Ryzen, 8 CPUs")))
+    for export in (comparison_to_terminal, comparison_to_markdown):
+        text = " ".join(export(two).split())
+        assert "Baseline on AMD EPYC, 2 CPUs; candidate on Ryzen, 8 CPUs." in text
+
+
+@given(hostile)
+def test_a_suite_may_have_any_name(name: str) -> None:
+    text = comparison_to_junit(ALL, name)
+    check_junit(text, ALL)
+    assert text.encode()

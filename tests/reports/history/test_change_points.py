@@ -1,0 +1,202 @@
+"""Change points held against series of known truth, and against scipy where it computes the same."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+import simulated_nights
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE, Step, find_steps, steps_of
+
+STEP = math.log(1.05)
+
+
+def confirmed(steps: tuple[Step, ...]) -> list[Step]:
+    return [step for step in steps if not step.pending]
+
+
+def share_alarmed(series: list[np.ndarray], drifting: bool = False) -> float:
+    """Return the share of series, each searched by itself, in which a change is confirmed."""
+    return float(np.mean([bool(confirmed(find_steps([one], drifting=[drifting])[0])) for one in series]))
+
+
+@pytest.mark.parametrize("machine", simulated_nights.MACHINES)
+def test_ratios_without_change_raise_no_alarm(machine):
+    # 1,000 series; the goal is 1 % of them. Observed with other seeds: 0 %, 0.1 %, 0.4 %.
+    rng = np.random.default_rng(101)
+    assert share_alarmed([simulated_nights.ratios(rng, 60, machine) for _ in range(1000)]) <= 0.01
+
+
+def test_two_hundred_cells_without_change_raise_few_alarms_together():
+    rng = np.random.default_rng(102)
+    nights = ([simulated_nights.ratios(rng, 60) for _ in range(200)] for _ in range(25))
+    alarmed = [any(confirmed(steps) for steps in find_steps(cells)) for cells in nights]
+    # Where nothing changed the false discovery rate bounds the chance of any alarm; 4 of 25 have a chance below 4 %.
+    assert sum(alarmed) <= 3
+
+
+def test_a_step_of_five_per_cent_is_found_five_nights_later():
+    rng = np.random.default_rng(103)
+    found, exact = [], []
+    for _ in range(500):
+        steps = confirmed(find_steps([simulated_nights.ratios(rng, 60, "ci", [(55, STEP)])])[0])
+        found.append(bool(steps))
+        exact += [abs(steps[-1].position - 55)] if steps else []
+    assert np.mean(found) >= 0.92  # the goal is 85 %; observed 97 to 98 %
+    assert np.mean(np.array(exact) == 0) >= 0.85
+    assert np.mean(np.array(exact) <= 1) >= 0.95
+
+
+def test_one_changed_cell_among_two_hundred_is_found_five_nights_later():
+    rng = np.random.default_rng(104)
+    others = [simulated_nights.ratios(rng, 60) for _ in range(199)]
+    found = [
+        bool(confirmed(find_steps([simulated_nights.ratios(rng, 60, "ci", [(55, STEP)]), *others])[0]))
+        for _ in range(60)
+    ]
+    assert np.mean(found) >= 0.7  # observed 84 %; ten nights later it is all of them
+
+
+@pytest.mark.parametrize("place", [30, 55])
+def test_the_interval_of_the_size_covers_the_truth(place):
+    rng = np.random.default_rng(105)
+    covered = []
+    for _ in range(1500):
+        steps = confirmed(find_steps([simulated_nights.ratios(rng, 60, "ci", [(place, STEP)])])[0])
+        covered += [step.low <= STEP <= step.high for step in steps if step.position == place]
+    assert len(covered) > 1000
+    assert 0.93 <= np.mean(covered) <= 0.97
+
+
+def test_absolute_times_alarm_more_often_and_far_less_than_without_their_own_test():
+    rng = np.random.default_rng(106)
+    series = [simulated_nights.absolute(rng, 60) for _ in range(400)]
+    drifting, plain = share_alarmed(series, drifting=True), share_alarmed(series)
+    assert drifting <= 0.06  # observed 3 to 4 %: no goal, but what the notes warn of
+    assert plain >= 0.15
+
+
+def test_a_step_in_the_absolute_times_of_a_quiet_machine_is_found():
+    rng = np.random.default_rng(107)
+    series = [simulated_nights.absolute(rng, 60, "quiet", [(50, STEP)]) for _ in range(100)]
+    assert share_alarmed(series, drifting=True) >= 0.95
+
+
+def test_noisier_nights_are_no_change():
+    rng = np.random.default_rng(108)
+    noisier = np.where(np.arange(60) < 52, 1.0, 3.0)
+    assert share_alarmed([0.016 * rng.normal(size=60) * noisier for _ in range(500)]) <= 0.04
+
+
+@pytest.mark.parametrize("places", [(30,), (56,), (56, 58), (20, 22), (30, 31)])
+def test_odd_nights_are_no_change(places):
+    rng = np.random.default_rng(109)
+    odd = np.where(np.isin(np.arange(60), places), 0.15, 0.0)
+    assert share_alarmed([0.016 * rng.normal(size=60) + odd for _ in range(200)]) <= 0.01
+
+
+def test_a_step_among_odd_nights_is_found_and_covered():
+    rng = np.random.default_rng(112)
+    found, covered = [], []
+    for _ in range(400):
+        odd = (rng.random(60) < 0.05) * rng.exponential(0.3, 60)
+        nights = 0.01 * rng.normal(size=60) + odd + STEP * (np.arange(60) >= 45)
+        steps = confirmed(find_steps([nights])[0])
+        found.append(bool(steps))
+        covered += [step.low <= STEP <= step.high for step in steps if step.position == 45]
+    assert np.mean(found) >= 0.97
+    assert np.mean(covered) >= 0.92
+
+
+def clear(*changes: tuple[int, float], nights: int = 60, seed: int = 1) -> np.ndarray:
+    """Return a series whose steps stand out far from its noise."""
+    series = np.random.default_rng(seed).uniform(-0.004, 0.004, nights)
+    for place, size in changes:
+        series[place:] += size
+    return series
+
+
+def test_size_and_interval_are_those_of_students_test_between_the_segments():
+    series = clear((25, 0.05), (40, -0.08))
+    (first, second) = find_steps([series])[0]
+    assert (first.position, second.position) == (25, 40)
+    for step, before, after in ((first, series[:25], series[25:40]), (second, series[25:40], series[40:])):
+        theirs = stats.ttest_ind(after, before).confidence_interval(0.95)
+        assert step.size == pytest.approx(after.mean() - before.mean())
+        assert (step.low, step.high) == pytest.approx((theirs.low, theirs.high))
+        assert (step.before, step.after) == (len(before), len(after))
+
+
+def test_a_change_is_pending_until_its_fifth_night():
+    for nights in range(1, 9):
+        (step,) = find_steps([clear((30, 0.05), nights=30 + nights)])[0]
+        assert (step.position, step.after, step.pending) == (30, nights, nights < ENOUGH_NIGHTS)
+
+
+def test_a_change_within_the_first_nights_is_not_told():
+    assert confirmed(find_steps([clear((4, 0.05))])[0]) == []
+    assert [step.position for step in find_steps([clear((5, 0.05))])[0]] == [5]
+
+
+def test_small_changes_are_left_out_by_their_size_alone():
+    series = [clear((30, math.log(1.024))), clear((30, math.log(1.026))), clear((30, -math.log(1.024)))]
+    assert [len(steps) for steps in find_steps(series)] == [0, 1, 0]
+    assert [len(steps) for steps in find_steps(series, magnitude=0.01)] == [1, 1, 1]
+
+
+def test_p_values_are_adjusted_over_all_series():
+    rng = np.random.default_rng(110)
+    series = 0.016 * rng.normal(size=60)
+    series[52:] += 0.045
+    (alone,) = find_steps([series], magnitude=0.001)[0]
+    company = find_steps([series, *[0.016 * rng.normal(size=60) for _ in range(9)]], magnitude=0.001)[0]
+    assert company[0].adjusted_p == pytest.approx(10 * alone.p)
+    assert alone.adjusted_p == alone.p
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 5, 6, 9, 10, 11])
+@pytest.mark.parametrize("drifting", [False, True])
+def test_short_and_constant_series(length, drifting):
+    assert find_steps([np.zeros(length)], drifting=[drifting]) == [()]
+    assert confirmed(find_steps([0.01 * np.random.default_rng(1).normal(size=length)], drifting=[drifting])[0]) == []
+
+
+def test_long_series_are_searched_across_their_blocks():
+    places = [190, 200, 399, 405, 800, 1201, 2995]
+    sizes = [0.05, -0.09, 0.06, 0.05, -0.06, 0.05, -0.04]
+    apart = clear(*zip(places[1:], sizes[1:], strict=True), nights=3000)
+    assert [step.position for step in find_steps([apart])[0]] == places[1:]
+    whole = clear(*zip(places, sizes, strict=True), nights=3000)
+    assert [step.position for step in find_steps([whole])[0]] == places
+
+
+def test_many_long_series_are_searched_quickly():
+    rng = np.random.default_rng(111)
+    series = [0.016 * rng.normal(size=500) + 0.05 * (np.arange(500) >= 300) * (cell % 10 == 0) for cell in range(200)]
+    find_steps(series[:2])
+    began = time.process_time()
+    assert sum(map(len, find_steps(series))) == 20
+    assert time.process_time() - began < 2  # observed 0.1 to 0.2
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    place=st.integers(ENOUGH_NIGHTS, 40),
+    size=st.floats(0.02, 0.3),
+    shift=st.floats(-20, 20),
+)
+def test_the_level_is_of_no_matter_and_faster_is_slower_turned_round(seed, place, size, shift):
+    series = clear((place, size), seed=seed)
+    (steps,) = find_steps([series], magnitude=1e-6)
+    (moved,) = find_steps([series + shift], magnitude=1e-6)
+    turned = steps_of(-series)
+    assert [step.position for step in steps] == [step.position for step in moved]
+    assert [step.size for step in steps] == pytest.approx([step.size for step in moved], abs=1e-9)
+    assert [-step.size for step in steps_of(series)] == pytest.approx([step.size for step in turned])
+    assert place in [step.position for step in steps]
+    assert all(step.low <= step.size <= step.high for step in steps)
+    assert all(0 <= step.p <= step.adjusted_p <= FALSE_DISCOVERY_RATE for step in steps)

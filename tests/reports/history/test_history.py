@@ -1,0 +1,321 @@
+"""From nights to series and change points, in every format; what changed that night; against a real store."""
+
+import json
+import math
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import factory_of_records as factory
+import numpy as np
+import pandas as pd
+import pytest
+import simulated_nights as simulated
+from scipy import stats
+
+import dlbench.reports
+from dlbench.adapters.protocol import Protocol
+from dlbench.reports.history.analysis import History, build_history
+from dlbench.reports.history.series import ABSOLUTE, RATIO, series_of
+from dlbench.reports.history.tables import history_to_json, history_to_markdown, history_to_terminal
+from dlbench.reports.history.what_changed import differences, explained
+from dlbench.reports.history.words import line_of, name_of
+from dlbench.reports.storage.store import Store
+
+CELLS = {1: factory.cell(), 2: factory.cell(threads=2), 3: factory.cell(network="lstm32", batch_size=128)}
+
+
+def together(*frames: pd.DataFrame) -> pd.DataFrame:
+    """Return the nights in the store's order."""
+    return pd.concat(frames).sort_values(["started", "run", "cell", "side"], kind="stable", ignore_index=True)
+
+
+def gate(cell: int, logs: tuple[np.ndarray, np.ndarray], **changes: object) -> list[pd.DataFrame]:
+    baseline, candidate = logs
+    return [
+        simulated.rows(cell, "baseline", baseline, **changes),
+        simulated.rows(cell, "candidate", candidate, **changes),
+    ]
+
+
+@pytest.fixture
+def nights() -> pd.DataFrame:
+    """60 nights of a gate over two cells, one of which is 5 % slower from night 40 on, and a plain run of a third."""
+    rng = np.random.default_rng(5)
+    return together(
+        *gate(1, simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])),
+        *gate(2, simulated.launches(rng, 60, "quiet")),
+        simulated.rows(3, "", math.log(0.3) + simulated.launches(rng, 60, "quiet")[1]),
+    )
+
+
+def test_series_are_ratios_where_both_sides_were_measured_and_seconds_elsewhere(nights):
+    found = {series.number: series for series in series_of(nights, CELLS)}
+    assert {number: series.kind for number, series in found.items()} == {1: RATIO, 2: RATIO, 3: ABSOLUTE}
+    for number, series in found.items():
+        assert series.cell == CELLS[number]
+        assert list(series.runs) == [f"run-{night:03d}" for night in range(60)]
+    of_three = nights[nights["cell"] == 3]
+    assert found[3].logs == pytest.approx(of_three["log_mean"].to_numpy())
+    sides = nights[nights["cell"] == 1].pivot(index="run", columns="side", values="log_mean")
+    assert found[1].logs == pytest.approx((sides["candidate"] - sides["baseline"]).to_numpy())
+
+
+def test_a_nights_interval_is_welchs_over_the_launches():
+    rng = np.random.default_rng(6)
+    baseline, candidate = simulated.launches(rng, 12)
+    candidate = candidate * 2
+    (ratio,) = series_of(together(*gate(1, (baseline, candidate))), CELLS)
+    (plain,) = series_of(simulated.rows(1, "", candidate), CELLS)
+    for place in range(12):
+        theirs = stats.ttest_ind(candidate[place], baseline[place], equal_var=False).confidence_interval(0.95)
+        night = ratio.night(place)
+        assert (night.low, night.high) == pytest.approx((math.exp(theirs.low), math.exp(theirs.high)))
+        alone = stats.ttest_1samp(candidate[place], 0).confidence_interval(0.95)
+        night = plain.night(place)
+        assert (night.low, night.high) == pytest.approx((math.exp(alone.low), math.exp(alone.high)))
+
+
+def test_a_single_launch_has_no_interval():
+    (series,) = series_of(simulated.rows(1, "", np.zeros((12, 1))), CELLS)
+    assert (series.night(3).low, series.night(3).high) == (None, None)
+
+
+def test_a_night_with_one_side_only_is_no_ratio():
+    rng = np.random.default_rng(7)
+    frame = together(*gate(1, simulated.launches(rng, 20)))
+    lost = frame[~((frame["run"] == "run-007") & (frame["side"] == "baseline"))].reset_index(drop=True)
+    (series,) = series_of(lost, CELLS)
+    assert list(series.runs) == [f"run-{night:03d}" for night in range(20) if night != 7]
+
+
+def test_machines_are_never_one_series():
+    rng = np.random.default_rng(8)
+    cells = {1: factory.cell(), 2: factory.cell()}
+    here = simulated.rows(1, "", simulated.launches(rng, 15)[0], machine="here")
+    there = simulated.rows(2, "", simulated.launches(rng, 15)[0] + 1, machine="there")
+    found = series_of(together(here, there), cells)
+    assert [(series.machine, len(series)) for series in found] == [("here", 15), ("there", 15)]
+    assert build_history(together(here, there), cells).changes == []
+
+
+def test_disturbed_nights_are_kept_and_not_searched():
+    rng = np.random.default_rng(9)
+    baseline, candidate = simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])
+    disturbed = np.isin(np.arange(60), [10, 11, 12, 39, 40, 41])
+    candidate[disturbed] += 0.5
+    frame = together(
+        simulated.rows(1, "baseline", baseline),
+        simulated.rows(1, "candidate", candidate, contended_launches=np.where(disturbed, simulated.LAUNCHES, 0)),
+    )
+    history = build_history(frame, CELLS)
+    ((cell, change),) = history.changes
+    assert len(cell.series) == 60
+    assert [place for place in range(60) if not cell.series.night(place).searched] == [10, 11, 12, 39, 40, 41]
+    # The nights of the change itself are disturbed: the first undisturbed one after it is named, and the last before.
+    assert (change.night.run, change.night_before.run) == ("run-042", "run-038")
+    assert change.percent[0] == pytest.approx(5, abs=0.5)
+    assert "6 nights of one series" in " ".join(history_to_terminal(history).split())
+
+
+def test_the_change_is_told_with_its_night_size_and_direction(nights):
+    history = build_history(nights, CELLS, machines={"m-one": "A machine"})
+    ((cell, change),) = history.changes
+    assert cell.series.number == 1
+    assert (change.night.run, change.night.started, change.night_before.run) == (
+        "run-040",
+        simulated.started(40),
+        "run-039",
+    )
+    assert (change.slower, change.pending, change.nights_before, change.nights_after) == (True, False, 40, 20)
+    assert change.low < 1.05 < change.high
+    assert cell.level == pytest.approx(1.05, abs=0.005)
+
+
+def test_an_environment_that_changes_is_an_event_of_its_side():
+    rng = np.random.default_rng(10)
+    baseline, candidate = simulated.launches(rng, 30)
+    digests = np.where(np.arange(30) < 12, "old", "new")
+    frame = together(
+        simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)
+    )
+    (cell,) = build_history(frame, CELLS).cells
+    assert [tuple(event) for event in cell.events] == [(12, "candidate", "old", "new")]
+
+
+def test_an_environment_that_changed_close_by_is_told_with_the_change():
+    rng = np.random.default_rng(13)
+    baseline, candidate = simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])
+    digests = np.where(np.arange(60) < 41, "old", "new")
+    frame = together(
+        simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)
+    )
+    text = " ".join(history_to_terminal(build_history(frame, CELLS), everything=True).split())
+    assert "close by: 2026-02-11 candidate environment old -> new" in text
+    assert "Environments that changed" in text
+    assert "2026-02-11 02:00 candidate old new 1" in text
+
+
+def test_a_history_of_nothing():
+    history = build_history(simulated.rows(1, "", np.zeros((0, 1))), CELLS)
+    assert history.cells == ()
+    assert history_to_terminal(history) == history_to_markdown(history) == "Nothing was measured yet.\n"
+    assert json.loads(history_to_json(history))["nights"] == 0
+
+
+def test_two_environments_in_one_night_are_one_point_that_of_the_most_launches():
+    rng = np.random.default_rng(11)
+    main = simulated.rows(1, "", simulated.launches(rng, 12)[0])
+    stray = simulated.rows(1, "", simulated.launches(rng, 12)[0] + 9).assign(environment="stray", launches=1).iloc[3:5]
+    (series,) = series_of(together(main, stray), CELLS)
+    assert len(series) == 12
+    assert series.logs.max() < 5
+
+
+def test_terminal_lines_fit_and_say_what_matters(nights):
+    history = build_history(nights, CELLS, machines={"m-one": "A machine"})
+    for everything in (False, True):
+        text = history_to_terminal(history, everything)
+        assert max(map(len, text.splitlines())) <= 80
+        assert "fcn5, mini-batch 64: torch eager, 1 thread" in text
+        assert "slower" in text
+        assert "run-040" in text
+        assert "2026-02-10" in text
+        assert "cannot be told from the code's" in " ".join(text.split())
+        assert ("lstm32" in text) == everything
+    quiet = build_history(nights[nights["cell"] == 2], CELLS)
+    assert "No change point of 2.5 %." in history_to_terminal(quiet)
+    assert "No latest night is off." in history_to_terminal(quiet)
+
+
+def test_markdown_holds_a_row_for_each_change(nights):
+    text = history_to_markdown(build_history(nights, CELLS, machines={"m-one": "A | machine"}), everything=True)
+    rows = [line for line in text.splitlines() if line.startswith("| 2026-02-10")]
+    assert len(rows) == 1
+    widths = {line.count("|") - line.count("\\|") for line in text.splitlines() if line.startswith("| 2026")}
+    assert widths == {8}
+
+
+def test_json_is_what_its_schema_says(nights):
+    history = build_history(nights, CELLS)
+    told = json.loads(history_to_json(history))
+    assert (told["nights"], told["series_searched"], told["magnitude"]) == (60, 3, 0.025)
+    (cell,) = told["cells"]
+    assert (cell["network"], cell["threads"], cell["kind"], len(cell["nights"])) == ("fcn5", 1, "ratio", 60)
+    (change,) = cell["changes"]
+    assert change["state"] == "confirmed"
+    assert change["direction"] == "slower"
+    assert change["low"] < change["ratio"] < change["high"]
+    assert cell["nights"][40]["run"] == change["run"]
+    assert set(cell["nights"][0]["environments"]) == {"baseline", "candidate"}
+    assert len(json.loads(history_to_json(history, everything=True))["cells"]) == 3
+    described = schema_of_history()
+    for key in {*told, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
+        assert f"`{key}`" in described, key
+
+
+def schema_of_history() -> str:
+
+    (folder,) = dlbench.reports.__path__
+    text = Path(folder, "SCHEMA.md").read_text(encoding="utf-8")
+    return text[text.index("## `dlbench history --json`") :]
+
+
+def test_the_line_of_bars_rises_with_the_step_and_not_with_noise(nights):
+    slower, same, _ = [cell.series for cell in build_history(nights, CELLS).cells]
+    line = line_of(slower, 30)
+    assert len(line) == 30
+    assert max(line[:19]) < min(line[21:])
+    assert len(set(line_of(same, 20))) <= 4
+    assert len(line_of(same, 500)) == 60
+
+
+def test_names_tell_cells_apart():
+    changes = [{}, {"threads": 2}, {"mode": "compile"}, {"batch_size": 8}, {"device": "cuda:0"}, {"affinity": "bound"}]
+    changes += [{"framework": "mxnet"}, {"network": "fcn8"}, {"precision": "float16"}, {"threads": 0}]
+    changes += [{"world_size": 2}, {"world_size": 4}, {"world_size": 2, "device": "cuda:0"}]
+    names = [name_of(factory.cell(**each)) for each in changes]
+    assert len(set(names)) == len(names)
+    assert name_of(factory.cell(world_size=2)) == "fcn5, mini-batch 64: torch eager, 1 thread x 2 workers"
+
+
+def recorded(torch: str = "2.13.0", **changes: object):
+    software = {"version": torch, "blas": "MKL", "distributions": {"torch": torch, "numpy": "2.4.0"}}
+    record = factory.record(result=factory.outcome(software=software), environment=f"digest-{torch}")
+    return replace(record, **changes)
+
+
+def test_differences_name_package_protocol_and_digest_and_nothing_measured():
+    before, after = recorded(), recorded("2.14.0", protocol=Protocol(steps=40), version="0.2.0", side="candidate")
+    after = replace(after, started=after.started + timedelta(days=1), wall_seconds=99.0, launch=3)
+    found = {(each.what, each.before, each.after) for each in differences(before, after)}
+    assert found == {
+        ("torch", "2.13.0", "2.14.0"),
+        ("protocol steps", "20", "40"),
+        ("dlbench", "0.1.0", "0.2.0"),
+        ("environment", "digest-2.13.", "digest-2.14."),
+    }
+    assert {each.side for each in differences(before, after)} == {"candidate"}
+    assert differences(before, replace(before, launch=4, run="another")) == ()
+
+
+def test_packages_that_come_and_go_are_told():
+    before, after = recorded(), recorded()
+    after.outcome.software["distributions"]["mkl"] = "2025.1"
+    del after.outcome.software["distributions"]["numpy"]
+    assert [tuple(each)[1:] for each in differences(before, after)] == [
+        ("mkl", None, "2025.1"),
+        ("numpy", "2.4.0", None),
+    ]
+
+
+def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
+    asked = []
+
+    def read(run: str, cell: int, side: str):
+        asked.append((run, cell, side))
+        return recorded("2.14.0" if run == "run-040" and side == "candidate" else "2.13.0", side=side)
+
+    history = explained(build_history(nights, CELLS), read)
+    assert sorted(asked) == [(run, 1, side) for run in ("run-039", "run-040") for side in ("baseline", "candidate")]
+    ((_, change),) = history.changes
+    assert {(each.side, each.what) for each in change.differences} == {
+        ("candidate", "torch"),
+        ("candidate", "environment"),
+    }
+    text = " ".join(history_to_terminal(history).split())
+    assert "candidate: torch 2.13.0 -> 2.14.0" in text
+    assert "the store keeps the newest description only" in text
+    unread = explained(build_history(nights, CELLS), read, most=0)
+    assert unread.changes[0][1].differences is None
+    assert "no record tells" in history_to_terminal(unread)
+    same = explained(build_history(nights, CELLS), lambda run, cell, side: recorded(side=side))
+    assert "nothing else that the records tell" in history_to_terminal(same)
+
+
+def test_the_history_of_a_store(tmp_path):
+    rng = np.random.default_rng(12)
+    logs = simulated.launches(rng, 14, "quiet", [(8, math.log(1.1))])
+    with Store.open(tmp_path / "nights.sqlite") as store:
+        store.add_machine(factory.MACHINE, factory.MACHINE_DICT)
+        for night in range(14):
+            started = factory.START + timedelta(days=night)
+            records = []
+            for side, seconds in zip(("baseline", "candidate"), logs, strict=True):
+                version = "2.14.0" if side == "candidate" and night >= 8 else "2.13.0"
+                for launch in range(simulated.LAUNCHES):
+                    result = factory.outcome([math.exp(seconds[night, launch])] * 3, software={"version": version})
+                    record = factory.record(result=result, launch=launch, run=f"n{night}", environment=version)
+                    records.append(replace(record, side=side, started=started))
+            store.append_all(records, factory.run(id=f"n{night}", started=started, purpose="gate"))
+        history: History = explained(build_history(store.nights(), store.cells()), store.example)
+    ((cell, change),) = history.changes
+    assert cell.series.kind == RATIO
+    assert cell.series.logs == pytest.approx((logs[1] - logs[0]).mean(axis=1), abs=1e-6)
+    assert (change.night.run, change.pending) == ("n8", False)
+    assert change.low < 1.1 < change.high
+    assert [tuple(each) for each in change.differences] == [
+        ("candidate", "version", "2.13.0", "2.14.0"),
+        ("candidate", "environment", "2.13.0", "2.14.0"),
+    ]
+    assert [(event.place, event.side) for event in cell.events] == [(8, "candidate")]

@@ -1,0 +1,406 @@
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import sqlite3
+import stat
+import time
+from pathlib import Path
+
+import factory_of_records as make
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage import schema
+from dlbench.reports.storage.migrations import Migration
+from dlbench.reports.storage.store import Store
+
+fresh = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "results.sqlite"
+
+
+def fill(path: Path, count: int, run: str = "run-1") -> None:
+    with Store.open(path) as store:
+        for launch in range(count):
+            store.append(make.record(launch=launch, run=run))
+
+
+def refused(path: Path | str, create: bool = True) -> str:
+    with pytest.raises(StoreError) as caught:
+        Store.open(path, create)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert caught.value.exit_code == 4
+    return message
+
+
+def test_what_was_appended_is_read_back_in_order(path: Path) -> None:
+    kept = [make.record(launch=0), make.hole(Status.CRASHED, "signal 11", launch=1), make.record(run="run-2")]
+    with Store.open(path) as store:
+        for record in kept:
+            store.append(record)
+    with Store.open(path, create=False) as store:
+        assert store.records() == kept
+        assert store.records(run="run-2") == kept[2:]
+        assert store.records(suite="nothing") == []
+        assert store.records(run="run-1", machine=make.MACHINE) == kept[:2]
+
+
+def test_a_loss_that_is_not_a_number_does_not_cost_the_record(path: Path) -> None:
+    diverged = make.outcome(parity=make.parity("disagrees")._replace(losses=[float("nan"), float("inf")]))
+    with Store.open(path) as store:
+        store.append(make.record(result=diverged))
+        assert str(store.records()[0].outcome.parity.losses) == "[nan, inf]"  # type: ignore[union-attr]
+
+
+def test_runs_begin_and_finish(path: Path) -> None:
+    with Store.open(path) as store:
+        store.begin_run(make.run())
+        assert store.latest_unfinished("quick", make.MACHINE) == make.run()
+        assert store.latest_unfinished("quick", "another") is None
+        store.finish_run("run-1", make.START)
+        assert store.latest_unfinished("quick", make.MACHINE) is None
+        assert store.runs() == [make.run(finished=make.START)]
+        with pytest.raises(StoreError, match="already has a run"):
+            store.begin_run(make.run())
+        with pytest.raises(StoreError, match="no run run-9"):
+            store.finish_run("run-9", make.START)
+
+
+def test_machines_and_ceilings_are_replaced_by_later_ones(path: Path) -> None:
+    with Store.open(path) as store:
+        assert store.machine("m") is None
+        assert store.ceilings("m") is None
+        store.add_machine("m", {"memory": 1})
+        store.add_machine("m", {"memory": 2})
+        store.save_ceilings("m", {"gemm": [1.0]})
+        store.save_ceilings("m", {"gemm": [2.0]})
+        assert store.machines() == {"m": {"memory": 2}}
+        assert store.ceilings("m") == {"gemm": [2.0]}
+
+
+@pytest.mark.parametrize("name", ["with space.sqlite", "hash#.sqlite", "percent%20.sqlite", "what?.sqlite", "ü.db"])
+def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
+    fill(tmp_path / name, 1)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_urls_are_understood(path: Path) -> None:
+    with Store.open(f"sqlite:///{path}") as store:
+        store.append(make.record())
+    with Store.open(path, create=False) as store:
+        assert len(store.records()) == 1
+    with Store.open("sqlite://") as store:
+        store.append(make.record())
+        assert len(store.records()) == 1
+    assert "understood" in refused("nonsense://x")
+    assert "hunter2" not in refused("postgresql+nodriver://me:hunter2@host/db")
+
+
+def test_reading_creates_nothing(tmp_path: Path) -> None:
+    assert "dlbench run" in refused(tmp_path / "none" / "results.sqlite", create=False)
+    assert "dlbench run" in refused(tmp_path / "results.sqlite", create=False)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty").touch()
+    assert "no results yet" in refused(tmp_path / "empty", create=False)
+    assert (tmp_path / "empty").stat().st_size == 0
+
+
+def test_a_missing_folder_is_made(tmp_path: Path) -> None:
+    fill(tmp_path / "new" / "folder" / "results.sqlite", 1)
+
+
+def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Dear reader, " * 100)
+    stranger = tmp_path / "stranger.sqlite"
+    with sqlite3.connect(stranger) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    connection.close()
+    before = letter.read_bytes(), stranger.read_bytes()
+    for create in (True, False):
+        assert "not a database" in refused(letter, create)
+        assert "bookmarks" in refused(stranger, create)
+        assert "folder" in refused(tmp_path, create)
+    assert (letter.read_bytes(), stranger.read_bytes()) == before
+    assert "zero byte" in refused("a\0b")
+    refused(letter / "inside.sqlite")
+
+
+def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
+    fill(path, 1)
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO schema_history VALUES (99, 'the future', '2030-01-01')")
+    connection.close()
+    before = path.read_bytes()
+    assert "newer dlbench (schema 99" in refused(path)
+    assert path.read_bytes() == before
+
+
+def add_a_note(connection: sa.Connection) -> None:
+    connection.execute(sa.text("ALTER TABLE records ADD COLUMN note TEXT"))
+
+
+def fail_halfway(connection: sa.Connection) -> None:
+    add_a_note(connection)
+    raise sa.exc.OperationalError("statement", {}, Exception("no luck"))
+
+
+def test_an_older_store_is_brought_up_to_date_in_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path, 2)
+    newest = schema.newest_version()
+    later = [Migration(newest + n, f"step {n}", lambda _: None) for n in (2, 3)]
+    steps = (*schema.MIGRATIONS, Migration(newest + 1, "notes", add_a_note), *later)
+    monkeypatch.setattr(schema, "MIGRATIONS", steps)
+    assert f"older schema {newest}" in refused(path, create=False)
+    with Store.open(path) as store:
+        assert [version for version, _, _ in store.history()] == list(range(1, newest + 4))
+        assert len(store.records()) == 2
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path, 2)
+    newest = schema.newest_version()
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, Migration(newest + 1, "notes", fail_halfway)))
+        assert "no luck" in refused(path)
+    with Store.open(path) as store:
+        assert [version for version, _, _ in store.history()] == list(range(1, newest + 1))
+        assert len(store.records()) == 2
+
+
+def write_many(path: str, run: str, count: int) -> None:
+    fill(Path(path), count, run)
+
+
+def test_several_processes_write_one_store_at_the_same_time(path: Path) -> None:
+    # The first of them to come creates it; nobody's record is lost.
+    writers = [fresh.Process(target=write_many, args=(str(path), f"run-{n}", 40)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    with Store.open(path, create=False) as store:
+        for n in range(4):
+            assert [record.launch for record in store.records(run=f"run-{n}")] == list(range(40))
+        assert len(store.history()) == len(schema.MIGRATIONS)
+
+
+def write_and_tell(path: str, told: str) -> None:
+    with Store.open(path) as store, Path(told).open("a") as file:
+        for launch in range(100_000):
+            store.append(make.record(launch=launch))
+            file.write("x")
+            file.flush()
+
+
+def test_a_writer_that_is_killed_loses_no_finished_record(tmp_path: Path, path: Path) -> None:
+    told = tmp_path / "told"
+    writer = fresh.Process(target=write_and_tell, args=(str(path), str(told)))
+    writer.start()
+    deadline = time.monotonic() + 60
+    while (not told.exists() or told.stat().st_size < 25) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert writer.pid is not None
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.join()
+    with Store.open(path) as store:
+        launches = [record.launch for record in store.records()]
+        assert launches == list(range(len(launches)))
+        assert len(launches) >= told.stat().st_size >= 25
+        store.append(make.record(launch=len(launches)))
+
+
+def append_until_refused(store: Store, first: int, match: str) -> int:
+    """Return how many records the store holds when it takes no more."""
+    for launch in range(first, 1000):
+        try:
+            store.append(make.record(launch=launch))
+        except StoreError as refusal:
+            message = str(refusal)
+            break
+    assert re.search(match, message)
+    return launch
+
+
+def test_a_full_database_is_told_and_keeps_what_it_had(path: Path) -> None:
+    with Store.open(path) as store:
+        store.append(make.record())
+
+        @sa.event.listens_for(store._engine, "begin")
+        def _limit(connection: sa.Connection) -> None:
+            connection.exec_driver_sql("PRAGMA max_page_count = 20")
+
+        kept = append_until_refused(store, first=1, match=r"full.*make room.*--resume")
+    with Store.open(path) as store:
+        assert [record.launch for record in store.records()] == list(range(kept))
+        store.append(make.record(launch=kept))
+
+
+def write_until_the_limit(path: str, limit: int, answer: str) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    kept = 0
+    try:
+        with Store.open(path) as store:
+            for launch in range(1000):
+                store.append(make.record(launch=launch))
+                kept += 1
+    except StoreError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        Path(answer).write_text(f"{kept} {error}")
+
+
+@pytest.mark.parametrize("limit", [1000, 30_000, 60_000, 100_000])
+def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(tmp_path: Path, path: Path, limit: int) -> None:
+    answer = tmp_path / "answer"
+    writer = fresh.Process(target=write_until_the_limit, args=(str(path), limit, str(answer)))
+    writer.start()
+    writer.join()
+    assert writer.exitcode == 0
+    kept, _, message = answer.read_text().partition(" ")
+    assert "make room" in message
+    assert "\n" not in message
+    with Store.open(path) as store:
+        assert [record.launch for record in store.records()] == list(range(int(kept)))
+        store.append(make.record())
+
+
+def try_as_nobody(path: Path, create: bool, answer: "multiprocessing.SimpleQueue[str]") -> None:
+    # Root may write anywhere; where the tests run as root this process gives up that right.
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    try:
+        with Store.open(path, create) as store:
+            answer.put(str(len(store.records())))
+            store.append(make.record())
+    except StoreError as error:
+        answer.put(str(error))
+    answer.put("")
+
+
+def as_nobody(path: Path, create: bool) -> list[str]:
+    # A fork, since another user may not be able to read this interpreter's files.
+    context = multiprocessing.get_context("fork")
+    answer = context.SimpleQueue()
+    child = context.Process(target=try_as_nobody, args=(path, create, answer))
+    child.start()
+    said = list(iter(answer.get, ""))
+    child.join()
+    return said
+
+
+def open_to_all(folder: Path) -> None:
+    while folder != folder.parent and folder.stat().st_uid == os.geteuid():
+        if folder.parent == Path(folder.anchor):
+            break
+        folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+        folder = folder.parent
+
+
+def test_an_unwritable_folder_is_told_and_its_store_can_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    fill(folder / "results.sqlite", 3)
+    open_to_all(folder)
+    (folder / "results.sqlite").chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        assert "writable place" in as_nobody(folder / "new.sqlite", create=True)[0]
+        count, message = as_nobody(folder / "results.sqlite", create=False)
+        assert count == "3"
+        assert "writable place" in message
+        assert [each.name for each in folder.iterdir()] == ["results.sqlite"]
+    finally:
+        folder.chmod(0o755)
+
+
+def test_a_store_held_by_another_program_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlbench.reports.storage.database.BUSY_SECONDS", 0.1)
+    fill(path, 1)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with Store.open(path) as store:
+        assert len(store.records()) == 1
+        with pytest.raises(StoreError, match="held by another program"):
+            store.append(make.record())
+        holder.execute("COMMIT")
+        store.append(make.record())
+    holder.close()
+
+
+def use(path: Path) -> None:
+    """Do everything that reads, then write; only a StoreError in one line may come of it."""
+    for create in (False, True):
+        try:
+            with Store.open(path, create) as store:
+                store.records()
+                store.runs()
+                store.machines()
+                store.ceilings(make.MACHINE)
+                store.history()
+                store.append(make.record())
+        except StoreError as refusal:
+            message = str(refusal)
+        else:
+            continue
+        assert "\n" not in message
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("image") / "results.sqlite"
+    with Store.open(path) as store:
+        store.begin_run(make.run())
+        store.add_machine(make.MACHINE, make.MACHINE_DICT)
+        store.save_ceilings(make.MACHINE, {"gemm": {}})
+        for launch in range(5):
+            store.append(make.record(launch=launch))
+    return path.read_bytes()
+
+
+fuzz = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@fuzz
+@given(content=st.binary(min_size=1, max_size=5000))
+def test_random_files_are_refused_in_words(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "random"
+    path.write_bytes(content)
+    use(path)
+    assert path.read_bytes() == content
+    path.unlink()
+
+
+@fuzz
+@given(data=st.data())
+def test_damaged_stores_are_refused_in_words(tmp_path: Path, image: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(image)
+    for _ in range(data.draw(st.integers(0, 5))):
+        at = data.draw(st.integers(0, len(image) - 1))
+        piece = data.draw(st.binary(min_size=1, max_size=50))
+        damaged[at : at + len(piece)] = piece
+    length = data.draw(st.just(len(damaged)) | st.integers(1, len(damaged)))
+    path = tmp_path / "damaged"
+    for rest in tmp_path.iterdir():
+        rest.unlink()
+    path.write_bytes(damaged[:length])
+    use(path)
+
+
+@pytest.mark.parametrize("length", [1, 16, 99, 100, 512, 4095, 4096, 5000, 8192, 20000])
+def test_truncated_stores_are_refused_in_words(tmp_path: Path, image: bytes, length: int) -> None:
+    path = tmp_path / "truncated"
+    path.write_bytes(image[:length])
+    use(path)

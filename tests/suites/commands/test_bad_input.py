@@ -1,0 +1,299 @@
+"""Whatever is wrong with what a person gives: one line with the remedy, a documented exit code, nothing damaged."""
+
+import re
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+from made_up_pythons import script
+from processes import run_command
+
+from dlbench.reports.storage.store import Store
+from dlbench.suites import cli
+from dlbench.suites.environments import environment
+from dlbench.suites.planning.framework import find
+
+GOOD = 'name = "good"\nsummary = "s"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
+QUICKLY = ["--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DLBENCH_STORE", raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def carry_out(*words):
+        monkeypatch.setattr(sys, "argv", ["dlbench", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        said = capsys.readouterr()
+        return caught.value.code, said.out, said.err
+
+    yield carry_out
+    signal.signal(signal.SIGTERM, before)
+
+
+def one_line(errors: str) -> str:
+    """Return the only line that was said."""
+    (line,) = errors.splitlines()
+    assert line.startswith("dlbench: ")
+    return line
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["tabel4"], ["no suite named 'tabel4'", "Did you mean 'table4'?", ".toml"]),
+        (["none.toml"], ["none.toml cannot be read: No such file"]),
+        (["quick", "--frameworks", "tourch"], ["no framework named 'tourch'", "Did you mean 'torch'?"]),
+        (["quick", "--frameworks", "torch:compil"], ["compile"]),
+        (["quick", "--networks", "fcn55"], ["no network named 'fcn55'", "Did you mean 'fcn5'?"]),
+        (["quick", "--networks", ","], ["one value or several"]),
+        (["quick", "--threads", "0"], ["'0' is no thread count", "whole number from 1"]),
+        (["quick", "--threads", "0*cores"], ["'0*cores' is no thread count"]),
+        (["quick", "--threads", "8-4"], ["Write 4-8"]),
+        (["quick", "--threads", "1" * 5000], ["is no thread count"]),
+        (["quick", "--threads-limit", "none"], ["'none' is no thread limit"]),
+        (["quick", "--batch-sizes", "x"], ["'x' is no mini-batch size"]),
+        (["quick", "--devices", "gpu"], ["'gpu' is no device", "cuda:0"]),
+        (["quick", "--precisions", "fp16"], ["'fp16' is no precision", "bfloat16"]),
+        (["quick", "--placements", "pinned"], ["always resident", "--devices"]),
+        (["quick", "--launches", "0"], ["--launches 0", "from 1"]),
+        (["quick", "--launches", "two"], ["--launches 'two'", "such as 5-20"]),
+        (["quick", "--steps", "1000000000000"], ["from 1 to 1000000"]),
+        (["quick", "--python", "torch"], ["FRAMEWORK=PATH"]),
+        (["quick", "--python", "tourch=/bin/python"], ["Did you mean 'torch'?"]),
+        (["quick", "--python", "torch=~no-such-user-at-all/python"], ["full path"]),
+        (["quick", "--python", "a:torch=/x", "--python", "a:torch=/y"], ["Name them apart"]),
+        (["quick", "--colour"], ["No such option: --colour", "--help"]),
+        (["quick", "surplus"], ["surplus", "--help"]),
+        ([], ["Missing argument 'SUITE'", "--help"]),
+    ],
+)
+def test_a_wrong_word_is_refused_before_anything_is_written(call, tmp_path, command, words, parts):
+    code, out, errors = call(command, *words)
+    assert (code, out) == (2, "")
+    for part in parts:
+        assert part in one_line(errors)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "folder"]
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"name = ]", ["not valid TOML", "line 1"]),
+        (b"\xff\xfe", ["not a text file in UTF-8"]),
+        (GOOD.replace("fcn5", "fcn55").encode(), ["key networks", "Did you mean 'fcn5'?"]),
+        (GOOD.encode() + b"[protocol]\nlaunches = 0\n", ["key protocol.launches"]),
+        (GOOD.encode() + b"[settings.null]\nstep_seconds = nan\n", ["key settings", "finite"]),
+        (GOOD.encode() + b'"a\\nb" = 1\n', ["key a b"]),
+    ],
+)
+def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, parts):
+    Path("mine.toml").write_bytes(content)
+    code, out, errors = call("run", "mine.toml")
+    assert (code, out) == (2, "")
+    assert "mine.toml" in one_line(errors)
+    for part in parts:
+        assert part in one_line(errors)
+    assert [entry.name for entry in Path.cwd().iterdir()] == ["mine.toml"]
+    assert Path("mine.toml").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parts"),
+    [
+        (["nosuch"], 2, ["nosuch"]),
+        (["env", "build", "tourch"], 2, ["Did you mean 'torch'?"]),
+        (["env", "remove", "null"], 3, ["nothing to remove"]),
+        (["env", "nosuch"], 2, ["nosuch"]),
+        (["run", "quick", *QUICKLY, "--budget", "soon"], 2, ["10m"]),
+        (["run", "quick", "--no-ceilings", "--resume"], 4, ["There is no store dlbench.sqlite", "dlbench run"]),
+        (["run", "quick", "--networks", "fcn5", "--resume"], 2, ["keeps its own cells", "--resume"]),
+        (["report", "matrix", "--store", "none.sqlite"], 4, ["none.sqlite", "dlbench run"]),
+        (["report", "matrix", "--format", "jsn"], 2, ["Did you mean 'json'?"]),
+        (["report", "threads", "--reference", "shi2061"], 2, ["Did you mean 'shi2016'?"]),
+    ],
+)
+def test_other_wrong_words(call, words, code, parts):
+    found, out, errors = call(*words)
+    assert (found, out) == (code, "")
+    for part in parts:
+        assert part in one_line(errors)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_build_that_is_ended_says_so_in_one_line(call, monkeypatch, number, code):
+    monkeypatch.setattr(environment, "_install", lambda *arguments: signal.raise_signal(number))
+    found, _, errors = call("env", "build", "mxnet")
+    assert found == code
+    *announced, last = errors.splitlines()
+    assert last.startswith("dlbench: ")
+    assert not any(line.startswith("dlbench: ") or "Traceback" in line for line in announced)
+    assert not environment.locate(find("mxnet")).directory.exists()
+
+
+def test_a_build_of_the_unfinished_run_must_be_given_again(call):
+    mine = ["run", "quick", "--python", f"mine:null={sys.executable}", *QUICKLY, "--launches", "2", "--budget", "1ms"]
+    assert call(*mine)[0] == 0
+    code, _, errors = call("run", "quick", "--resume")
+    assert code == 2
+    assert "no framework named 'mine'" in one_line(errors)
+    assert "Give its --python again" in one_line(errors)
+    code, _, errors = call("run", "quick", "--resume", "--python", f"mine:null={sys.executable}")
+    assert code == 0, errors
+    with Store.open("dlbench.sqlite") as store:
+        assert sorted((r.cell.framework, r.launch) for r in store.records()) == [
+            (framework, launch) for framework in ("mine", "null") for launch in (0, 1)
+        ]
+
+
+@pytest.mark.parametrize("make", ["none", "folder", "text", "script", "python2"])
+def test_a_python_that_is_no_interpreter_is_refused(call, tmp_path, make):
+    path = tmp_path / "python"
+    if make == "folder":
+        path.mkdir()
+    elif make == "text":
+        path.write_text("hello")
+    elif make == "script":
+        script(path, "#!/bin/sh\necho hello\n")
+    elif make == "python2":
+        script(path, "#!/bin/sh\necho Unknown option: -I >&2\nexit 2\n")
+    code, out, errors = call("run", "quick", *QUICKLY, "--no-ceilings", "--python", f"null={path}")
+    assert (code, out) == (3, "")
+    assert f"{path} is not a Python interpreter that starts" in one_line(errors)
+    assert_no_run(Path("dlbench.sqlite"))
+
+
+def test_a_python_that_lacks_the_framework_is_refused(call):
+    words = ["--frameworks", "mine", "--python", f"mine:mxnet={sys.executable}", "--no-ceilings"]
+    code, out, errors = call("run", "quick", *words)
+    assert (code, out) == (3, "")
+    assert f"given for mine, {sys.executable}, lacks mxnet. Install it there" in one_line(errors)
+    assert_no_run(Path("dlbench.sqlite"))
+
+
+def assert_no_run(store: Path) -> None:
+    if store.exists():
+        with Store.open(store, create=False) as opened:
+            assert opened.runs() == []
+            assert opened.records() == []
+
+
+def test_a_python_of_ones_own_is_taken_from_where_the_command_was_given(call):
+    link = Path("venv/bin/python")
+    link.parent.mkdir(parents=True)
+    script(link, f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    code, _, errors = call("run", "quick", *QUICKLY, "--frameworks", "mine", "--python", "mine:null=venv/bin/python")
+    assert code == 0, errors
+    with Store.open("dlbench.sqlite") as store:
+        (record,) = store.records()
+    assert record.cell.framework == "mine"
+    assert record.outcome.samples_ns
+
+
+def text_file(path):
+    path.write_text("these are my notes, not a database")
+
+
+def foreign_database(path):
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE notes (text)")
+    connection.close()
+
+
+def newer_store(path):
+    Store.open(path).close()
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("INSERT INTO schema_history VALUES (999, 'from the future', '2100-01-01')")
+    connection.close()
+
+
+def damaged_store(path):
+    Store.open(path).close()
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xaa" * (len(content) - 100))
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (text_file, "is not a database"),
+        (foreign_database, "database of another program"),
+        (newer_store, "newer dlbench"),
+        (damaged_store, "damaged"),
+    ],
+)
+def test_a_store_that_is_none_is_refused_and_left_as_it_is(call, make, part):
+    path = Path("results.sqlite")
+    make(path)
+    before = path.read_bytes()
+    code, out, errors = call("run", "quick", *QUICKLY, "--store", "results.sqlite")
+    assert (code, out) == (4, "")
+    assert part in one_line(errors)
+    assert "results.sqlite" in one_line(errors)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("store", ["notes.txt/results.sqlite", "", "/proc/results.sqlite", "nosuch://host/base"])
+def test_a_store_that_cannot_be_written_is_refused(call, store):
+    Path("notes.txt").write_text("notes")
+    code, out, errors = call("run", "quick", *QUICKLY, "--store", store)
+    assert (code, out) == (4, "")
+    assert "store" in one_line(errors)
+    assert Path("notes.txt").read_text() == "notes"
+
+
+def test_a_home_that_cannot_be_written_is_refused(call, monkeypatch):
+    Path("notes.txt").write_text("notes")
+    monkeypatch.setenv("DLBENCH_HOME", "notes.txt")
+    code, _, errors = call("run", "quick", *QUICKLY)
+    assert code == 3
+    assert "Set DLBENCH_HOME" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    code, _, errors = call("env", "build", "mxnet")
+    assert code == 3
+    assert "dlbench: " in errors.splitlines()[-1]
+    assert Path("notes.txt").read_text() == "notes"
+    assert call("list")[0] == 0
+
+
+def test_a_half_built_environment_is_said_and_left_out_where_nothing_is_to_be_built(call):
+    half = environment.locate(find("mxnet")).directory
+    half.mkdir(parents=True)
+    words = ["--frameworks", "null,mxnet", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
+    code, _, errors = call("run", "quick", *words, "--no-build", "--no-ceilings")
+    assert code == 0
+    assert "MXNet is left out. Its build was interrupted. `dlbench env build mxnet` makes it anew." in errors
+    assert "half-built" in call("list")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        (["run", "quick", "--frameworks", "tourch"], 2, "Did you mean 'torch'?"),
+        (["run", "mine.toml"], 2, "mine.toml is not valid TOML"),
+        (["run", "quick", *QUICKLY, "--python", "null=/dev/null"], 3, "not a Python interpreter"),
+        (["run", "quick", *QUICKLY, "--store", "mine.toml"], 4, "is not a database"),
+    ],
+)
+def test_the_real_command_says_one_line_and_ends_with_the_documented_code(tmp_path, words, code, part):
+    (tmp_path / "mine.toml").write_text("this is no TOML")
+    done = run_command(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert part in one_line(done.stderr)
+    assert (tmp_path / "mine.toml").read_text() == "this is no TOML"
+
+
+def test_the_documented_codes_are_those_of_the_errors():
+    documented = {int(number) for number in re.findall(r"\b(\d+) [a-zA-Z]", cli.__doc__)}
+    assert documented >= {0, 1, 2, 3, 4, 130, 143}

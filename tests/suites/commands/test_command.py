@@ -1,0 +1,364 @@
+"""The real command in processes of its own: whatever ends it, finished records are kept and a resumed run completes."""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+from processes import COMMAND, PATIENCE, gone, run_command, running_command, variables_of_command, wait_until
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe import probe
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage.store import Store
+from dlbench.suites.measuring import preparation
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.framework import GUEST_DIRECTORY, offered
+
+SUITE = """
+name = "mine"
+summary = "for tests"
+networks = ["fcn5", "lstm32"]
+frameworks = ["null"]
+threads = [1, 2, 4]
+[protocol]
+launches = 2
+warmup_steps = 2
+steps = 3
+seconds = 0.2
+cell_seconds = 100.0
+[settings.null]
+step_seconds = 0.02
+"""
+CELLS = {(network, threads) for network in ("fcn5", "lstm32") for threads in (1, 2, 4)}
+ALL = Counter({(*cell, launch): 1 for cell in CELLS for launch in (0, 1)})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    return tmp_path
+
+
+def records_in(folder: Path):
+    """Return what is stored so far; nothing while there is no store yet."""
+    try:
+        with Store.open(folder / "dlbench.sqlite", create=False) as store:
+            return store.records()
+    except StoreError:
+        return []
+
+
+def launched(folder: Path) -> Counter:
+    return Counter((r.cell.network, r.cell.threads, r.launch) for r in records_in(folder))
+
+
+def runs_in(folder: Path):
+    with Store.open(folder / "dlbench.sqlite", create=False) as store:
+        return store.runs()
+
+
+def complaint(errors: str) -> str:
+    """Return the one line in which the command says what is wrong."""
+    assert "Traceback" not in errors
+    (line,) = [line for line in errors.splitlines() if line.startswith("dlbench: ")]
+    assert errors.rstrip().endswith(line)
+    return line
+
+
+def test_a_run_from_beginning_to_end(folder):
+    done = run_command(folder, "run", "mine.toml", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert launched(folder) == ALL
+    records = records_in(folder)
+    assert {record.outcome.status for record in records} == {Status.OK}
+    assert {record.machine for record in records} == {probe().fingerprint}
+    (run,) = runs_in(folder)
+    assert (run.suite, run.seed, run.launches, len(run.plan)) == ("mine", 7, 2, 6)
+    assert run.finished is not None
+    lines = done.stderr.splitlines()
+    assert "6 cells, 2 launches of each" in lines[0]
+    assert lines[1] == "fixed: 2 launches of each cell, intervals cover steps only, not what launches differ by"
+    assert [line.split("]")[0] for line in lines[2:]] == [f"[{n}/12" for n in range(1, 13)]
+    assert "fcn5" in done.stdout
+    assert "null" in done.stdout
+    assert "report threads" in done.stdout
+
+
+def test_table_4_of_the_null_framework_as_documented(folder):
+    done = run_command(
+        folder,
+        "run",
+        "table4",
+        "--frameworks",
+        "null",
+        "--networks",
+        "fcn5,resnet50",
+        "--threads",
+        "1,2-3",
+        "--steps",
+        "2",
+    )
+    assert done.returncode == 0, done.stderr
+    found = {(r.cell.network, r.cell.threads, r.cell.batch_size) for r in records_in(folder)}
+    assert found == {(n, t, NETWORKS[n].batch_size) for n in ("fcn5", "resnet50") for t in (1, 2, 3)}
+
+
+def interrupted_run(folder: Path, number: signal.Signals, after: int = 3) -> tuple[int, str]:
+    """Start a run, send it a signal after so many records, and return its exit code and what it said."""
+    with running_command(folder, "run", "mine.toml") as process:
+        wait_until(lambda: len(records_in(folder)) >= after or process.poll() is not None, "the first records")
+        assert process.poll() is None, process.stderr.read()
+        guests = psutil.Process(process.pid).children()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=PATIENCE)
+        for guest in guests:
+            wait_until(lambda guest=guest: gone(guest.pid), "the end of the guest")
+        return process.returncode, errors
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGKILL, -9, None)],
+    ids=["Ctrl-C", "SIGTERM", "kill -9"],
+)
+def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, number, code, said):
+    returned, errors = interrupted_run(folder, number)
+    assert returned == code
+    if said:
+        assert said in complaint(errors)
+        assert "dlbench run mine.toml --resume" in complaint(errors)
+    kept = records_in(folder)
+    assert 3 <= len(kept) < 12
+    (run,) = runs_in(folder)
+    assert run.finished is None
+    resumed = run_command(folder, "run", "mine.toml", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert records_in(folder)[: len(kept)] == kept
+    assert launched(folder) == ALL
+    (again,) = runs_in(folder)
+    assert (again.id, again.plan, again.seed) == (run.id, run.plan, run.seed)
+    assert again.finished is not None
+    nothing_left = run_command(folder, "run", "mine.toml", "--resume")
+    assert nothing_left.returncode == 2
+    assert "no unfinished run of mine" in complaint(nothing_left.stderr)
+
+
+def test_a_spent_budget_says_how_to_go_on(folder):
+    done = run_command(folder, "run", "mine.toml", "--budget", "10ms")
+    assert done.returncode == 0, done.stderr
+    assert "11 launches left" in done.stderr
+    assert "dlbench run mine.toml --resume" in done.stderr
+    assert len(records_in(folder)) == 1
+    run_command(folder, "run", "mine.toml", "--resume")
+    assert launched(folder) == ALL
+
+
+def test_a_precision_to_reach_from_a_budget_to_the_end(folder):
+    words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--precision", "0.0001%"]
+    done = run_command(folder, "run", "mine.toml", *words, "--budget", "10ms")
+    assert done.returncode == 0, done.stderr
+    first, second, *lines = done.stderr.splitlines()
+    assert "2 cells, 3-4 launches of each" in first
+    assert second == "until precise: a cell gets launches until its 95 % interval is no wider than ±0.0001 %"
+    assert lines[0].startswith("[1/~")
+    assert "; launch 1" in lines[0]
+    assert "The budget is spent with 7 launches left, about " in lines[-1]
+    (run,) = runs_in(folder)
+    assert (run.launches, run.launches_most, run.precision, run.finished) == (3, 4, 1e-06, None)
+    resumed = run_command(folder, "run", "mine.toml", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert launched(folder) == Counter({("fcn5", threads, n): 1 for threads in (1, 2) for n in range(4)})
+    assert "0 of 2 cells with a number are within ±0.0001 %" in resumed.stderr
+    assert " after 4 launches" in resumed.stderr
+    assert "±" in next(line for line in resumed.stderr.splitlines() if line.startswith("[7/"))
+    assert runs_in(folder)[0].finished is not None
+
+
+def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
+    words = ["--affinity", "bound,oversubscribed", "--threads", "1,4096"]
+    done = run_command(folder, "plan", "mine.toml", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "left out: 2 cells that would bind 4096 threads to as many CPUs, this machine has fewer" in done.stdout
+    assert "fixed: 2 launches of each cell, intervals cover steps only" in done.stdout
+    told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--precision", "1%", "--json").stdout)
+    assert (told["launches_per_cell"], told["launches_most"], told["precision"]) == (5, 20, 0.01)
+    assert {(cell["threads"], cell["affinity"]) for cell in told["left_out"]} == {(4096, "bound")}
+
+
+def test_two_runners_share_one_store(folder):
+    with running_command(folder, "run", "mine.toml") as one, running_command(folder, "run", "mine.toml") as other:
+        for process in (one, other):
+            _, errors = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, errors
+    assert launched(folder) == ALL + ALL
+    runs = runs_in(folder)
+    assert len(runs) == 2
+    assert all(run.finished for run in runs)
+    assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 12 for run in runs})
+
+
+def guest_of(process):
+    """Return the guest of a running command, None while there is none."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children():
+            if str(GUEST_DIRECTORY) in child.cmdline():
+                return child
+    return None
+
+
+def test_a_guest_that_somebody_kills_is_a_crash_and_the_run_goes_on(folder):
+    stuck = SUITE.replace("threads = [1, 2, 4]", "threads = [1]").replace("launches = 2", "launches = 1")
+    (folder / "mine.toml").write_text(stuck + 'fault = "hang"\n')
+    with running_command(folder, "run", "mine.toml") as process:
+        for _ in range(2):
+            known = len(records_in(folder))
+            guest = wait_until(lambda: guest_of(process), "a guest")
+            guest.kill()
+            wait_until(lambda known=known: len(records_in(folder)) > known, "a record")
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert "not one cell gave a number" in complaint(errors)
+    reasons = {(record.outcome.status, record.outcome.reason) for record in records_in(folder)}
+    assert reasons == {(Status.CRASHED, "ended by signal 9 (SIGKILL)")}
+
+
+def test_a_full_disk_ends_the_run_with_one_line_and_every_finished_record(folder):
+    # A size no file may pass stands for the full disk: the first records fit into the store, not all.
+    prepared = run_command(folder, "run", "mine.toml", "--budget", "10ms")
+    assert prepared.returncode == 0, prepared.stderr
+    log = folder / "dlbench.sqlite-wal"
+    largest = max(file.stat().st_size for file in (folder / "dlbench.sqlite", log) if file.exists()) + 20_000
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+
+    full = subprocess.run(
+        [*COMMAND, "run", "mine.toml", "--resume"],
+        cwd=folder,
+        env=variables_of_command(folder / "home"),
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert full.returncode == 4, full.stderr
+    assert "--resume" in complaint(full.stderr)
+    kept = records_in(folder)
+    assert 1 <= len(kept) < 12
+    assert len(kept) == 1 + len(
+        [line for line in full.stderr.splitlines() if line.startswith("[") and " s, parity" in line]
+    )
+    resumed = run_command(folder, "run", "mine.toml", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert records_in(folder)[: len(kept)] == kept
+    assert launched(folder) == ALL
+
+
+@pytest.mark.slow
+def test_without_network_the_framework_is_left_out_and_the_others_run(folder):
+    dead = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+        "PIP_TIMEOUT": "2",
+    }
+    words = ["--frameworks", "mxnet,null", "--networks", "fcn5", "--threads", "1", "--no-ceilings", "--launches", "1"]
+    done = run_command(folder, "run", "mine.toml", *words, **dead)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    announced, *_ = done.stderr.splitlines()
+    assert announced.startswith("MXNet: downloads about ")
+    assert str(folder / "home") in announced
+    outcomes = {record.cell.framework: record.outcome for record in records_in(folder)}
+    assert outcomes["null"].status is Status.OK
+    assert outcomes["mxnet"].status is Status.SKIPPED
+    if "not on PATH" not in outcomes["mxnet"].reason and "none is on PATH" not in outcomes["mxnet"].reason:
+        assert "the package index could not be reached" in outcomes["mxnet"].reason
+    left = [entry.name for entry in (folder / "home" / "environments").iterdir()]
+    assert all(name.endswith((".log", ".lock")) for name in left)
+
+
+def test_list_as_json(folder):
+    done = run_command(folder, "list", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    content = json.loads(done.stdout)
+    assert [network["name"] for network in content["networks"]] == list(NETWORKS)
+    assert {each["name"] for each in content["suites"]} == set(suite.shipped())
+    frameworks = {each["name"]: each for each in content["frameworks"]}
+    assert set(frameworks) == set(offered())
+    for each in frameworks.values():
+        assert {"name", "state", "interpreter"} <= set(each)
+        assert each["state"] in ("ready", "not built", "half-built", "unavailable")
+        assert (each["interpreter"] is not None) == (each["state"] == "ready")
+    assert frameworks["null"]["state"] == "ready"
+    assert frameworks["mxnet"]["state"] in ("not built", "unavailable")  # this home is empty
+
+
+def test_lists_for_people(folder):
+    listed, environments = run_command(folder, "list"), run_command(folder, "env", "list")
+    assert (listed.returncode, environments.returncode) == (0, 0)
+    for name in [*offered(), *NETWORKS, *suite.shipped()]:
+        assert name in listed.stdout
+    for name in offered():
+        assert f"{name}: " in environments.stdout
+
+
+def test_plan_as_json(folder):
+    words = ["plan", "mine.toml", "--threads", "1,3-4", "--batch-sizes", "8", "--seed", "3", "--json"]
+    done = run_command(folder, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    content = json.loads(done.stdout)
+    assert (content["suite"], content["seed"], content["launches_per_cell"]) == ("mine", 3, 2)
+    assert {(cell["network"], cell["threads"], cell["batch_size"]) for cell in content["cells"]} == {
+        (network, threads, 8) for network in ("fcn5", "lstm32") for threads in (1, 3, 4)
+    }
+    assert Counter(launch["cell"] for launch in content["order"]) == dict.fromkeys(range(6), 2)
+    assert content == json.loads(run_command(folder, *words).stdout)
+    assert [entry.name for entry in folder.rglob("*") if entry.is_file()] == ["mine.toml"]  # a plan writes nothing
+
+
+def test_help_names_the_commands(folder):
+    done = run_command(folder, "--help")
+    assert done.returncode == 0
+    for word in ("list", "env", "probe", "plan", "run", "report"):
+        assert word in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder):
+    done = subprocess.run(
+        f"{' '.join(COMMAND)} list --json | head -c 1",
+        shell=True,
+        cwd=folder,
+        env=variables_of_command(folder / "home"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout == "{"
+    assert done.stderr == ""
+
+
+def test_the_version_is_told(folder):
+    done = run_command(folder, "--version")
+    assert (done.returncode, done.stdout.strip()) == (0, preparation.version())
+
+
+def test_a_store_tells_its_runs_and_refuses_one_it_does_not_hold(folder):
+    run_command(folder, "run", "mine.toml", "--budget", "10ms")
+    (told,) = json.loads(run_command(folder, "report", "runs", "--json").stdout)
+    (run,) = runs_in(folder)
+    assert (told["id"], told["suite"], told["finished"], told["records"]) == (run.id, "mine", "unfinished", 1)
+    assert run_command(folder, "report", "matrix", "--run", run.id).returncode == 0
+    unknown = run_command(folder, "report", "matrix", "--run", "nosuch")
+    assert unknown.returncode == 2
+    assert "matches --run nosuch" in complaint(unknown.stderr)

@@ -1,0 +1,164 @@
+"""`dlbench explain`: a cell in the words of the other commands, one launch that profiles, else clear answers."""
+
+import json
+
+import pytest
+from pretended_gpus import STAND_IN
+from processes import run_command
+
+from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY
+from dlbench.adapters.protocol import Cell, Launch, Operator, Outcome, Profile, Protocol, Status
+from dlbench.reports.explained.analysis import IDLE
+from dlbench.suites.commands import explain
+from dlbench.suites.errors import UsageError
+from dlbench.suites.measuring.launcher import Launched, Order
+
+ADAPTER = """
+from ..libraries.profiles import Calls, profile
+from ..base import Adapter
+from ..null.adapter import NullAdapter
+
+
+class Pretended(NullAdapter):
+    def profile(self, steps):
+        if self.settings.get("broken"):
+            raise RuntimeError("no room for a trace")
+        if self.settings.get("none"):
+            return None
+        for _ in range(steps):
+            self.step()
+        calls = [Calls("MatMul", False, 0.0006 * steps, 2 * steps), Calls("Relu", False, 0.0002 * steps, steps)]
+        return profile("a pretended profiler", steps, 0.001 * steps, calls)
+
+
+ADAPTER = Pretended
+"""
+DESCRIPTION = """
+name = "{name}"
+title = "Pretended"
+summary = "null with a profile that is made up"
+environment = "host"
+computes = false
+
+[modes.usual]
+summary = "as it is"
+default = true
+settings = {{ step_seconds = 0.001, serial_fraction = 1.0 }}
+
+[modes.broken]
+summary = "its profiler fails"
+settings = {{ broken = true }}
+
+[modes.none]
+summary = "it has no profiler"
+settings = {{ none = true }}
+
+[modes.crashing]
+summary = "it crashes"
+settings = {{ fault = "error" }}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Give a function that explains a cell of the pretended framework."""
+    folder = tmp_path / "pretended"
+    folder.mkdir()
+    (folder / "framework.toml").write_text(DESCRIPTION.format(name="pretended"))
+    (folder / "adapter.py").write_text(ADAPTER)
+
+    def explained(*words):
+        return run_command(tmp_path, "explain", *words, "--adapter", f"pretended={folder}")
+
+    return explained
+
+
+def test_it_shows_kinds_and_operators_of_one_launch_and_stores_nothing(run, tmp_path):
+    done = run("pretended/fcn5", "--threads", "2", "--batch-size", "8", "--steps", "3", "--top", "1")
+    assert done.returncode == 0, done.stderr
+    assert "fcn5, mini-batch 8" in done.stdout
+    assert "2 threads" in done.stdout
+    assert "a pretended profiler" in done.stdout
+    assert "MatMul" in done.stdout
+    assert "Relu" not in done.stdout  # of two operators only one is shown
+    assert "launching fcn5 b8 pretended usual 2 threads" in done.stderr
+    assert not list(tmp_path.glob("*.sqlite"))
+
+
+def test_json_alone_stands_on_standard_output(run):
+    done = run("pretended:usual/lstm32", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["cell"]["network"], told["cell"]["batch_size"], told["steps"]) == ("lstm32", 128, 5)
+    assert {each["name"]: each["calls"] for each in told["operators"]} == {"MatMul": 2.0, "Relu": 1.0}
+    assert {each["kind"] for each in told["operators"]} < set(KINDS)
+    assert sum(each["share"] for each in told["kinds"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "code", "said"),
+    [
+        ("pretended:none/fcn5", 2, "Pretended's adapter has no profiler"),
+        ("pretended:broken/fcn5", 2, "its profiler failed: RuntimeError: no room for a trace"),
+        ("pretended:crashing/fcn5", 1, "no step was timed, crashed"),
+    ],
+)
+def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
+    done = run(cell)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["null"], "'null' is no cell. Write ROW/NETWORK"),
+        (["/fcn5"], "is no cell"),
+        (["nul/fcn5"], "Did you mean 'null'?"),
+        (["null/fcn"], "There is no network named 'fcn'"),
+        (["null:fast/fcn5"], "null has no mode 'fast'"),
+        (["null/fcn5", "--threads", "1,2"], "One cell is explained at a time, and this means 2"),
+        (["null/fcn5", "--batch-size", "8-16"], "and this means 9"),
+        (["torch:*/fcn5"], "One cell is explained at a time"),
+        (["null/fcn5", "--device", "gpu"], "'gpu' is no device"),
+        (["null/fcn5", "--steps", "0"], "--steps"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_with_what_to_write(tmp_path, words, said):
+    done = run_command(tmp_path, "explain", *words)
+    assert done.returncode == UsageError.exit_code
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_on_a_gpu_the_devices_operators_are_shown(tmp_path):
+    words = ("explain", "null/fcn5", "--device", "cuda:1", "--placement", "pinned")
+    done = run_command(tmp_path, *words, "--json", DLBENCH_NVML=str(STAND_IN))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["cell"]["device"], told["cell"]["placement"], told["on_device"]) == ("cuda:1", "pinned", True)
+    assert {each["kind"] for each in told["kinds"]} == {MATRIX, ELEMENTWISE, MEMORY, IDLE}
+    assert "null_launch" not in {each["name"] for each in told["operators"]}
+    done = run_command(tmp_path, *words, DLBENCH_NVML=str(STAND_IN))
+    assert "on the device" in done.stdout
+    assert "null_gemm_kernel" in done.stdout
+
+
+def test_only_the_profiled_steps_of_a_launch_are_changed(tmp_path):
+    class Remembers:
+        def launch(self, order, tick=None):
+            self.order = order
+            return Launched(
+                Outcome(Status.OK, profile=Profile("p", 4, 1.0, [Operator("x", "other", False, 1, 1)])), 1.0
+            )
+
+    inner = Remembers()
+    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
+    order = Order(Launch(cell, Protocol(), {"a": 1}, None, str(tmp_path)), tmp_path, {"B": "2"}, 30.0)
+    explain._Profiling(inner, 4).launch(order)
+    assert inner.order.launch.profiled_steps == 4
+    assert inner.order.launch._replace(profiled_steps=0) == order.launch
+    assert (inner.order.variables, inner.order.timeout) == (order.variables, order.timeout)

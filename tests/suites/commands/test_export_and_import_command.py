@@ -1,0 +1,197 @@
+"""`dlbench export` and `dlbench import`: runs leave and come back, bad files change nothing."""
+
+import json
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from processes import null_cell
+
+from dlbench.adapters.protocol import Outcome, Protocol, Status
+from dlbench.hardware_probe import probe
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
+from dlbench.suites import cli
+
+pytestmark = pytest.mark.alone
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DLBENCH_STORE", raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def carry_out(*words):
+        monkeypatch.setattr(sys, "argv", ["dlbench", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        said = capsys.readouterr()
+        return caught.value.code, said.out, said.err
+
+    yield carry_out
+    signal.signal(signal.SIGTERM, before)
+
+
+def fill(name, run_id="run-1", suite="mine", days=0):
+    """Make a store with one run: two cells of two launches, and a cell that cannot be had."""
+    machine = probe()
+    cells = tuple(null_cell(threads=threads) for threads in (1, 2, 4))
+    started = START + timedelta(days=days)
+    run = Run(run_id, suite, Protocol(), 2, cells, machine.fingerprint, started, "0.1.0", started, 7)
+    records = [
+        Record(
+            run=run_id,
+            suite=suite,
+            launch=launch,
+            cell=cell,
+            outcome=Outcome(Status.UNSUPPORTED, "too many threads")
+            if cell.threads == 4
+            else Outcome(Status.OK, samples_ns=[1_000_001 + launch, 1_100_003, 999_999_999]),
+            machine=machine.fingerprint,
+            environment="abc",
+            interpreter="CPython 3.11.7",
+            protocol=Protocol(),
+            started=started + timedelta(seconds=cell.threads + 10 * launch),
+            wall_seconds=1.0,
+            version="0.1.0",
+        )
+        for launch in range(2)
+        for cell in cells
+    ]
+    with Store.open(name) as store:
+        store.add_machine(machine.fingerprint, machine.to_dict())
+        store.append_all(records, run)
+    return run, records
+
+
+def contents(name):
+    with Store.open(name, create=False) as store:
+        return store.runs(), sorted(store.records(), key=lambda each: each.started), store.machines()
+
+
+def test_a_run_leaves_and_comes_back(call):
+    run, records = fill("here.sqlite")
+    code, text, _ = call("export", "--format", "pytest-benchmark", "--store", "here.sqlite")
+    assert code == 0
+    Path("run.json").write_text(text)
+    code, _, said = call("import", "run.json", "--store", "there.sqlite")
+    assert code == 0
+    assert "6 records" in said
+    runs, found, machines = contents("there.sqlite")
+    assert runs == [run]
+    assert found == sorted(records, key=lambda each: each.started)
+    assert machines == contents("here.sqlite")[2]
+    assert call("export", "--store", "there.sqlite")[1] == text
+    code, matrix, _ = call("report", "matrix", "--store", "there.sqlite")
+    assert code == 0
+    assert "null" in matrix
+
+
+def test_pytest_benchmark_reads_what_was_exported(call):
+    for number in (1, 2):
+        fill("here.sqlite", f"run-{number}", days=number)
+        Path(f"{number}.json").write_text(call("export", "--store", "here.sqlite", "--run", f"run-{number}")[1])
+    compare = [sys.executable, "-m", "pytest_benchmark", "compare", "1.json", "2.json", "--columns=median,rounds"]
+    shown = subprocess.run(compare, capture_output=True, text=True, check=True).stdout
+    for word in (
+        "fcn5, mini-batch 64",
+        "dlbench[fcn5-b64-null-null-cpu-1] (1)",
+        "dlbench[fcn5-b64-null-null-cpu-1] (2)",
+    ):
+        assert word in shown
+
+
+def test_the_newest_run_is_exported_unless_another_is_chosen(call):
+    fill("here.sqlite", "old", "mine")
+    fill("here.sqlite", "new", "yours", days=1)
+    code, text, said = call("export", "--store", "here.sqlite")
+    assert (code, json.loads(text)["commit_info"]["dlbench"]["run"]) == (0, "new")
+    assert "run new, the newest of 2" in said
+    text = call("export", "--store", "here.sqlite", "--suite", "mine")[1]
+    assert json.loads(text)["commit_info"]["dlbench"]["run"] == "old"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["export", "--run", "none"], "matches --run none"),
+        (["export", "--format", "pytest-benchmrk"], "Did you mean 'pytest-benchmark'?"),
+        (["export", "--store", "none.sqlite"], "no result store none.sqlite"),
+        (["import", "none.json"], "none.json cannot be read: No such file"),
+        (["import", "bad.json"], "NaN is no number"),
+        (["import", "good.json", "bad.json"], "NaN is no number"),
+        (["import", "good.json", "good.json"], "given twice"),
+        (["import", "empty.json"], "no benchmark in empty.json"),
+        (["import"], "Missing argument"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_changes_nothing(call, words, part):
+    fill("dlbench.sqlite")
+    benchmark = {"name": "a", "fullname": "t.py::a", "stats": {"median": 1.0, "data": [1.0]}}
+    whole = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0"}
+    Path("good.json").write_text(json.dumps(whole))
+    Path("bad.json").write_text(json.dumps(whole).replace("[1.0]", "[NaN]"))
+    Path("empty.json").write_text(json.dumps({**whole, "benchmarks": []}))
+    before = contents("dlbench.sqlite")
+    code, text, said = call(*words)
+    assert (code, text) == (2, "")
+    (line,) = said.splitlines()
+    assert line.startswith("dlbench: ")
+    assert part in line
+    assert contents("dlbench.sqlite") == before
+
+
+def test_an_import_that_fails_leaves_no_store_behind(call):
+    Path("bad.json").write_text("{")
+    assert call("import", "bad.json", "--store", "new.sqlite")[0] == 2
+    assert not Path("new.sqlite").exists()
+
+
+def test_what_is_there_already_is_not_imported_again(call):
+    fill("here.sqlite")
+    Path("run.json").write_text(call("export", "--store", "here.sqlite")[1])
+    before = contents("here.sqlite")
+    code, _, said = call("import", "run.json", "--store", "here.sqlite")
+    assert code == 2
+    assert "holds run run-1 already. Nothing was imported." in said
+    assert contents("here.sqlite") == before
+
+
+def test_a_file_does_not_change_what_a_store_knows_of_a_machine(call):
+    fill("here.sqlite")
+    text = json.loads(call("export", "--store", "here.sqlite")[1])
+    text["dlbench"]["machine"]["memory"]["available_bytes"] = 1
+    text = json.dumps(text).replace("run-1", "run-2")
+    Path("run.json").write_text(text)
+    before = contents("here.sqlite")[2]
+    assert call("import", "run.json", "--store", "here.sqlite")[0] == 0
+    runs, _, machines = contents("here.sqlite")
+    assert [run.id for run in runs] == ["run-1", "run-2"]
+    assert machines == before
+
+
+def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(call):
+    Path("test_mine.py").write_text(
+        "def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=7, iterations=3)"
+    )
+    for number in (1, 2):
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-json", f"{number}.json"]
+        subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    code, _, said = call("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
+    assert code == 0
+    assert "2 records" in said
+    code, matrix, _ = call("report", "matrix", "--store", "s.sqlite")
+    assert code == 0
+    for word in ("test_mine.py::test_sum", "pytest-benchmark imported", "nothing proves"):
+        assert word in matrix
+    back = json.loads(call("export", "--store", "s.sqlite")[1])
+    data = [json.loads(Path(f"{number}.json").read_text())["benchmarks"][0]["stats"]["data"] for number in (1, 2)]
+    assert back["benchmarks"][0]["stats"]["data"] == pytest.approx([*data[0], *data[1]], abs=0.5e-9)
+    assert back["benchmarks"][0]["stats"]["iterations"] == 3

@@ -1,0 +1,196 @@
+"""The recipes for a nightly job, carried out for real with the null framework."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from pretended_gpus import TWINS, stand_in
+from processes import PATIENCE
+
+import dlbench.suites
+from dlbench.reports.storage.store import Store
+
+yaml = pytest.importorskip("yaml", reason="PyYAML reads the workflow file")
+
+RECIPES = Path(next(iter(dlbench.suites.__path__))) / "recipes"
+SUITE = """
+name = "nightly"
+summary = "for tests"
+networks = ["fcn5"]
+frameworks = ["null"]
+threads = [1]
+[protocol]
+warmup_steps = 2
+steps = 5
+seconds = 0.2
+"""
+SLOWER = "--candidate-env DLBENCH_EXTRA_PRODUCTS=1x20000"
+
+
+@pytest.fixture
+def night(tmp_path):
+    """Return a folder with a suite, and the variables of a nightly job in it."""
+    (tmp_path / "nightly.toml").write_text(SUITE)
+    command = tmp_path / "dlbench"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dlbench.suites "$@"\n')
+    command.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
+    variables = {"DLBENCH": str(command), "SUITE": "nightly.toml", "DLBENCH_HOME": str(tmp_path / "home")}
+    variables["TMPDIR"] = str(tmp_path)
+    return tmp_path, {**kept, **variables}
+
+
+def shell(script: str, folder: Path, variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run a step as the runner of a workflow does."""
+    return subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=5 * PATIENCE,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def workflow():
+    return yaml.safe_load((RECIPES / "github-nightly.yml").read_text())
+
+
+def carry_out(folder: Path, variables: dict[str, str], options: str) -> tuple[dict[str, int], list[str]]:
+    """Carry out the workflow's steps; return the exit codes by name, and what it would have uploaded."""
+    job = workflow()["jobs"]["gate"]
+    summary = folder / "summary.md"
+    settings = {**job["env"], **variables, "OPTIONS": options, "GITHUB_STEP_SUMMARY": str(summary), "CANDIDATE": "true"}
+    settings["DLBENCH_STORE"] = job["env"]["DLBENCH_STORE"]
+    codes: dict[str, int] = {}
+    uploaded: list[str] = []
+    for step in job["steps"]:
+        failed = any(codes.values())
+        if failed and "cancelled" not in step.get("if", ""):
+            continue
+        if "run" in step:
+            codes[step["name"]] = shell(step["run"], folder, settings).returncode
+        elif step["uses"].startswith("actions/upload-artifact"):
+            uploaded = [line for line in step["with"]["path"].split() if (folder / line).exists()]
+        elif step["uses"].startswith("actions/cache/save"):
+            assert (folder / step["with"]["path"]).exists(), "nothing to keep for the next night"
+    return codes, uploaded
+
+
+@pytest.mark.slow
+def test_the_workflow_gates_reports_and_keeps_its_store_from_night_to_night(night) -> None:
+    folder, variables = night
+    codes, uploaded = carry_out(folder, variables, "--same")
+    assert set(codes.values()) == {0}
+    assert {"gate.md", "gate.xml", "gate.json", "history.md", ".dlbench/nightly.sqlite"} <= set(uploaded)
+    codes, uploaded = carry_out(folder, variables, SLOWER)
+    assert codes["Gate"] == 1
+    assert codes["History"] == 0, "the report is shown although the gate failed"
+    assert "REGRESSION" in (folder / "summary.md").read_text()
+    assert json.loads((folder / "gate.json").read_text())["cells"][0]["verdict"] == "REGRESSION"
+    assert ElementTree.parse(folder / "gate.xml").getroot().get("failures") == "1"
+    with Store.open(folder / ".dlbench/nightly.sqlite", create=False) as store:
+        assert [run.purpose for run in store.runs()] == ["gate", "gate"]
+
+
+def test_the_workflow_names_its_actions_by_version_and_may_write_nothing() -> None:
+    content = workflow()
+    uses = [step["uses"] for step in content["jobs"]["gate"]["steps"] if "uses" in step]
+    assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+", each) for each in uses)
+    assert content["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.slow
+def test_the_script_reports_a_regression_and_ends_as_the_gate_does(night) -> None:
+    folder, variables = night
+    settings = {**variables, "FOLDER": str(folder / "nights"), "SUITE": str(folder / "nightly.toml")}
+    script = shlex.quote(str(RECIPES / "nightly.sh"))
+    quiet = shell(script, folder, {**settings, "OPTIONS": "--same"})
+    assert (quiet.returncode, quiet.stdout) == (0, ""), quiet.stderr
+    loud = shell(script, folder, {**settings, "OPTIONS": SLOWER, "ON_REGRESSION": "tee told.txt"})
+    assert loud.returncode == 1, loud.stderr
+    assert "REGRESSION" in loud.stdout
+    assert "REGRESSION" in (folder / "told.txt").read_text()
+    broken = shell(script, folder, {**settings, "SUITE": "no-such-suite", "OPTIONS": "--same"})
+    assert broken.returncode == 2
+    assert "no suite named" in broken.stderr
+    reports = {path.name for path in (folder / "nights").rglob("*.txt")}
+    assert {"doctor.txt", "gate.txt", "history.txt", "log.txt"} <= reports
+
+
+def test_a_second_night_does_not_begin_while_the_first_runs(night) -> None:
+    folder, variables = night
+    nights = folder / "nights"
+    nights.mkdir()
+    settings = {**variables, "FOLDER": str(nights), "OPTIONS": "--same"}
+    holding = f"exec 8> {shlex.quote(str(nights / 'lock'))}; flock 8; {shlex.quote(str(RECIPES / 'nightly.sh'))}"
+    done = shell(holding, folder, settings)
+    assert done.returncode == 2
+    assert "still running" in done.stderr
+
+
+def test_the_crontab_line_names_the_script_and_only_its_settings() -> None:
+    lines = [line for line in (RECIPES / "crontab").read_text().splitlines() if line and not line.startswith("#")]
+    settings = {line.partition("=")[0] for line in lines if re.match(r"[A-Z]+=", line)}
+    (entry,) = [line for line in lines if not re.match(r"[A-Z]+=", line)]
+    assert re.fullmatch(r"(\S+ ){5}\S*nightly\.sh", entry)
+    script = (RECIPES / "nightly.sh").read_text()
+    assert all(f"{{{name}:-" in script for name in settings - {"SHELL"})
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not on this machine")
+def test_systemd_takes_the_units(tmp_path) -> None:
+    for name in ("dlbench-nightly.service", "dlbench-nightly.timer"):
+        text = (RECIPES / name).read_text().replace("/opt/dlbench/nightly.sh", str(RECIPES / "nightly.sh"))
+        (tmp_path / name).write_text(text.replace("User=dlbench", "User=root"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "dlbench-nightly.timer")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+    )
+    complaints = [line for line in done.stderr.splitlines() if "dlbench-nightly" in line]
+    assert not complaints, complaints
+    calendar = re.search(r"OnCalendar=(.*)", (RECIPES / "dlbench-nightly.timer").read_text())
+    assert calendar
+    assert subprocess.run(["systemd-analyze", "calendar", calendar[1]], capture_output=True).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
+    folder, variables = night
+    variables = {**variables, "DLBENCH_NVML": stand_in(folder, TWINS), "ROWS": "null", "DEVICES": "cuda:0"}
+    script = str(RECIPES / "gpu-proof.sh")
+    parts = ["machine", "placements", "workers", "figure1", "explain", "reports"]
+    done = subprocess.run(
+        ["bash", script, *parts], cwd=folder, env=variables, capture_output=True, text=True, timeout=5 * PATIENCE
+    )
+    logs = {path.name: path.read_text() for path in (folder / "gpu-proof").glob("*.log")}
+    assert done.returncode == 0, (done.stderr, logs)
+    assert [line.removeprefix("gpu-proof: ") for line in done.stderr.splitlines()] == parts
+    with Store.open(folder / "gpu-proof" / "results.sqlite", create=False) as store:
+        cells = {record.cell for record in store.records()}
+    assert {cell.device for cell in cells} == {"cuda:0"}
+    assert {cell.world_size for cell in cells} == {1, 2}
+    assert {cell.placement for cell in cells} == {"resident", "pinned", "pageable"}
+    assert (folder / "gpu-proof" / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    reports = ("matrix.json", "figure1-report.txt", "scaling.txt", "ceilings.txt")
+    for name in ("machine.txt", "explain-resnet50.txt", *reports):
+        assert (folder / "gpu-proof" / name).read_text().strip(), name
+
+
+def test_the_proof_on_a_gpu_knows_its_parts(night):
+    folder, variables = night
+    done = subprocess.run(
+        ["bash", str(RECIPES / "gpu-proof.sh"), "matrix"], cwd=folder, env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "there is no part matrix" in done.stderr

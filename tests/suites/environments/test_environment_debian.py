@@ -1,0 +1,550 @@
+"""Environments with Debian packages: real apt and dpkg-deb on a mirror of the tests' own, by the real command."""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from debian_mirror import RELEASE, Mirror, Server, digest, make_key, serving, tamper
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_pythons import script
+from processes import COMMAND, PATIENCE, gone, run_with, variables_of_command, wait_until
+
+from dlbench.suites.environments import apt, debian, environment
+from dlbench.suites.errors import SuiteError
+from dlbench.suites.planning.framework import catalogue, read
+
+pytestmark = pytest.mark.skipif(
+    not all(shutil.which(program) for program in ("apt-get", "dpkg-deb", "gpg")),
+    reason="apt-get, dpkg-deb and gpg are needed to make a Debian mirror",
+)
+NAMES = ("tiny-a", "tiny-b", "tiny-c")
+TOML = f"""
+name = "tiny"
+title = "Tiny"
+summary = "a framework for tests"
+interpreter = "start.sh"
+imports = "json"
+[debian]
+release = "{RELEASE}"
+packages = ["tiny-a", "tiny-b", "tiny-c"]
+[debian.links]
+"lib/libtiny.so.1" = "debian/usr/share/tiny-a"
+[modes.only]
+default = true
+summary = "the one mode"
+"""
+
+
+@pytest.fixture(scope="session")
+def key(tmp_path_factory):
+    return make_key(tmp_path_factory.mktemp("key"))
+
+
+@pytest.fixture
+def mirror(tmp_path, key) -> Mirror:
+    """Give a mirror with three packages, one of them with an epoch and one with a program that runs as its owner."""
+    made = Mirror(tmp_path / "mirror", key[1], key[0])
+    made.add("tiny-a")
+    made.add("tiny-b", "1:2.0")
+    made.add("tiny-c")
+    made.publish()
+    return made
+
+
+class Recipe:
+    """A framework of three Debian packages, and the real command that builds it."""
+
+    def __init__(self, folder: Path, mirror: Mirror) -> None:
+        self.folder = folder
+        self.mirror = mirror
+        self.adapter = folder / "tiny"
+        self.adapter.mkdir()
+        (self.adapter / "framework.toml").write_text(TOML)
+        (self.adapter / "adapter.py").write_text("")
+        (self.adapter / "debian.lock").write_text(mirror.lock())
+        script(self.adapter / "start.sh", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        self.variables = variables_of_command(
+            folder / "home",
+            DLBENCH_ADAPTERS=f"tiny={self.adapter}",
+            DLBENCH_DEBIAN_MIRROR=mirror.folder.as_uri(),
+            DLBENCH_DEBIAN_KEYRING=str(mirror.keyring),
+            no_proxy="127.0.0.1",
+        )
+
+    def start(self, **options) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*COMMAND, "env", "build", "tiny"],
+            env=self.variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **options,
+        )
+
+    def build(self, **options) -> tuple[int, str]:
+        """Build; return the exit code and the last line said."""
+        if options:
+            process = self.start(**options)
+            out, said = process.communicate(timeout=PATIENCE)
+            code = process.returncode
+        else:
+            done = run_with(self.variables, self.folder, "env", "build", "tiny")
+            code, out, said = done.returncode, done.stdout, done.stderr
+        assert out == ""
+        assert "Traceback" not in said
+        return code, said.splitlines()[-1]
+
+    def refused(self, **options) -> str:
+        """Build in vain; return the one line of complaint."""
+        code, last = self.build(**options)
+        assert code == 3, last
+        assert last.startswith("dlbench: ")
+        assert self.environments() == []
+        return last
+
+    def listed(self) -> dict:
+        answer = run_with(self.variables, self.folder, "env", "list", "--json")
+        assert answer.returncode == 0, answer.stderr
+        (found,) = [each for each in json.loads(answer.stdout) if each["name"] == "tiny"]
+        return found
+
+    def environments(self) -> list[Path]:
+        return [path for path in (self.folder / "home" / "environments").glob("tiny-*") if path.is_dir()]
+
+    @property
+    def kept(self) -> Path:
+        directory = environment._directory(read(self.adapter / "framework.toml"))
+        return self.folder / "home" / "downloads" / directory.name
+
+    def succeeds(self) -> Path:
+        """Build; check what was built and return its folder."""
+        code, last = self.build()
+        assert (code, last) == (0, "Tiny: ready")
+        (folder,) = self.environments()
+        for name in NAMES:
+            assert (folder / "debian" / "usr" / "share" / name).is_file()
+        assert not self.kept.exists()
+        return folder
+
+
+@pytest.fixture
+def recipe(tmp_path, mirror) -> Recipe:
+    return Recipe(tmp_path, mirror)
+
+
+@contextlib.contextmanager
+def over_http(recipe: Recipe) -> Iterator[Server]:
+    with serving(recipe.mirror.folder) as server:
+        recipe.variables["DLBENCH_DEBIAN_MIRROR"] = server.address
+        yield server
+
+
+def replace_program(recipe: Recipe, program: str, text: str) -> None:
+    """Let a program on PATH be this shell script."""
+    folder = recipe.folder / "path"
+    script(folder / program, f"#!/bin/sh\n{text}\n")
+    recipe.variables["PATH"] = f"{folder}:{recipe.variables['PATH']}"
+
+
+def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):
+    folder = recipe.succeeds()
+    assert (folder / "lib" / "libtiny.so.1").resolve() == (folder / "debian" / "usr" / "share" / "tiny-a")
+    assert not (folder / "lib" / "libtiny.so.1").readlink().is_absolute()
+    noted = json.loads((folder / "dlbench-environment.json").read_text())
+    assert noted["debian"] == {"tiny-a": "1.0", "tiny-b": "1:2.0", "tiny-c": "1.0"}
+    assert recipe.listed()["state"] == "ready"
+    assert recipe.build() == (0, "Tiny: ready")  # nothing to do
+
+
+@pytest.mark.slow
+def test_another_package_makes_another_environment(recipe):
+    first = recipe.succeeds()
+    recipe.mirror.add("tiny-c", "1.1")
+    (recipe.mirror.folder / "pool" / "tiny-c_1.0_all.deb").unlink()
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    code, last = recipe.build()
+    assert (code, last) == (0, "Tiny: ready")
+    assert len(recipe.environments()) == 2
+    assert first.is_dir()
+
+
+def test_programs_lose_the_right_to_run_as_their_owner(tmp_path):
+    program = script(tmp_path / "bin" / "su", "#!/bin/sh\n")
+    program.chmod(0o6755)
+    (tmp_path / "link").symlink_to(program)
+    debian._take_privileges_away(tmp_path)
+    assert program.stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
+    with over_http(recipe) as server:
+        server.stalls = "tiny-c_1.0_all.deb"
+        process = recipe.start()
+        assert server.stalled.wait(60)
+        wait_until(lambda: (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists(), "the second package")
+        apts = [int(line) for line in _children(process.pid)]
+        assert apts
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
+        wait_until(lambda: all(gone(pid) for pid in apts), "the end of apt")
+        if number != signal.SIGKILL:
+            assert recipe.environments() == []
+            assert said.splitlines()[-1].startswith("dlbench: ")
+        server.stalls = ""
+        server.asked.clear()
+        recipe.succeeds()
+        assert set(server.downloads()) == {"tiny-c_1.0_all.deb"}
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.slow
+def test_a_kept_file_that_was_changed_is_fetched_anew(recipe):
+    with over_http(recipe) as server:
+        server.stalls = "tiny-c_1.0_all.deb"
+        process = recipe.start()
+        assert server.stalled.wait(60)
+        wait_until(lambda: (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists(), "the second package")
+        process.kill()
+        process.communicate()
+        tamper(recipe.kept / "tiny-a_1.0_all.deb")
+        server.stalls = ""
+        server.asked.clear()
+        recipe.succeeds()
+        assert set(server.downloads()) == {"tiny-a_1.0_all.deb", "tiny-c_1.0_all.deb"}
+
+
+@pytest.mark.slow
+def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
+    package = recipe.mirror.folder / "pool" / "tiny-b_2.0_all.deb"
+    tamper(package)
+    with over_http(recipe):
+        assert "another checksum than its lists say" in recipe.refused()
+        tamper(package)  # the same bit: as it was
+        recipe.succeeds()
+
+
+def test_a_file_that_is_not_what_the_lock_names_is_refused(recipe):
+    before = (recipe.adapter / "debian.lock").read_text()
+    recipe.mirror.add("tiny-b", "1:2.0")  # the same version with other content, rightly listed and signed
+    recipe.mirror.publish()
+    message = recipe.refused()
+    assert "tiny-b_1%3a2.0_all.deb is not the file that debian.lock names (other content)" in message
+    assert "DLBENCH_DEBIAN_MIRROR" in message
+    assert not (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    assert before != recipe.mirror.lock()
+    recipe.succeeds()
+
+
+def test_a_tampered_line_of_the_lock_is_refused(recipe):
+    right = (recipe.adapter / "debian.lock").read_text()
+    good = digest(recipe.mirror.folder / "pool" / "tiny-a_1.0_all.deb")
+    (recipe.adapter / "debian.lock").write_text(right.replace(good, "0" * 64))
+    assert "tiny-a_1.0_all.deb is not the file that debian.lock names" in recipe.refused()
+    (recipe.adapter / "debian.lock").write_text(right.replace(good, "0" * 63))
+    assert "debian.lock, line 2 is not 'package version architecture bytes SHA-256'" in recipe.refused()
+    (recipe.adapter / "debian.lock").write_text(right)
+    recipe.succeeds()
+
+
+@pytest.mark.slow
+def test_a_version_that_the_mirror_has_no_more_is_named(recipe):
+    right = (recipe.adapter / "debian.lock").read_text()
+    (recipe.adapter / "debian.lock").write_text(right.replace("1:2.0", "1:1.9"))
+    message = recipe.refused()
+    assert "The Debian mirror no longer has tiny-b 1:1.9" in message
+    assert "keeps old versions" in message
+
+
+@pytest.mark.slow
+def test_a_release_that_the_mirror_has_no_more_is_named(recipe):
+    shutil.rmtree(recipe.mirror.folder / "dists")
+    recipe.mirror.publish("newer")
+    message = recipe.refused()
+    assert f"The Debian mirror has no release {RELEASE}" in message
+    with over_http(recipe):
+        assert f"The Debian mirror has no release {RELEASE}" in recipe.refused()
+        recipe.mirror.publish()
+        recipe.succeeds()
+
+
+def test_lists_that_another_key_signed_are_refused(recipe, tmp_path):
+    recipe.variables["DLBENCH_DEBIAN_KEYRING"] = str(make_key(tmp_path / "other")[1])
+    message = recipe.refused()
+    assert "are not signed by a key in" in message
+    assert "debian-archive-keyring" in message
+    recipe.variables["DLBENCH_DEBIAN_KEYRING"] = str(recipe.mirror.keyring)
+    recipe.succeeds()
+
+
+@pytest.mark.slow
+def test_lists_that_nobody_signed_are_refused(recipe):
+    recipe.mirror.publish(sign=False)
+    assert "not signed" in recipe.refused()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/debian", "http://no-such-host.invalid/debian"])
+def test_without_network_it_says_so(recipe, address):
+    right = recipe.variables["DLBENCH_DEBIAN_MIRROR"]
+    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = address
+    message = recipe.refused()
+    assert "The Debian mirror could not be reached. Check the network" in message
+    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = right
+    recipe.succeeds()
+
+
+def assert_unavailable(recipe: Recipe, *parts: str) -> None:
+    """The reason is in the list, and the build ends with it before a folder was made."""
+    listed = recipe.listed()
+    assert listed["state"] == "unavailable"
+    for part in parts:
+        assert part in listed["reason"]
+    assert recipe.refused() == f"dlbench: {listed['reason']}"
+    assert not recipe.kept.exists()
+
+
+@pytest.mark.parametrize(("program", "package"), [("apt-get", "apt"), ("dpkg-deb", "dpkg")])
+def test_without_apt_it_is_unavailable(recipe, program, package):
+    folder = recipe.folder / "path"
+    folder.mkdir()
+    for each in {"apt-get", "dpkg-deb", "apt-config", "sh"} - {program}:
+        (folder / each).symlink_to(shutil.which(each))
+    recipe.variables["PATH"] = str(folder)
+    assert_unavailable(recipe, f"{program} (of the package {package}) is not on PATH", f"Install {package}")
+
+
+@pytest.mark.slow
+def test_without_a_debian_mirror_it_is_unavailable(recipe):
+    del recipe.variables["DLBENCH_DEBIAN_MIRROR"]
+    replace_program(recipe, "apt-get", "echo \"'http://archive.example/ubuntu/dists/noble/InRelease' name 0\"")
+    assert_unavailable(recipe, "apt sources name no Debian mirror", "Set DLBENCH_DEBIAN_MIRROR")
+
+
+@pytest.mark.slow
+def test_without_the_keys_it_is_unavailable(recipe):
+    recipe.variables["DLBENCH_DEBIAN_KEYRING"] = "/none.gpg"
+    assert_unavailable(recipe, "(/none.gpg)", "debian-archive-keyring")
+
+
+@pytest.mark.slow
+def test_for_another_machine_it_is_unavailable(recipe):
+    lock = (recipe.adapter / "debian.lock").read_text()
+    (recipe.adapter / "debian.lock").write_text(lock.replace("tiny-a 1.0 all", "tiny-a 1.0 s390x"))
+    assert_unavailable(recipe, "its packages are for Linux on s390x")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["'http://deb.example/debian/dists/bookworm/InRelease' x 0"], "http://deb.example/debian"),
+        (["'http://deb.example/debian//dists/stable-updates/InRelease' x 0"], "http://deb.example/debian"),
+        (
+            [
+                "'https://tool.example/apt/dists/any/InRelease' x 0",
+                "'http://deb.example/debian-security/dists/bookworm-security/InRelease' x 0",
+                "'file:/srv/archive/debian/20250101T000000Z/dists/bookworm/InRelease' x 0",
+            ],
+            "file:/srv/archive/debian/20250101T000000Z",
+        ),
+        (  # a vendor's, with Debian's name of a release
+            [
+                "'https://tool.example/linux/debian/dists/bookworm/InRelease' x 0",
+                "'http://deb.example/debian/dists/bookworm/InRelease' x 0",
+            ],
+            "http://deb.example/debian",
+        ),
+        (
+            [
+                "'https://tool.example/debian/dists/stable/InRelease' x 0",
+                "'http://mirror.example/pub/debian/dists/bookworm/InRelease' x 0",
+                "'http://mirror.example/pub/debian/dists/bookworm-updates/InRelease' x 0",
+            ],
+            "http://mirror.example/pub/debian",
+        ),
+        (["'https://tool.example/debian/stable/dists/bookworm/InRelease' x 0"], ""),
+        (["'http://archive.example/ubuntu/dists/noble/InRelease' x 0"], ""),
+        ([], ""),
+    ],
+)
+def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, lines, expected):
+    monkeypatch.delenv(apt.MIRROR, raising=False)
+    script(tmp_path / "apt-get", "#!/bin/sh\n" + "".join(f'echo "{line}"\n' for line in lines))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    apt.machines_mirror.cache_clear()
+    try:
+        assert apt.mirror() == expected
+        (tmp_path / "apt-get").unlink()
+        assert apt.mirror() == expected  # asked once
+        monkeypatch.setenv(apt.MIRROR, "http://given.example/any/")
+        assert apt.mirror() == "http://given.example/any"
+    finally:
+        apt.machines_mirror.cache_clear()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_while_downloading(recipe):
+    limit = 100_000  # bytes of a file; a package has more, a list less
+
+    def lower() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    with over_http(recipe):
+        message = recipe.refused(preexec_fn=lower)
+        assert "no space is left" in message
+        assert "DLBENCH_HOME" in message
+        recipe.succeeds()
+
+
+def test_a_disk_that_is_full_while_unpacking(recipe):
+    recipe.mirror.add("tiny-c", files={"usr/share/tiny-c": bytes(30_000_000)})  # packed it is small
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    limit = 5_000_000
+
+    def lower() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    message = recipe.refused(preexec_fn=lower)
+    assert "no space is left to unpack tiny-c" in message
+    assert (recipe.kept / "tiny-c_1.0_all.deb").exists()
+    recipe.succeeds()
+
+
+@pytest.mark.slow
+def test_a_package_that_cannot_be_unpacked_is_named(recipe):
+    replace_program(recipe, "dpkg-deb", "echo 'dpkg-deb: error: it is broken' >&2; exit 2")
+    message = recipe.refused()
+    assert "tiny-a cannot be unpacked: dpkg-deb: error: it is broken" in message
+    recipe.variables["PATH"] = os.environ["PATH"]
+    recipe.succeeds()
+
+
+def test_a_link_to_what_no_package_has_is_refused(recipe):
+    toml = recipe.adapter / "framework.toml"
+    toml.write_text(TOML.replace('"debian/usr/share/tiny-a"', '"debian/usr/share/none"'))
+    assert "lack debian/usr/share/none, which lib/libtiny.so.1 should point to" in recipe.refused()
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("../out", "debian/usr/share/tiny-a"),
+        ("/tmp/dlbench-tests-out", "debian/usr/share/tiny-a"),
+        ("lib/it", "../../.."),
+        ("lib/it", "/etc/passwd"),
+    ],
+)
+def test_a_link_that_leaves_the_environment_is_refused(recipe, link, target):
+    line = f'"{link}" = "{target}"'
+    (recipe.adapter / "framework.toml").write_text(TOML.replace('"lib/libtiny.so.1" = "debian/usr/share/tiny-a"', line))
+    assert f"the link {link} to {target} leaves the environment. Correct framework.toml" in recipe.refused()
+    assert not os.path.lexists("/tmp/dlbench-tests-out")
+    assert not (recipe.folder / "home" / "environments" / "out").is_symlink()
+
+
+def test_nothing_is_unpacked_through_a_link_out_of_the_environment(recipe):
+    outside = recipe.folder / "outside"
+    outside.mkdir()
+    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a"}, links={"usr/lib/door": str(outside)})
+    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "usr/lib/door/deep/file": b"b"})
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    message = recipe.refused()
+    assert "tiny-b cannot be unpacked: usr/lib/door" in message
+    assert "a folder outside the environment" in message
+    assert list(outside.iterdir()) == []
+
+
+def test_a_link_between_folders_of_the_environment_is_no_reason_to_refuse(recipe):
+    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a", "usr/lib/real/a": b"a"}, links={"lib": "usr/lib"})
+    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "lib/real/b": b"b"})
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    assert (recipe.succeeds() / "debian" / "lib" / "real" / "b").read_bytes() == b"b"
+
+
+def test_on_a_terminal_it_tells_how_far_it_is(recipe):
+    said: list[str] = []
+    packages = debian.read_lock(recipe.adapter / "debian.lock")
+    recipe.kept.mkdir(parents=True)
+    progress = debian._Progress("Tiny", packages, recipe.kept, said.append)
+    for package in packages[:2]:
+        (recipe.kept / package.file_name).write_bytes(bytes(package.size))
+    progress.show()
+    assert said[-1].startswith("Tiny: downloading 2 of 3 packages, 1 of 1 MB")
+
+
+@given(
+    st.lists(
+        st.builds(
+            debian.Package,
+            st.from_regex(r"[a-z0-9][a-z0-9+.-]+", fullmatch=True),
+            st.from_regex(r"([0-9]:)?[0-9][a-z0-9.+~-]*", fullmatch=True),
+            st.sampled_from(["all", "amd64"]),
+            st.integers(0, 10**12),
+            st.from_regex(r"[0-9a-f]{64}", fullmatch=True),
+        )
+    )
+)
+def test_a_lock_is_read_as_it_was_written(tmp_path_factory, packages):
+    path = tmp_path_factory.mktemp("lock") / "debian.lock"
+    lines = [f"{p.name} {p.version} {p.architecture} {p.size} {p.sha256}" for p in packages]
+    path.write_text("# heading\n\n" + "\n".join(lines))
+    assert list(debian.read_lock(path)) == packages
+    assert all("/" not in p.file_name and ":" not in p.file_name for p in packages)
+
+
+def test_every_debian_lock_names_what_was_asked_for_and_no_host():
+    locked = [framework for framework in catalogue().values() if framework.debian is not None]
+    assert {framework.name for framework in locked} >= {"caffe", "cntk"}
+    for framework in locked:
+        path = framework.directory / framework.debian.lock
+        packages = debian.read_lock(path)
+        names = [package.name for package in packages]
+        assert set(framework.debian.packages) <= set(names)
+        assert len(set(names)) == len(names)
+        assert "://" not in path.read_text()
+        megabytes = sum(package.size for package in packages) / 1e6
+        assert megabytes <= framework.download_megabytes
+
+
+def test_a_lock_that_cannot_be_read_names_its_line(tmp_path):
+    (tmp_path / "lock").write_text("# fine\na 1 all 3\n")
+    with pytest.raises(SuiteError, match="lock, line 2 is not"):
+        debian.read_lock(tmp_path / "lock")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "../../a 1.0 all 3 " + "0" * 64,
+        "-a 1.0 all 3 " + "0" * 64,
+        "a-b ../1.0 all 3 " + "0" * 64,
+        "a-b 1.0 all/.. 3 " + "0" * 64,
+        "a-b 1.0 all ³ " + "0" * 64,
+        "a-b 1.0 all 3 " + "A" * 64,
+        "a-b 1.0 all 3 " + "g" * 64,
+        "a-b 1.0 all 3 " + "0" * 64 + " more",
+    ],
+)
+def test_a_line_of_the_lock_with_anything_else_is_refused(tmp_path, line):
+    (tmp_path / "lock").write_text(line + "\n")
+    with pytest.raises(SuiteError, match="lock, line 1 is not"):
+        debian.read_lock(tmp_path / "lock")

@@ -1,0 +1,121 @@
+"""Finding Pythons of PATH, pyenv and uv, and looking into one."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from made_up_pythons import make_python, script
+
+from dlbench.suites.environments import interpreters
+from dlbench.suites.errors import FrameworkEnvironmentError
+
+HOST = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Give a machine with no Python on PATH, under pyenv or under uv, whose folders a test may fill."""
+    for name in ("path", "pyenv", "uv", "home"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    interpreters.find_python.cache_clear()
+    yield tmp_path
+    interpreters.find_python.cache_clear()
+
+
+def test_none_where_there_is_none(places):
+    assert interpreters.find_python("3.99") is None
+
+
+def test_the_hosts_own_version_is_the_host(places):
+    assert interpreters.find_python(HOST) == Path(sys.executable)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["path/python3.99", "pyenv/versions/3.99.7/bin/python", "uv/cpython-3.99.1-linux-x86_64-gnu/bin/python3.99"],
+)
+def test_a_python_is_found_where_it_may_lie(places, place):
+    made = make_python(places / place, "3.99")
+    assert interpreters.find_python("3.99") == made
+    assert interpreters.find_python("3.9") != made
+
+
+@pytest.mark.parametrize(
+    "place", ["home/.pyenv/versions/3.99.7/bin/python", "home/.local/share/uv/python/cpython-3.99/bin/python3.99"]
+)
+def test_pyenv_and_uv_are_looked_for_at_home(places, monkeypatch, place):
+    monkeypatch.delenv("PYENV_ROOT")
+    monkeypatch.delenv("UV_PYTHON_INSTALL_DIR")
+    made = make_python(places / place, "3.99")
+    assert interpreters.find_python("3.99") == made
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "#!/bin/sh\nexit 127\n",  # a pyenv shim whose version is not active
+        "#!/bin/sh\necho 3.98\n",  # another version under this name
+        "#!/no/such/interpreter\n",
+        "\x7fELF and nothing more",
+    ],
+)
+def test_one_that_does_not_start_or_is_another_is_passed_over(places, broken):
+    script(places / "path" / "python3.99", broken)
+    made = make_python(places / "pyenv/versions/3.99.0/bin/python", "3.99")
+    assert interpreters.find_python("3.99") == made
+
+
+def test_what_is_not_executable_is_passed_over(places):
+    make_python(places / "pyenv/versions/3.99.0/bin/python", "3.99").chmod(0o644)
+    assert interpreters.find_python("3.99") is None
+
+
+def test_an_interpreter_is_inspected_without_importing_anything(tmp_path):
+    found = interpreters.inspect(Path(sys.executable), ("numpy", "no_such_module"))
+    assert found.name == f"CPython {sys.version.split()[0]}"
+    assert found.missing == ("no_such_module",)
+    assert "numpy" in found.distributions
+    assert "sqlalchemy" in found.distributions
+
+
+def test_the_digest_changes_with_version_and_distributions():
+    one = interpreters.Inspection("3.11.1", "CPython", {"torch": "2.0", "numpy": "1"}, ())
+    same = interpreters.Inspection("3.11.1", "CPython", {"numpy": "1", "torch": "2.0"}, ())
+    newer = interpreters.Inspection("3.11.1", "CPython", {"torch": "2.1", "numpy": "1"}, ())
+    other = interpreters.Inspection("3.11.2", "CPython", {"torch": "2.0", "numpy": "1"}, ())
+    assert one.digest == same.digest
+    assert len({one.digest, newer.digest, other.digest}) == 3
+
+
+def test_the_hosts_python_path_is_not_seen(tmp_path, monkeypatch):
+    (tmp_path / "sneaked_in.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert interpreters.inspect(Path(sys.executable), ("sneaked_in",)).missing == ("sneaked_in",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/sh\necho hello\n",
+        "#!/bin/sh\nexit 1\n",
+        "#!/bin/sh\necho '[]'\n",
+        "#!/bin/sh\necho '{}'\n",
+        "no script",
+        "",
+    ],
+)
+def test_what_is_no_interpreter_is_refused(tmp_path, text):
+    made = script(tmp_path / "python", text)
+    with pytest.raises(FrameworkEnvironmentError, match=r"is not a Python interpreter that starts\. Give the path"):
+        interpreters.inspect(made)
+
+
+@pytest.mark.parametrize("path", ["/no/such/python", "/", "/dev/null", "/bin/cat", "/bin/true", "a\0b"])
+def test_what_is_no_file_of_a_python_is_refused(path):
+    with pytest.raises(FrameworkEnvironmentError) as caught:
+        interpreters.inspect(Path(path))
+    assert caught.value.exit_code == 3

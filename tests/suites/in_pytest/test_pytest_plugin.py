@@ -1,0 +1,439 @@
+"""The pytest plugin in sessions of its own: cells as benchmarks, holes as skips and failures, verdicts."""
+
+import ast
+import importlib
+import importlib.metadata
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.logger import Logger
+
+from dlbench.adapters.protocol import Cell, Outcome, Protocol, Status
+from dlbench.reports.pytest_benchmark import files as files
+from dlbench.reports.pytest_benchmark.runs import runs_of
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.store import Store
+from dlbench.suites.in_pytest.replay import MeasuredCell, ReplayClock, clock
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = "dlbench.suites.in_pytest.plugin"
+# An editable install made before the entry point was there does not know it.
+INSTALLED = any(each.value == PLUGIN for each in importlib.metadata.entry_points(group="pytest11"))
+ARGUMENTS = (
+    *(() if INSTALLED else ("-p", PLUGIN)),
+    *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:timeout"),
+    "--benchmark-quiet",
+)
+
+SUITE = """
+name = "mine"
+summary = "for tests"
+networks = ["fcn5"]
+frameworks = ["null"]
+threads = [1, 2]
+[protocol]
+launches = 2
+warmup_steps = 1
+steps = 3
+minimum_steps = 2
+seconds = 0.2
+cell_seconds = 20.0
+[settings.null]
+step_seconds = 0.002
+"""
+FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cpu-1]"
+
+
+@pytest.fixture
+def session(pytester, monkeypatch, tmp_path):
+    """Give a function that runs pytest with the plugin in a process of its own, in a folder with a suite."""
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+    (tmp_path / "temporary").mkdir()
+    # Where the lock lies that keeps two from measuring at once: others may be measuring.
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    # Neither these tests' own options, nor that they may themselves be spread over processes.
+    for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
+        monkeypatch.delenv(name)
+    pytester.path.joinpath("mine.toml").write_text(SUITE)
+
+    def run(*words, suite="mine.toml"):
+        chosen = () if suite is None else ("--dlbench-suite", suite)
+        return pytester.runpytest_subprocess(*ARGUMENTS, *chosen, *words)
+
+    return run
+
+
+def content(pytester, name="out.json"):
+    return json.loads(pytester.path.joinpath(name).read_text())
+
+
+def test_the_package_brings_the_plugin():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"dlbench": PLUGIN}
+    assert {"pytest_addoption", "pytest_configure", "dlbench_cell"} <= set(dir(importlib.import_module(PLUGIN)))
+    wanted = {requirement.partition(">=")[0] for requirement in project["optional-dependencies"]["pytest"]}
+    assert wanted == {"pytest", "pytest-benchmark"}
+
+
+def test_who_does_not_use_it_hardly_pays_for_it():
+    code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; print(sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert ast.literal_eval(loaded) == ["dlbench", "dlbench.suites", "dlbench.suites.in_pytest", PLUGIN]
+
+
+def test_a_session_of_others_is_left_alone(session, pytester):
+    pytester.makepyfile("def test_theirs(): pass\ndef test_cells(dlbench_cell): pass")
+    session("-W", "error", suite=None).assert_outcomes(passed=1, skipped=1)
+    without = session("-W", "error", "-p", "no:benchmark", "-o", "addopts=", suite=None)
+    assert without.ret != 0  # the option --benchmark-quiet of ARGUMENTS is gone with its plugin
+    bare = pytester.runpytest_subprocess(*ARGUMENTS[:-1], "-p", "no:benchmark", "-W", "error")
+    bare.assert_outcomes(passed=1, skipped=1)
+
+
+def test_every_option_is_dlbenchs_own(pytester):
+    plain = pytester.runpytest_subprocess("-p", "no:dlbench", "--help").outlines
+    ours = pytester.runpytest_subprocess(*ARGUMENTS[:-1], "--help").outlines
+    added = {line.split("=")[0].split()[0] for line in set(ours) - set(plain) if line.strip().startswith("--")}
+    assert "--dlbench-suite" in added
+    assert all(option.startswith("--dlbench-") for option in added)
+
+
+def test_without_pytest_benchmark_it_says_what_is_missing(pytester):
+    found = pytester.runpytest_subprocess(*ARGUMENTS[:-1], "-p", "no:benchmark", "--dlbench-suite", "quick")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines(["*needs pytest-benchmark. Install it: pip install 'dlbench*"])
+
+
+def test_collecting_lists_the_cells_and_measures_nothing(session):
+    found = session("--collect-only", "-q", "--dlbench-store", "s.sqlite")
+    found.stdout.fnmatch_lines([f"dlbench::{SLOW.replace('[', '[[]')}", f"dlbench::{FAST.replace('[', '[[]')}"])
+    assert not Path("s.sqlite").exists()
+
+
+def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(session, pytester):
+    session("--benchmark-json", "out.json", "--dlbench-store", "s.sqlite").assert_outcomes(passed=2)
+    with Store.open("s.sqlite", create=False) as store:
+        (run,) = store.runs()
+        records = store.records()
+    told = content(pytester)
+    assert [each["fullname"] for each in told["benchmarks"]] == [f"dlbench::{SLOW}", f"dlbench::{FAST}"]
+    for benchmark in told["benchmarks"]:
+        own = [r for r in records if r.cell.threads == benchmark["extra_info"]["dlbench"]["cell"]["threads"]]
+        expected = [ns * 1e-9 for r in sorted(own, key=lambda r: r.launch) for ns in r.outcome.samples_ns]
+        assert len(expected) == 6
+        assert benchmark["stats"]["data"] == pytest.approx(expected, rel=1e-9)
+        assert benchmark["stats"]["iterations"] == 1
+        assert benchmark["group"] == "fcn5, mini-batch 64"
+        assert len(benchmark["extra_info"]["dlbench"]["launch_medians"]) == 2
+    assert told["machine_info"]["dlbench"]["fingerprint"] == run.machine
+    assert told["machine_info"]["python_implementation"] == "CPython"
+    assert told["commit_info"]["dlbench"]["run"] == run.id
+    assert "branch" in told["commit_info"]
+    (imported,) = runs_of([files.read("out.json")], "9.9")
+    assert imported.run == run
+    assert {repr(each) for each in imported.records} == {repr(each) for each in records}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        ("crash", "failed", "crashed: ended by signal 11 (SIGSEGV)"),
+        ("memory", "failed", "out of memory: "),
+        ("unsupported", "skipped", "unsupported: the null framework was told not to support this cell"),
+        ("nan", "failed", "parity failed: the loss after the timed steps is not finite"),
+    ],
+)
+def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, said):
+    pytester.path.joinpath("mine.toml").write_text(SUITE + f'fault = "{fault}"\n')
+    words = "--dlbench-launches", "1", "--dlbench-threads", "1"
+    found = session("-rfEs", "-W", "error", *words)
+    found.assert_outcomes(**{kind: 1})
+    text = " ".join(found.stdout.str().split())
+    assert said in text
+    assert "Traceback" not in text
+
+
+def test_a_time_out_is_a_failure_and_other_cells_are_kept_with_the_hole(session, pytester):
+    pytester.path.joinpath("mine.toml").write_text(
+        SUITE.replace("cell_seconds = 20.0", "cell_seconds = 1.5").replace("launches = 2", "launches = 1")
+        + 'fault = "hang"\nfault_step = 2\n'
+    )
+    found = session("-rf", "--dlbench-threads", "1")
+    found.assert_outcomes(failed=1)
+    assert "timed out: ended after 1.5 s" in found.stdout.str()
+
+
+def test_an_interpreter_that_is_not_there_is_a_skip(session):
+    found = session("-rs", "--dlbench-frameworks", "mxnet", "--dlbench-threads", "1")
+    found.assert_outcomes(skipped=1)
+    assert "dlbench env build mxnet" in found.stdout.str() or "Python 3" in found.stdout.str()
+
+
+def test_tests_of_ones_own_are_run_over_the_cells(session, pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_other(): pass
+
+        @pytest.mark.benchmark(group="mine")
+        def test_step(dlbench_cell, benchmark):
+            dlbench_cell.replay(benchmark)
+
+        def test_numbers(dlbench_cell):
+            assert len(dlbench_cell.samples) == 6
+            assert len(dlbench_cell.launch_medians) == 2
+            assert min(dlbench_cell.launch_medians) > 1e-4
+
+        def test_real_time(dlbench_cell, benchmark):
+            benchmark(lambda: None)
+        """
+    )
+    found = session("--benchmark-json", "out.json", "--benchmark-max-time", "0.01")
+    found.assert_outcomes(passed=7)
+    by_name = {each["name"]: each for each in content(pytester)["benchmarks"]}
+    assert set(by_name) == {
+        f"test_{what}[fcn5-b64-null-null-cpu-{n}]" for what in ("step", "real_time") for n in (1, 2)
+    }
+    assert by_name["test_step[fcn5-b64-null-null-cpu-1]"]["group"] == "mine"
+    assert 0 < by_name["test_real_time[fcn5-b64-null-null-cpu-1]"]["stats"]["median"] < 1e-4
+
+
+def test_only_what_was_chosen_is_measured(session):
+    session("-k", "cpu-2", "--dlbench-store", "s.sqlite").assert_outcomes(passed=1, deselected=1)
+    with Store.open("s.sqlite", create=False) as store:
+        assert {record.cell.threads for record in store.records()} == {2}
+        assert store.runs()[0].finished is not None
+
+
+def test_benchmark_disable_tries_each_cell_once(session):
+    session("--benchmark-disable", "--dlbench-store", "s.sqlite").assert_outcomes(passed=2)
+    with Store.open("s.sqlite", create=False) as store:
+        assert [len(record.outcome.samples_ns) for record in store.records()] == [1, 1]
+
+
+def test_benchmark_skip_measures_nothing_and_benchmark_only_takes_the_cells(session, pytester):
+    session("--benchmark-skip", "--dlbench-store", "s.sqlite").assert_outcomes(skipped=2)
+    assert not pytester.path.joinpath("s.sqlite").exists()
+    pytester.makepyfile("def test_other(): pass")
+    session("--benchmark-only", "--dlbench-launches", "1").assert_outcomes(passed=2, skipped=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--dlbench-suite", "quik"], "no suite named 'quik'. Did you mean 'quick'?"),
+        (["--dlbench-threads", "0"], "'0' is no thread count"),
+        (["--dlbench-python", "null=/none/python"], "/none/python"),
+        (["--dlbench-baseline", "none.json"], "none.json cannot be read"),
+        (["--dlbench-baseline", "none.sqlite"], "none.sqlite"),
+        (["--dlbench-budget", "soon"], "'soon' is no duration"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(session, words, part):
+    found = session(*words)
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [each for each in found.errlines if each.startswith("ERROR")]
+    assert part in line
+
+
+def test_tests_spread_over_processes_are_refused(session, pytester):
+    session("--dist", "no", "--dlbench-threads", "1", "--dlbench-launches", "1").assert_outcomes(passed=1)
+    found = session("--dist", "load")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines(["*run it without pytest-xdist (-n 0)*"])
+
+
+# Launches that were made up: verdicts must not hang on what else this machine does.
+MADE_UP = """
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.suites.in_pytest import session as pytest_session
+from dlbench.suites.measuring.launcher import Launched
+
+class MadeUp:
+    made = 0
+
+    def launch(self, order, tick=None):
+        MadeUp.made += 1
+        seconds = order.launch.settings["step_seconds"] / order.launch.cell.threads
+        samples = [round(seconds * 1e9 * (1 + 0.001 * (MadeUp.made % 3))) for _ in range(5)]
+        return Launched(Outcome(Status.OK, samples_ns=samples), 0.1)
+
+pytest_session.ProcessLauncher = MadeUp
+"""
+
+
+def test_samples_of_several_steps_are_replayed_as_such(session, pytester):
+    pytester.makeconftest(MADE_UP.replace("samples_ns=samples", "samples_ns=samples, steps_per_sample=7"))
+    session("--benchmark-json", "out.json", "-k", "cpu-1").assert_outcomes(passed=1, deselected=1)
+    (benchmark,) = content(pytester)["benchmarks"]
+    assert benchmark["stats"]["iterations"] == 7
+    assert benchmark["stats"]["data"] == pytest.approx([2.002e-3 / 7] * 5 + [2.004e-3 / 7] * 5, rel=1e-9)
+    (imported,) = runs_of([files.read("out.json")], "9.9")
+    assert [record.outcome.samples_ns for record in imported.records] == [[2_002_000] * 5, [2_004_000] * 5]
+
+
+@pytest.fixture
+def base(session, pytester):
+    """Save what the made-up launches of the suite give, as a file, in a store, and by --benchmark-save."""
+    pytester.makeconftest(MADE_UP)
+    words = "--benchmark-json", "base.json", "--dlbench-store", "base.sqlite", "--benchmark-save", "base"
+    session(*words, "--dlbench-launches", "4").assert_outcomes(passed=2)
+
+
+def slower(pytester, by):
+    pytester.path.joinpath("slow.toml").write_text(SUITE.replace("0.002", str(0.002 * by)))
+    return "slow.toml"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "factor", "launches", "code", "said"),
+    [
+        ("base.json", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
+        ("base.sqlite", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
+        ("base.json", 0.75, 4, pytest.ExitCode.OK, "faster: -2*"),
+        ("base.json", 1.25, 2, pytest.ExitCode.OK, "too few launches: 2, and 3 are needed on each side"),
+    ],
+)
+@pytest.mark.usefixtures("base")
+def test_only_a_regression_fails_the_session(session, pytester, baseline, factor, launches, code, said):
+    words = "--dlbench-launches", str(launches), "--dlbench-baseline", baseline
+    found = session(*words, suite=slower(pytester, factor))
+    assert found.ret == code
+    found.assert_outcomes(passed=2)
+    verdict = {25: "REGRESSION", -25: "IMPROVEMENT"}[round(100 * factor - 100)] if launches > 2 else "INCONCLUSIVE"
+    found.stdout.fnmatch_lines([*[f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)], f"2 {verdict}"])
+
+
+@pytest.mark.usefixtures("base")
+def test_launches_that_others_disturbed_are_no_regression(session, pytester):
+    stolen = "threads=ThreadEvidence(1, 1, 1, 1.0, 1.0, None), contention=Contention(0.0, 0, 0, 0.0, 0.0, 9.0, 0.0, 0)"
+    pytester.makeconftest(
+        "from dlbench.adapters.protocol import Contention, ThreadEvidence\n"
+        + MADE_UP.replace("samples_ns=samples", f"samples_ns=samples, {stolen}")
+    )
+    words = "--dlbench-launches", "4", "--dlbench-baseline", "base.json"
+    found = session(*words, suite=slower(pytester, 1.25))
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["CONTENDED  dlbench*: others were in the way of 4 of 8 launches*", "2 CONTENDED"])
+
+
+def test_launches_end_where_a_cell_is_precise(session, pytester):
+    pytester.makeconftest(MADE_UP)
+    words = "--dlbench-launches", "3-9", "--dlbench-precision", "5%", "--dlbench-store", "s.sqlite"
+    found = session(*words)
+    found.assert_outcomes(passed=2)
+    found.stdout.fnmatch_lines(["dlbench: measuring 2 cells, 3-9 launches of each"])
+    with Store.open("s.sqlite", create=False) as store:
+        assert 3 <= len({record.launch for record in store.records()}) < 9
+
+
+@pytest.mark.usefixtures("base")
+def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pytester):
+    words = "--dlbench-launches", "4", "--benchmark-compare", "0001"
+    slow = slower(pytester, 1.25)
+    found = session(*words, suite=slow)
+    assert found.ret == pytest.ExitCode.OK
+    assert "REGRESSION" not in found.stdout.str()
+    pytester.makeini("[pytest]\ndlbench_verdict = true\n")
+    found = session(*words, suite=slow)
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines(["2 REGRESSION"])
+
+
+@pytest.mark.usefixtures("base")
+def test_compare_fail_of_pytest_benchmark_works_on_cells(session, pytester):
+    words = "--dlbench-launches", "4", "--benchmark-compare", "0001", "--benchmark-compare-fail", "median:10%"
+    assert session(*words).ret == pytest.ExitCode.OK
+    found = session(*words, suite=slower(pytester, 1.25))
+    assert found.ret != pytest.ExitCode.OK
+    found.stderr.fnmatch_lines(["*Performance has regressed*"])
+
+
+def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):
+    pytester.makepyfile("def test_sum(benchmark): benchmark.pedantic(sum, args=(range(10000),), rounds=5)")
+    session("--benchmark-json", "here.json", suite=None).assert_outcomes(passed=1)
+    # Three files are three launches; this session is but one.
+    found = session(*["--dlbench-baseline", "here.json"] * 3, suite=None)
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["INCONCLUSIVE*test_sum: too few launches: 1, and 3 are needed on each side"])
+
+
+def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
+    benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
+    pytester.makepyfile(test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)")
+    told = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0", "machine_info": {}}
+    pytester.path.joinpath("other.json").write_text(json.dumps(told))
+    found = session("--dlbench-baseline", "other.json", suite=None)
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["COMPARISON*the baseline is of another machine*"])
+    pytester.makepyfile(test_new="def test_new(benchmark): benchmark.pedantic(sum, args=([1],))")
+    found = session("--dlbench-baseline", "other.json", "test_new.py", suite=None)
+    found.stdout.fnmatch_lines(["No benchmark of this session is in the baseline."])
+
+
+class _Node:
+    name = nodeid = _nodeid = "node"
+
+    def warn(self, warning):
+        raise warning
+
+
+def fixture_of_pytest_benchmark(stats):
+    """The real fixture, without a session around it; its arguments differ from version to version."""
+    told = {
+        "node": _Node(),
+        "timer": type("Wrapped", (), {"target": clock})(),
+        "min_time": 1,
+        "max_time": 1,
+        "calibration_precision": 1,
+        "add_stats": stats.append,
+        "logger": Logger(False),
+        "warner": _Node().warn,
+        "disabled": False,
+    }
+    names = list(inspect.signature(BenchmarkFixture).parameters)
+    return BenchmarkFixture(**{name: told.get(name) for name in names})
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 10**13), min_size=1, max_size=8), min_size=1, max_size=4),
+    st.sampled_from([1, 2, 7, 1000]),
+)
+def test_replayed_samples_are_the_recorded_ones(launches, steps):
+    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
+    records = tuple(
+        Record(
+            *("run", "suite", number, cell, Outcome(Status.OK, samples_ns=samples, steps_per_sample=steps)),
+            *("m", "e", "CPython 3.11", Protocol(), datetime(2026, 1, 1, tzinfo=UTC), 1.0, "0"),
+        )
+        for number, samples in enumerate(launches)
+    )
+    stats = []
+    MeasuredCell(cell, records, {}).replay(fixture_of_pytest_benchmark(stats))
+    (metadata,) = stats
+    expected = [ns * 1e-9 / steps for samples in launches for ns in samples]
+    assert metadata.stats.data == pytest.approx(expected, rel=1e-9, abs=1e-11)
+    assert metadata.iterations == steps
+
+
+def test_outside_a_replay_the_clock_is_the_real_one():
+    own = ReplayClock()
+    before = own()
+    own.advance(10**12)
+    assert 0 <= own() - before < 100
+    own.start()
+    assert own() == own() == 0.0
+    own.stop()
+    assert own() > 0

@@ -1,0 +1,90 @@
+"""The two sides of a comparison, from the words of the command line."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE
+from dlbench.suites.errors import UsageError
+from dlbench.suites.measuring import comparison_sides
+from dlbench.suites.planning.framework import GUEST_DIRECTORY
+
+PYTHON = sys.executable
+NOTHING = ((), ())
+NO_REVISIONS = ("", "")
+
+
+def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS, same=False):
+    return comparison_sides.pair(python, baseline, environments, revisions, same)
+
+
+def test_of_two_interpreters_of_a_framework_the_first_is_the_baselines() -> None:
+    baseline, candidate = pair([f"torch={PYTHON}", f"torch-next:torch={PYTHON}"])
+    assert (baseline.name, candidate.name) == (BASELINE, CANDIDATE)
+    assert [build.name for build in baseline.builds] == ["torch"]
+    assert [build.name for build in candidate.builds] == ["torch-next"]
+
+
+def test_a_single_interpreter_is_the_candidates() -> None:
+    baseline, candidate = pair([f"torch={PYTHON}"])
+    assert baseline.builds == ()
+    assert [build.name for build in candidate.builds] == ["torch"]
+
+
+def test_an_interpreter_may_be_the_baselines_alone() -> None:
+    baseline, candidate = pair(baseline=[f"torch={PYTHON}"])
+    assert [build.name for build in baseline.builds] == ["torch"]
+    assert candidate.builds == ()
+
+
+def test_variables_are_read_and_kept_apart() -> None:
+    baseline, candidate = pair(environments=(["A=1", "B=x=y"], ["A="]))
+    assert baseline.variables == {"A": "1", "B": "x=y"}
+    assert candidate.variables == {"A": ""}
+
+
+@pytest.mark.parametrize("word", ["", "A", "=1", "1A=2", "A B=1", "Ä=1", "A=\0", "A-B=1"])
+def test_what_sets_no_variable_is_refused(word) -> None:
+    with pytest.raises(UsageError, match=r"NAME=VALUE|zero byte"):
+        comparison_sides.variables([word])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ({}, "Both sides are the same"),
+        ({"environments": (["A=1"], ["A=1"])}, "Both sides are the same"),
+        ({"python": [f"torch={PYTHON}"] * 3}, "two sides"),
+        ({"python": [f"torch={PYTHON}", f"n:torch={PYTHON}"], "baseline": [f"torch={PYTHON}"]}, "Leave one out"),
+        ({"revisions": ("no-such-revision", "")}, "no revision"),
+        ({"revisions": ("--help", "")}, "no revision"),
+    ],
+)
+def test_words_that_cannot_be_meant(words, complaint) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        pair(**words)
+
+
+def test_identical_code_may_be_compared_on_purpose() -> None:
+    baseline, candidate = pair(same=True)
+    assert (baseline.builds, baseline.guest) == (candidate.builds, candidate.guest)
+
+
+def test_a_revision_of_the_adapters_is_unpacked_once(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    if comparison_sides._git(GUEST_DIRECTORY, "rev-parse", "HEAD") is None:
+        pytest.skip("the adapters do not lie in a git checkout here")
+    folder = comparison_sides.guest_at("HEAD")
+    assert (folder / "__main__.py").is_file()
+    assert folder.is_relative_to(tmp_path)
+    (folder / "mark").touch()
+    assert (comparison_sides.guest_at("HEAD") / "mark").exists()
+    assert [entry.name for entry in folder.parent.iterdir()] == [folder.name]
+
+
+def test_adapters_outside_a_checkout_have_no_revisions(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(comparison_sides, "GUEST_DIRECTORY", Path(tmp_path))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(UsageError, match="git checkout"):
+        comparison_sides.guest_at("HEAD")

@@ -1,0 +1,99 @@
+"""The default thread count of a row: asked once without any thread setting, then remembered."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
+from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.measuring import default_threads
+from dlbench.suites.measuring.launcher import Launched
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.values import Capacity
+
+pytestmark = pytest.mark.alone
+
+
+class Pretender:
+    """A launcher whose launches show this thread evidence."""
+
+    def __init__(self, evidence):
+        self.evidence = evidence
+        self.orders = []
+
+    def launch(self, order, tick=lambda directory: None):
+        self.orders.append(order)
+        return Launched(Outcome(Status.OK, threads=self.evidence), 1.0)
+
+
+def evidence(says, *busy):
+    return ThreadEvidence(0, says, len(busy), sum(busy), 1.0, list(busy))
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    return expand(suite.load("quick"), Choices(frameworks="mxnet,null"), Capacity(2, 2), 0)
+
+
+def ask(plan, launcher, machine="here", digest="env"):
+    found = {row.build.name: Source(row.build, Path("/python"), "CPython", digest) for row in plan.rows}
+    return default_threads.threads_by_default(plan, found, machine, launcher, lambda line: None)
+
+
+def test_the_launch_sets_no_thread_count(plan):
+    launcher = Pretender(evidence(None, 0.9, 0.8, 0.0))
+    ask(plan, launcher)
+    (order,) = launcher.orders
+    assert order.launch.cell.threads == 0
+    assert not any("THREADS" in name for name in order.variables if name.startswith("OMP"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (evidence(3, 0.9, 0.8), 3),
+        (evidence(0, 0.9, 0.8, 0.0), 2),
+        (evidence(None, 0.9), 1),
+        (evidence(None, 0.8, 0.7, 0.6), 2),
+    ],
+    ids=["its word", "zero is no word", "no word", "three take turns on two"],
+)
+def test_the_frameworks_word_counts_and_else_what_was_seen(plan, shown, expected):
+    assert ask(plan, Pretender(shown)) == {("mxnet", "hybrid"): expected}
+
+
+def test_it_is_asked_once_for_each_machine_and_environment(plan):
+    launcher = Pretender(evidence(2))
+    for machine, digest in (("here", "a"), ("here", "a"), ("there", "a"), ("here", "b"), ("here", "a")):
+        assert ask(plan, launcher, machine, digest) == {("mxnet", "hybrid"): 2}
+    assert len(launcher.orders) == 3
+
+
+def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
+    launcher = Pretender(evidence(2))
+    folder = tmp_path / "adapter"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "framework.toml").write_text("")
+    rows = [row for row in plan.rows if row.build.name == "mxnet"]
+    framework = rows[0].build.framework.model_copy(update={"directory": folder})
+    moved = replace(plan, rows=tuple(replace(row, build=replace(row.build, framework=framework)) for row in rows))
+    for content, asked in (("a", 1), ("a", 1), ("b", 2), ("a", 2)):
+        (folder / "inner" / "part.py").write_text(content)
+        ask(moved, launcher)
+        assert len(launcher.orders) == asked
+
+
+def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):
+    launcher = Pretender(None)
+    assert ask(plan, launcher) == {}
+    assert ask(plan, launcher) == {}
+    assert len(launcher.orders) == 2
+
+
+def test_a_damaged_memory_is_asked_anew(plan, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "default-threads.json").write_text("[not json")
+    assert ask(plan, Pretender(evidence(4))) == {("mxnet", "hybrid"): 4}

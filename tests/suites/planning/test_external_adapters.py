@@ -1,0 +1,380 @@
+"""Adapters outside the package: how they are named, and what they may do wrong without harm to anything else."""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from processes import gone, run_command, wait_until
+
+from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
+from dlbench.suites.errors import UsageError
+from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.planning import external_adapters, framework
+
+ABOUT = """
+name = "{name}"
+title = "Mine"
+summary = "made up by a test"
+environment = "host"
+computes = {computes}
+
+[modes.only]
+default = true
+summary = "the one mode"
+"""
+# What a launch needs to end well; a test puts its own lines in front of the last.
+ADAPTER = """
+import os, sys, time
+import numpy as np
+from ..base import Adapter
+from ..launch.batches import initial_weights
+
+class Mine(Adapter):
+    computes = {computes}
+    parity_reason = "it computes nothing"
+    def prepare(self, network, weights, batch): self.held = {{name: value.copy() for name, value in weights.items()}}
+    def set_learning_rate(self, rate): pass
+    def step(self):
+        for value in self.held.values(): value += 1
+    def last_loss(self): return 1.0
+    def parameters(self): return iter(self.held.items())
+    def describe(self): return {{"framework": "mine", "version": "1"}}
+{more}
+
+ADAPTER = Mine
+"""
+
+
+def write_adapter(folder: Path, more: str = "", name: str = "mine", computes: bool = False) -> Path:
+    """Write an adapter whose class has these lines more; return its folder."""
+    folder.mkdir(exist_ok=True)
+    (folder / "framework.toml").write_text(ABOUT.format(name=name, computes=str(computes).lower()))
+    indented = "\n".join("    " + line for line in more.splitlines())
+    (folder / "adapter.py").write_text(ADAPTER.format(more=indented, computes=computes))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(monkeypatch):
+    """Keep what a test registers out of the catalogue of the others."""
+    monkeypatch.setattr(framework, "_added", {})
+    monkeypatch.setattr(external_adapters, "_warned", set())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mine", "cannot be read"),
+        ("=folder", "cannot be read"),
+        ("mine=", "cannot be read"),
+        ("my-frame work=folder", "cannot be read"),
+        ("mine=nowhere", "has no framework.toml"),
+        ("mine=~nobody-of-this-name/x", "cannot be looked into"),
+        ("mine=" + "x" * 300, "cannot be looked into"),
+    ],
+)
+def test_what_cannot_be_meant(text, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=words) as caught:
+        external_adapters.read(text, "--adapter")
+    assert str(caught.value).startswith("--adapter")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_adapter_py(tmp_path):
+    folder = write_adapter(tmp_path / "a")
+    (folder / "adapter.py").unlink()
+    with pytest.raises(UsageError, match=r"no adapter\.py"):
+        external_adapters.read(f"mine={folder}", "--adapter")
+
+
+def test_two_names_for_one_framework(tmp_path):
+    with pytest.raises(UsageError, match="describes 'mine', not 'other'"):
+        external_adapters.read(f"other={write_adapter(tmp_path / 'a')}", "--adapter")
+
+
+def test_the_name_of_one_of_ours(tmp_path):
+    with pytest.raises(UsageError, match="torch is the name of a framework that dlbench has"):
+        external_adapters.read(f"torch={write_adapter(tmp_path / 'a', name='torch')}", "--adapter")
+
+
+def test_the_variable_and_the_option_add_up(tmp_path, monkeypatch):
+    first, second = write_adapter(tmp_path / "a", name="first"), write_adapter(tmp_path / "b", name="second")
+    monkeypatch.setenv(external_adapters.VARIABLE, f"first={first}")
+    assert external_adapters.register([f"second={second}"]) == [f"second={second}"]
+    assert {"first", "second", "null"} <= set(framework.offered())
+    assert framework.find("first").outside == str(first)
+    assert framework.find("null").outside is None
+
+
+def install(site: Path, project: str, module: str, name: str = "mine") -> Path:
+    """Lay out an installed package that declares its module as an adapter; return the entry points' file."""
+    about = site / f"{project}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{external_adapters.GROUP}]\n{name} = {module}\n")
+    return about / "entry_points.txt"
+
+
+def one_warning(capsys) -> str:
+    """Return the only line that was said on stderr."""
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dlbench: ")
+    assert line.endswith(" It is left out.")
+    return line
+
+
+def test_an_installed_package_declares_its_adapter(tmp_path, monkeypatch, capsys):
+    package = tmp_path / "site" / "mine_benchmarks"
+    package.parent.mkdir()
+    write_adapter(package)
+    (package / "__init__.py").write_text("")
+    points = install(package.parent, "mine_benchmarks", "mine_benchmarks")
+    monkeypatch.syspath_prepend(package.parent)
+    external_adapters.register(None)
+    assert framework.find("mine").outside == str(package)
+    points.write_text(f"[{external_adapters.GROUP}]\nmine = no_such_package\n")
+    monkeypatch.setattr(framework, "_added", {})
+    for _ in range(2):  # the command registers more than once and says it once
+        external_adapters.register(None)
+    assert "mine" not in framework.catalogue()
+    assert "which is no package here" in one_warning(capsys)
+
+
+# The package on the way to an adapter is a framework, and importing one takes seconds or fails.
+EXPLODES = "raise RuntimeError('it was imported')\n"
+
+
+@pytest.mark.parametrize("editable", [False, True])
+def test_no_package_is_imported_to_find_its_adapter(tmp_path, monkeypatch, capsys, editable):
+    site = tmp_path / "site"
+    code = tmp_path / "checkout" if editable else site
+    code.joinpath("explosive_one").mkdir(parents=True)
+    (code / "explosive_one" / "__init__.py").write_text(EXPLODES)
+    folder = write_adapter(code / "explosive_one" / "dlbench_adapter")
+    install(site, "explosive_one", "explosive_one.dlbench_adapter")
+    for path in {site, code}:
+        monkeypatch.syspath_prepend(path)
+    external_adapters.register(None)
+    assert framework.find("mine").outside == str(folder)
+    assert "explosive_one" not in sys.modules
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("declared", ["mine = ", "mine = a b c", "mine = .x", "MINE = os", "mine = os"])
+def test_whatever_a_package_declares_ends_nothing(tmp_path, monkeypatch, capsys, declared):
+    install(tmp_path, "strange", "x").write_text(f"[{external_adapters.GROUP}]\n{declared}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    external_adapters.register(None)
+    assert "entry point" in one_warning(capsys)
+
+
+def test_two_packages_with_adapters_of_one_name(tmp_path, monkeypatch, capsys):
+    for project in ("first_one", "second_one"):
+        write_adapter(tmp_path / project)
+        install(tmp_path, project, project)
+    monkeypatch.syspath_prepend(tmp_path)
+    external_adapters.register(None)
+    assert "mine" in framework.catalogue()
+    warning = one_warning(capsys)
+    assert "first_one" in warning
+    assert "second_one" in warning
+
+
+def test_what_the_variable_names_wrongly_is_left_out_and_the_rest_is_there(tmp_path, monkeypatch, capsys):
+    good = write_adapter(tmp_path / "a")
+    monkeypatch.setenv(external_adapters.VARIABLE, f"gone={tmp_path / 'gone'}:mine={good}")
+    external_adapters.register(None)
+    assert set(framework._added) == {"mine"}
+    assert one_warning(capsys).startswith(f"dlbench: {external_adapters.VARIABLE}: ")
+    with pytest.raises(UsageError, match="--adapter"):
+        external_adapters.register([f"gone={tmp_path / 'gone'}"])
+
+
+def test_every_command_runs_beside_an_adapter_that_is_gone(tmp_path):
+    done = run_command(tmp_path, "list", "--json", **{external_adapters.VARIABLE: f"gone={tmp_path / 'gone'}"})
+    assert done.returncode == 0
+    assert "null" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
+    (line,) = done.stderr.splitlines()
+    assert "It is left out." in line
+
+
+def test_its_identity_is_its_name_not_its_folders(tmp_path):
+    """A folder named as one of ours takes over nothing that is known of ours, such as the dates of releases."""
+    mine = external_adapters.read(f"mine={write_adapter(tmp_path / 'pytorch')}", "--adapter")
+    assert mine.folder == "outside_mine"
+    ours = {each.folder for each in framework.shipped().values()}
+    assert "pytorch" in ours
+    assert mine.folder not in ours
+
+
+def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
+    folder = write_adapter(tmp_path / "a")
+    (tmp_path / "s.toml").write_text(
+        'name = "s"\nsummary = "x"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
+        "[protocol]\nlaunches = 2\nsteps = 2\nminimum_steps = 2\n"
+    )
+    done = run_command(tmp_path, "run", "s.toml", "--adapter", f"mine={folder}", "--budget", "0.001s")
+    assert done.returncode in (0, 1), done.stderr
+    assert f"--adapter mine={folder}" in done.stderr
+    done = run_command(tmp_path, "run", "s.toml", "--resume", "--adapter", f"mine={folder}")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^  mine only +\*?[0-9.e-]+±", done.stdout, flags=re.MULTILINE), done.stdout
+    done = run_command(tmp_path, "list", "--json", "--adapter", f"mine={folder}")
+    assert "mine" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
+
+
+def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
+    mine, other = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", name="other")
+    (tmp_path / "s.toml").write_text(
+        'name = "s"\nsummary = "x"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
+        "[protocol]\nlaunches = 3\nsteps = 2\nminimum_steps = 2\n"
+    )
+
+    def refused(*words):
+        done = run_command(tmp_path, "run", "s.toml", "--resume", *words)
+        assert done.returncode == UsageError.exit_code
+        (line,) = done.stderr.splitlines()
+        return line
+
+    done = run_command(tmp_path, "run", "s.toml", "--adapter", f"mine={mine}", "--budget", "0.001s")
+    assert "launches left" in done.stderr, done.stderr
+    assert refused().endswith("Give its --adapter again.")
+    both = ["--adapter", f"mine={mine}", "--adapter", f"other={other}"]
+    assert "has no row of other" in refused(*both)
+    # Until a launch of it has answered there is nothing that a change could make unlike.
+    done = run_command(tmp_path, "run", "s.toml", *both[:2], "--frameworks", "mine", "--budget", "0.001s")
+    assert "launches left" in done.stderr, done.stderr
+    with (mine / "adapter.py").open("a") as code:
+        code.write("# another speed\n")
+    assert "its code has changed" in refused(*both[:2])
+
+
+def test_what_an_adapter_left_out_of_a_run_is_not_asked_for_again(tmp_path):
+    folder = write_adapter(tmp_path / "a")
+    words = ["--networks", "fcn5", "--threads", "1", "--steps", "2", "--launches", "2", "--budget", "0.001s"]
+    done = run_command(tmp_path, "run", "quick", "--frameworks", "null", "--adapter", f"mine={folder}", *words)
+    assert "--resume" in done.stderr, done.stderr
+    assert "--adapter" not in done.stderr
+
+
+def test_a_revision_of_our_adapters_varies_none_from_outside(tmp_path):
+    words = ["compare", "--now", "--adapter", f"mine={write_adapter(tmp_path / 'a')}", "--networks", "fcn5"]
+    done = run_command(tmp_path, *words, "--baseline-env", "A=1", "--baseline-adapters", "HEAD")
+    if "git checkout" in done.stderr:
+        pytest.skip("the adapters do not lie in a git checkout here")
+    assert done.returncode == UsageError.exit_code
+    assert "The adapter of mine lies outside dlbench" in done.stderr.splitlines()[-1]
+
+
+def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", threads: int = 1):
+    """Carry out one launch of the adapter in this folder."""
+    cell = Cell("mine", "outside_mine", "only", network, "cpu", threads, 1)
+    protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
+    asked = Launch(cell, protocol, {}, None, str(folder), adapter_directory=str(folder))
+    return ProcessLauncher().launch(Order(asked, Path(sys.executable), {}, timeout)).outcome
+
+
+def test_a_good_one_runs(tmp_path):
+    assert launch(write_adapter(tmp_path / "a", computes=True)).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("def parameters(self): return ((n, v.T) for n, v in self.held.items())", r"embedding\.weight has shape"),
+        ("def parameters(self): return iter(list(self.held.items())[1:])", "did not yield embedding.weight"),
+        ("def last_loss(self): return np.ones((32, 1))", "an array of shape (32, 1)"),
+        ("def supports(self, network): return False", "supports() returned False"),
+        ("def supports(self, network): return False, ''", "refused without a reason"),
+        ("def describe(self): return None", "describe() returned"),
+    ],
+)
+def test_a_breach_of_the_contract_is_said(tmp_path, more, words):
+    outcome = launch(write_adapter(tmp_path / "a", more, computes=True))
+    assert outcome.status is Status.CRASHED
+    assert outcome.reason.startswith("the adapter breaks its contract: ")
+    assert words.replace("\\", "") in outcome.reason
+    assert not outcome.samples_ns
+
+
+def test_one_that_never_returns_times_out(tmp_path):
+    folder = write_adapter(tmp_path / "a", "def step(self): time.sleep(1000)")
+    outcome = launch(folder, timeout=15.0)
+    assert outcome.status is Status.TIMED_OUT
+    assert "first step" in outcome.reason
+
+
+def test_one_that_prints_harms_nobody(tmp_path):
+    more = "def step(self): print('x' * 10**6); sys.stdout.write('{}'); os.write(1, b'y' * 10**6)"
+    assert launch(write_adapter(tmp_path / "a", more)).status is Status.OK
+
+
+def test_one_that_leaves_the_process_is_a_crash(tmp_path):
+    outcome = launch(write_adapter(tmp_path / "a", "def step(self): sys.exit(0)"))
+    assert outcome.status is Status.CRASHED
+
+
+def test_a_copy_that_it_forks_answers_for_nobody(tmp_path):
+    """Both processes go on as if each were the launch; the copy is the faster one to end."""
+    more = (
+        "def prepare(self, network, weights, batch):\n    self.copy = os.fork() == 0\n    self.held = weights.copy()\n"
+    )
+    more += "def step(self): time.sleep(0 if self.copy else 0.2)\n"
+    more += "def describe(self): return {'framework': 'the copy' if self.copy else 'mine', 'version': '1'}"
+    outcome = launch(write_adapter(tmp_path / "a", more))
+    assert outcome.status is Status.OK
+    assert outcome.software["framework"] == "mine"
+
+
+def test_the_work_of_its_helpers_counts(tmp_path):
+    more = (
+        "def prepare(self, network, weights, batch):\n"
+        "    self.held = weights.copy()\n"
+        "    for _ in range(2):\n"
+        "        if os.fork() == 0:\n"
+        "            until = time.monotonic() + 60\n"
+        "            while time.monotonic() < until: pass\n"
+        "            os._exit(0)\n"
+        "def step(self): time.sleep(0.5)\n"
+    )
+    threads = launch(write_adapter(tmp_path / "a", more)).threads
+    assert len([seconds for seconds in threads.cpu_seconds_by_thread if seconds > 0.2]) == 2
+    assert threads.cpu_seconds > 0.4
+
+
+def test_a_daemon_does_not_outlive_its_launch(tmp_path):
+    seen = tmp_path / "daemon"
+    more = (
+        "def prepare(self, network, weights, batch):\n"
+        "    self.held = weights.copy()\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        if os.fork() == 0:\n"
+        f"            open({str(seen)!r} + '.part', 'w').write(str(os.getpid()))\n"
+        f"            os.replace({str(seen)!r} + '.part', {str(seen)!r})\n"
+        "            time.sleep(600)\n"
+        "        os._exit(0)\n"
+        f"    while not os.path.exists({str(seen)!r}): time.sleep(0.01)\n"
+    )
+    assert launch(write_adapter(tmp_path / "a", more)).status is Status.OK
+    pid = int(seen.read_text())
+    wait_until(lambda: gone(pid), "the end of the daemon")
+
+
+def test_no_process_of_others_is_touched(tmp_path):
+    sleeper = psutil.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, "DLBENCH_LAUNCH": "x"}
+    )
+    try:
+        assert launch(write_adapter(tmp_path / "a")).status is Status.OK
+        time.sleep(0.1)
+        assert not gone(sleeper.pid)
+    finally:
+        sleeper.kill()
+        sleeper.wait()

@@ -1,0 +1,127 @@
+"""The catalogue of frameworks: what a description may say, and what one that cannot be used does to the others."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dlbench.suites.environments import environment
+from dlbench.suites.environments.adapter_digest import adapter_digest, code_digest
+from dlbench.suites.errors import SuiteError
+from dlbench.suites.planning import framework
+
+GOOD = 'name = "{name}"\ntitle = "T"\nsummary = "s"\n{more}\n[modes.only]\ndefault = true\nsummary = "s"\n'
+
+
+def describe(folder: Path, name: str = "good", more: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "framework.toml").write_text(GOOD.format(name=name, more=more))
+    return folder / "framework.toml"
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """Give a folder that stands for adapters/, and a function that reads it."""
+    monkeypatch.setattr(framework, "GUEST_DIRECTORY", tmp_path)
+    return tmp_path, framework.shipped.__wrapped__
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"name = ", "is not valid TOML"),
+        (b'name = "good"\n', "title: Field required"),
+        (None, "cannot be read: Is a directory"),
+    ],
+)
+def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(shipped, content, words):
+    folder, read_all = shipped
+    describe(folder / "whole", "whole")
+    broken = folder / "half" / "framework.toml"
+    if content is None:
+        broken.mkdir(parents=True)
+    else:
+        broken.parent.mkdir()
+        broken.write_bytes(content)
+    with pytest.raises(SuiteError, match=words) as caught:
+        framework.read(broken)
+    assert str(caught.value).startswith(str(broken))
+    found = read_all()
+    (name,) = {"good", "half"} & set(found)  # by the name it declares, where that can be read
+    assert set(found) == {name, "whole"}
+    assert not found["whole"].unavailable
+    located = environment.locate(found[name])
+    assert located.state is environment.State.UNAVAILABLE
+    assert words in located.reason
+
+
+def test_of_two_with_one_name_the_second_is_named(shipped):
+    folder, read_all = shipped
+    describe(folder / "first", "same")
+    describe(folder / "second", "same")
+    found = read_all()
+    assert not found["same"].unavailable
+    assert found["same"].folder == "first"
+    assert "has the name 'same'" in found["second"].unavailable
+    assert "first" in found["second"].unavailable
+
+
+def test_every_description_here_can_be_used():
+    for path in framework.GUEST_DIRECTORY.glob("*/framework.toml"):
+        assert framework.shipped()[framework.read(path).name].directory == path.parent
+
+
+@pytest.mark.parametrize("where", ["[variables]", "[modes.other]\nsummary = 's'\n[modes.other.variables]"])
+def test_a_placeholder_that_means_nothing_is_refused(tmp_path, where):
+    path = describe(tmp_path)
+    path.write_text(path.read_text() + f'{where}\nN = "{{thread}}"\n')
+    with pytest.raises(SuiteError, match=r"N has \{thread\}, which means nothing.*\{threads\}"):
+        framework.read(path)
+    path.write_text(path.read_text().replace("{thread}", '{threads},{\\"a\\":1}'))
+    assert framework.read(path).name == "good"
+
+
+@pytest.mark.parametrize(("kernels", "expected"), [("Haswell", {"A": "x:Haswell", "B": "Haswell"}), ("", {})])
+def test_a_placeholder_may_be_a_part_of_a_value(tmp_path, monkeypatch, kernels, expected):
+    monkeypatch.setattr(framework, "openblas_kernels", lambda: kernels)
+    path = describe(tmp_path)
+    path.write_text(path.read_text() + '[variables]\nA = "x:{openblas_kernels}"\nB = "{openblas_kernels}"\nC = ""\n')
+    assert framework.read(path).launch_variables("only", 1) == {**expected, "C": ""}
+
+
+def test_a_digest_changes_with_any_code_of_the_adapter_and_nothing_else(tmp_path):
+    made = framework.read(describe(tmp_path / "a"))
+    (tmp_path / "a" / "inner").mkdir()
+    seen = set()
+    for part, content in (("adapter.py", "x"), ("inner/b.py", "x"), ("inner/b.py", "y"), ("framework.toml", "z")):
+        (tmp_path / "a" / part).write_text(content)
+        seen.add(adapter_digest(made))
+        (tmp_path / "a" / "notes.txt").write_text(content)
+        assert adapter_digest(made) in seen
+    assert len(seen) == 4
+    assert code_digest(made).endswith(adapter_digest(made))
+    (tmp_path / "a" / "gone.py").symlink_to("nowhere")
+    assert adapter_digest(made) in seen
+
+
+#: Under which names the locks have them, where those are not their own.
+PACKAGES = {
+    "caffe": "python3-caffe",
+    "onnx": "onnxruntime",
+    "onnxruntime": "onnxruntime-training-cpu",
+    "paddle": "paddlepaddle",
+    "tensorflow": "tensorflow-cpu",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in framework.shipped().items() if each.environment == "own" and not each.unavailable]
+)
+def test_what_is_installed_is_a_release_whose_date_is_known(name):
+    made = framework.shipped()[name]
+    locks = "\n".join(path.read_text() for path in made.recipe_files if path.exists())
+    assert made.project is not None
+    versions = "|".join(re.escape(release.version) for release in made.project.releases)
+    # Of Debian's packages the version is followed by Debian's own.
+    assert re.search(rf"^{PACKAGES.get(name, name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE)

@@ -1,0 +1,305 @@
+"""Plans: what is measured, and in which order."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pretended_gpus import TWO, gpus
+
+from dlbench.adapters.protocol import Cell
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning import suite
+from dlbench.suites.planning import values as axes
+from dlbench.suites.planning.framework import find
+from dlbench.suites.planning.plan import Choices, expand, group_of, narrow_to, sizes_of
+from dlbench.suites.planning.values import Capacity
+
+MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
+AS_THE_SUITE_SAYS = Choices()
+TABLE = suite.load("table4")
+QUICK = suite.load("quick")
+
+choices_of_a_user = st.builds(
+    Choices,
+    networks=st.sampled_from(["", "fcn5", "fcn5,lstm32", "fcn5,fcn5"]),
+    frameworks=st.sampled_from(["", "null", "torch:*,null"]),
+    threads=st.sampled_from(["", "1", "3,1-2", "4,1,8"]),
+    batch_sizes=st.sampled_from(["", "64", "8,16"]),
+    devices=st.sampled_from(["", "cpu", "cpu,cuda:0", "cpu,cpu", "gpus,cpu"]),
+    precisions=st.sampled_from(["", "tf32,float32"]),
+    placements=st.sampled_from(["", "resident,pinned"]),
+    launches=st.sampled_from([None, 1, 3]),
+)
+seeds = st.integers(0, 2**31)
+
+
+def plan_of(choices=AS_THE_SUITE_SAYS, seed=1, of=QUICK, machine=MACHINE):
+    return expand(of, choices, machine, seed)
+
+
+@given(choices_of_a_user, seeds)
+def test_each_block_launches_each_cell_once(choices, seed):
+    plan = plan_of(choices, seed)
+    order = list(plan.order())
+    assert len(set(plan.cells)) == len(plan.cells)
+    assert len(order) == plan.launches * len(plan.cells)
+    for block in range(plan.launches):
+        part = order[block * len(plan.cells) : (block + 1) * len(plan.cells)]
+        assert {planned.block for planned in part} == {block}
+        assert sorted(planned.cell for planned in part) == sorted(plan.cells)
+
+
+@given(choices_of_a_user, seeds)
+def test_the_seed_makes_the_order_again(choices, seed):
+    assert list(plan_of(choices, seed).order()) == list(plan_of(choices, seed).order())
+
+
+def test_another_seed_is_another_order_and_so_is_another_block():
+    plan = plan_of(Choices(launches=3), seed=1, of=TABLE)
+    order = [planned.cell for planned in plan.order()]
+    size = len(plan.cells)
+    blocks = [order[start : start + size] for start in (0, size, 2 * size)]
+    assert blocks[1] != blocks[2]
+    assert blocks[0] != blocks[1]
+    other = [planned.cell for planned in plan_of(Choices(launches=3), seed=2, of=TABLE).order()]
+    assert other[size : 2 * size] != blocks[1]
+
+
+def test_the_order_is_no_sorting():
+    order = [planned.cell for planned in plan_of(of=TABLE, seed=3).order()]
+    assert order != list(plan_of(of=TABLE).cells)
+    assert len({cell.network for cell in order[: len(order) // 4]}) > 2
+
+
+@given(choices_of_a_user, seeds)
+def test_in_the_first_block_the_fewest_threads_of_a_group_come_first(choices, seed):
+    plan = plan_of(choices, seed)
+    first = {}
+    for planned in plan.order():
+        first.setdefault(group_of(planned.cell), planned.cell)
+    for group, cell in first.items():
+        assert cell.threads == min(c.threads for c in plan.cells if group_of(c) == group)
+
+
+def test_later_blocks_do_not_prefer_few_threads():
+    plan = plan_of(Choices(frameworks="null", networks="fcn5", threads="1,2", launches=60))
+    firsts = [planned.cell.threads for planned in plan.order()][2::2]
+    assert 10 < firsts.count(1) < 50
+
+
+def values(plan, field):
+    return {getattr(cell, field) for cell in plan.cells}
+
+
+@pytest.mark.parametrize(
+    ("choices", "field", "expected"),
+    [
+        (Choices(networks="resnet50"), "network", {"resnet50"}),  # beyond the suite's own networks too
+        (Choices(frameworks="null"), "framework", {"null"}),
+        (Choices(frameworks="torch:compile"), "mode", {"compile"}),
+        (Choices(threads="3,5-6"), "threads", {3, 5, 6}),
+        (Choices(threads="2*cpus"), "threads", {8}),
+        (Choices(batch_sizes="16,64"), "batch_size", {16, 64}),
+        (Choices(devices="cuda:0"), "device", {"cuda:0"}),
+        (Choices(devices="cuda:all"), "device", {"cuda:0", "cuda:1"}),
+        (Choices(devices="cuda:0"), "threads", {2}),  # the cores
+        (Choices(devices="cuda:0", device_threads="1"), "threads", {1}),
+        (Choices(devices="cuda:0", precisions="tf32,float16"), "precision", {"tf32", "float16"}),
+        (Choices(devices="cuda:0", placements="pinned,pageable"), "placement", {"pinned", "pageable"}),
+    ],
+)
+def test_every_axis_can_be_chosen(choices, field, expected):
+    assert values(plan_of(choices), field) == expected
+
+
+def test_to_the_cpu_nothing_is_copied_and_its_threads_are_an_axis():
+    plan = plan_of(Choices(frameworks="null", devices="cpu,cuda:1", threads="1,3", placements="pinned,resident"))
+    found = {(cell.device, cell.placement, cell.threads) for cell in plan.cells}
+    on_gpu = {("cuda:1", "pinned", 2), ("cuda:1", "resident", 2)}
+    assert found == {("cpu", "resident", 1), ("cpu", "resident", 3), *on_gpu}
+
+
+@given(st.permutations([8, 16, 64, 256]), seeds)
+def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_block(sizes, seed):
+    sizes = ",".join(map(str, sizes))
+    choices = Choices(networks="fcn5,lstm32", frameworks="null", devices="cpu,gpus", batch_sizes=sizes, launches=2)
+    order = list(plan_of(choices, seed).order())
+    groups = {}
+    for planned in order[: len(order) // 2]:
+        groups.setdefault(sizes_of(planned.cell), []).append(planned.cell.batch_size)
+    assert all(found == sorted(found) for group, found in groups.items() if not group.on_cpu)
+    # The groups themselves stay mixed.
+    assert len({planned.cell.device for planned in order[:12]}) > 1
+
+
+def test_a_mode_of_gpus_only_has_cells_there_alone():
+    plan = plan_of(Choices(networks="fcn5", frameworks="torch:*", devices="cpu,gpus", threads="1"))
+    modes = find("torch").modes
+    for mode, about in modes.items():
+        kinds = {"cpu" if cell.on_cpu else "gpu" for cell in plan.cells if cell.mode == mode}
+        assert kinds == set(about.devices)
+    only_there = next(mode for mode, about in modes.items() if about.devices == ("gpu",))
+    with pytest.raises(UsageError, match=f"torch {only_there}: not a mode of cpu"):
+        plan_of(Choices(frameworks=f"torch:{only_there}"))
+
+
+def test_what_is_not_chosen_stays_as_the_suite_says():
+    whole, narrowed = plan_of(), plan_of(Choices(networks="fcn5"))
+    assert set(narrowed.cells) == {cell for cell in whole.cells if cell.network == "fcn5"}
+
+
+def test_threads_typed_by_the_user_are_not_limited_by_the_suite():
+    assert values(plan_of(Choices(threads="64"), of=TABLE, machine=Capacity(2, 4)), "threads") == {64}
+    assert values(plan_of(Choices(threads="1,64", threads_limit="8"), of=TABLE, machine=Capacity(2, 4)), "threads") == {
+        1
+    }
+
+
+def test_the_suites_threads_keep_to_its_limit():
+    assert values(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
+    assert values(plan_of(Choices(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
+    with pytest.raises(UsageError, match="Raise --threads-limit"):
+        plan_of(Choices(threads="8", threads_limit="4"))
+
+
+def test_batch_sizes_come_from_the_user_else_the_suite_else_the_paper():
+    batch = suite.load("batch")
+    sizes = {cell.batch_size for cell in plan_of(of=batch).cells if cell.network == "alexnet"}
+    assert sizes == {4, 8, 16, 32}
+    assert {cell.batch_size for cell in plan_of(Choices(networks="lstm64")).cells} == {128}
+    assert values(plan_of(Choices(batch_sizes="3"), of=batch), "batch_size") == {3}
+
+
+def test_launches_and_steps_override_the_protocol():
+    plan = plan_of(Choices(launches=4, steps=2))
+    assert plan.launches == 4
+    assert (plan.protocol.steps, plan.protocol.minimum_steps) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("launches", "precision", "expected"),
+    [
+        (None, "", (1, 1, None)),
+        ("5", "", (5, 5, None)),
+        (5, "", (5, 5, None)),
+        ("5-20", "", (5, 20, 0.02)),
+        (None, "1%", (5, 20, 0.01)),
+        ("3-8", "5%", (3, 8, 0.05)),
+    ],
+)
+def test_launches_and_precision_of_a_fixed_suite(launches, precision, expected):
+    plan = plan_of(Choices(launches=launches, precision=precision))
+    assert (plan.launches, plan.most, plan.precision) == expected
+
+
+@pytest.mark.parametrize(
+    ("launches", "precision", "expected"),
+    [(None, "", (3, 10, 0.02)), (None, "1%", (3, 10, 0.01)), ("4", "", (4, 4, None)), ("6-9", "", (6, 9, 0.02))],
+)
+def test_launches_and_precision_of_a_suite_with_a_range(launches, precision, expected):
+    plan = plan_of(Choices(launches=launches, precision=precision), of=suite.load("threads"))
+    assert (plan.launches, plan.most, plan.precision) == expected
+
+
+@given(choices_of_a_user, st.sampled_from(["", "oversubscribed", "bound", "bound,oversubscribed"]))
+def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
+    asked = replace(choices, affinity=affinity)
+    everything = plan_of(replace(choices, affinity="oversubscribed"))
+    plan = plan_of(asked, machine=Capacity(1, 2, MACHINE.gpus)) if "1" in asked.threads else plan_of(asked)
+    limit = 2 if "1" in asked.threads else MACHINE.cpus
+    words = affinity.split(",") if affinity else ["oversubscribed"]
+    assert {cell.affinity for cell in plan.cells} <= set(words)
+    assert all(cell.affinity == "bound" and cell.threads > limit for cell in plan.left_out)
+    assert all(cell.threads <= limit for cell in plan.cells if cell.affinity == "bound")
+    if "1" in asked.threads:
+        # The same thread counts in each mode, but for those left out.
+        assert len(plan.cells) + len(plan.left_out) == len(words) * len(everything.cells)
+
+
+def test_a_plan_computes_where_any_of_its_rows_does():
+    assert not plan_of(Choices(frameworks="null")).computes
+    assert plan_of(Choices(frameworks="null,torch")).computes
+
+
+def test_a_plan_of_nothing_but_too_many_bound_threads_is_refused():
+    with pytest.raises(UsageError, match=r"4 CPUs to bind.*--affinity oversubscribed"):
+        plan_of(Choices(affinity="bound", threads="5,6"))
+
+
+@pytest.mark.parametrize(
+    ("choices", "remedy"),
+    [
+        (Choices(networks="fcn55"), "Did you mean 'fcn5'?"),
+        (Choices(frameworks="mxnett"), "Did you mean 'mxnet'?"),
+        (Choices(frameworks="null:fast"), "It has: null"),
+        (Choices(threads="none"), "2*cores"),
+        (Choices(batch_sizes="0"), "whole number from 1"),
+        (Choices(batch_sizes="1000001"), "1000000"),
+        (Choices(devices="tpu"), "cuda:0"),
+        (Choices(devices="cuda:2"), "NVIDIA H200"),
+        (Choices(devices="cuda:0", threads="1"), "--device-threads"),
+        (Choices(devices="cuda:0", device_threads="1,2"), "Give one"),
+        (Choices(precisions="double"), "tf32"),
+        (Choices(placements="pinned"), "Name a GPU"),
+        (Choices(launches=0), "1 to 1000000"),
+        (Choices(launches=10**9), "1 to 1000000"),
+        (Choices(launches="5-"), "a range such as 5-20"),
+        (Choices(launches="20-5"), "the smaller first"),
+        (Choices(precision="fine"), "such as 2%"),
+        (Choices(precision="1%", launches="5"), "needs a range of launches"),
+        (Choices(affinity="pinned"), "bound, oversubscribed"),
+        (Choices(steps=0), "from 1"),
+        (Choices(steps=10**12), "from 1 to 1000000"),
+        (Choices(networks=","), "one value or several"),
+    ],
+)
+def test_a_wrong_choice_is_refused_with_the_remedy(choices, remedy):
+    with pytest.raises(UsageError) as caught:
+        plan_of(choices)
+    assert remedy in str(caught.value)
+
+
+NIGHTLY = axes.build("torch-nightly:torch=/opt/nightly/bin/python")
+
+
+def test_a_build_under_a_name_of_its_own_stands_beside_the_frameworks_row():
+    plan = plan_of(Choices(builds=(NIGHTLY,)))
+    assert values(plan, "framework") == {*values(plan_of(), "framework"), "torch-nightly"}
+    cell = next(cell for cell in plan.cells if cell.framework == "torch-nightly")
+    assert cell.adapter == "pytorch"
+    assert plan.row_of(cell).build.interpreter == Path("/opt/nightly/bin/python")
+    torch = next(cell for cell in plan.cells if cell.framework == "torch")
+    assert plan.row_of(torch).build.interpreter is None
+
+
+def test_a_build_under_a_frameworks_name_takes_its_place():
+    plan = plan_of(Choices(builds=(axes.build("torch=/opt/mine/bin/python"),)))
+    assert plan.cells == plan_of().cells
+    torch = next(cell for cell in plan.cells if cell.framework == "torch")
+    assert plan.row_of(torch).build.interpreter == Path("/opt/mine/bin/python")
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "rows"),
+    [
+        ("torch", {("torch", "eager"), ("torch-nightly", "eager")}),  # typed, so never ignored in silence
+        ("torch-nightly", {("torch-nightly", "eager")}),
+        ("torch-nightly:compile,null", {("torch-nightly", "compile"), ("null", "null")}),
+    ],
+)
+def test_a_build_joins_the_frameworks_that_were_typed(frameworks, rows):
+    plan = plan_of(Choices(frameworks=frameworks, builds=(NIGHTLY,)))
+    assert {(cell.framework, cell.mode) for cell in plan.cells} == rows
+
+
+def test_two_builds_of_one_name_are_refused():
+    with pytest.raises(UsageError, match="Name them apart"):
+        plan_of(Choices(builds=(NIGHTLY, NIGHTLY)))
+
+
+def test_a_plan_narrows_to_some_of_its_cells():
+    plan = plan_of()
+    kept = (plan.cells[3], plan.cells[1], Cell("x", "x", "x", "x", "cpu", 1, 1))
+    assert narrow_to(plan, kept).cells == (plan.cells[1], plan.cells[3])

@@ -1,0 +1,311 @@
+"""Suite files: what ships is valid, and whatever else a file holds, only a SuiteError comes of it."""
+
+import datetime
+import json
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pretended_gpus import TWO, gpus
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Protocol
+from dlbench.suites.errors import SuiteError, UsageError
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.framework import find, offered
+from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.values import Capacity
+
+GOOD = {
+    "name": "mine",
+    "summary": "a suite of my own",
+    "networks": ["fcn5"],
+    "frameworks": ["null"],
+    "threads": [1, "cores"],
+}
+
+
+def toml(content):
+    """Write a dictionary as TOML."""
+    return "\n".join(f"{_key(key)} = {_value(value)}" for key, value in content.items())
+
+
+def _key(key):
+    return json.dumps(key, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def _value(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _key(value)
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
+    return repr(value)
+
+
+def refused(text, where="my.toml"):
+    with pytest.raises(SuiteError) as caught:
+        suite.parse(text, where)
+    message = str(caught.value)
+    assert message.startswith(where)
+    assert "\n" not in message
+    assert caught.value.exit_code == 2
+    return message
+
+
+def accepted_or_refused(text):
+    """Parse; a suite that is accepted must give a plan."""
+    read, refusal = None, ""
+    try:
+        read = suite.parse(text, "my.toml")
+    except SuiteError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    if read is None:
+        assert refusal.startswith("my.toml")
+        return None
+    try:
+        plan = expand(read, Choices(), Capacity(2, 4), seed=1)
+    except UsageError:
+        return read
+    assert plan.cells
+    assert len(set(plan.cells)) == len(plan.cells)
+    json.dumps(plan.settings, allow_nan=False)
+    return read
+
+
+def test_a_good_file_is_read():
+    read = suite.parse(toml({**GOOD, "protocol": {"launches": 3, "steps": 2}}), "my.toml")
+    assert (read.name, read.networks, read.frameworks, read.threads) == ("mine", ("fcn5",), ("null",), "1,cores")
+    assert read.protocol.launches == 3
+    assert read.protocol.protocol() == Protocol(warmup_steps=3, steps=2, minimum_steps=2, seconds=10.0)
+
+
+def test_a_range_of_launches_a_precision_and_the_warm_up_are_read():
+    section = {
+        "launches": "4-12",
+        "precision": "1.5%",
+        "warmup_steps": 2,
+        "maximum_warmup_steps": 40,
+        "sample_seconds": 0.05,
+        "steps": 9,
+    }
+    read = suite.parse(toml({**GOOD, "protocol": section, "affinity": ["bound"]}), "my.toml")
+    assert read.protocol.launches_of_a_cell() == (4, 12, 0.015)
+    assert read.protocol.protocol() == Protocol(2, 9, 5, 10.0, 40, 0.05)
+    assert read.affinity == ("bound",)
+    without = suite.parse(toml({**GOOD, "protocol": {"launches": "4-12"}}), "my.toml")
+    assert without.protocol.launches_of_a_cell() == (4, 12, 0.02)
+
+
+@pytest.mark.parametrize("threads", [4, "1,2", [1, 2], ["1-4", "cores"]])
+def test_threads_may_be_a_number_a_text_or_a_list(threads):
+    assert accepted_or_refused(toml({**GOOD, "threads": threads}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"networks": ["fcn55"]}, ["key networks", "'fcn55'", "Did you mean 'fcn5'?"]),
+        ({"networks": []}, ["key networks"]),
+        ({"networks": "fcn5"}, ["key networks"]),
+        ({"frameworks": ["tourch"]}, ["key frameworks", "Did you mean 'torch'?"]),
+        ({"frameworks": ["torch:compil"]}, ["key frameworks", "compile"]),
+        ({"frameworks": []}, ["key frameworks"]),
+        ({"threads": [0]}, ["key threads", "whole number from 1"]),
+        ({"threads": []}, ["key threads", "one value or several"]),
+        ({"threads": True}, ["key threads"]),
+        ({"threads": "1" * 5000}, ["key threads"]),
+        ({"threads_limit": "lots"}, ["key threads_limit", "4*cpus"]),
+        ({"devices": ["gpu"]}, ["key devices", "cuda:0"]),
+        ({"devices": []}, ["key devices"]),
+        ({"device_threads": "1,2"}, ["key device_threads", "Give one"]),
+        ({"precisions": ["fp16"]}, ["key precisions", "tf32, bfloat16"]),
+        ({"placements": ["host"]}, ["key placements", "pinned, pageable"]),
+        ({"placements": []}, ["key placements"]),
+        ({"batch_sizes": {"fcn9": [1]}}, ["key batch_sizes", "Did you mean"]),
+        ({"batch_sizes": {"fcn5": [0]}}, ["key batch_sizes.fcn5.0"]),
+        ({"batch_sizes": {"fcn5": []}}, ["key batch_sizes.fcn5"]),
+        ({"protocol": {"launches": 0}}, ["key protocol.launches"]),
+        ({"protocol": {"launches": True}}, ["key protocol.launches"]),
+        ({"protocol": {"launches": 2.5}}, ["key protocol.launches"]),
+        ({"protocol": {"launches": "9-3"}}, ["key protocol.launches", "the smaller first"]),
+        ({"protocol": {"launches": "5-20", "precision": "fine"}}, ["key protocol.precision", "such as 2%"]),
+        ({"protocol": {"launches": 5, "precision": "2%"}}, ["key protocol.precision", "range of launches"]),
+        ({"protocol": {"precision": 2}}, ["key protocol.precision"]),
+        ({"protocol": {"sample_seconds": -1.0}}, ["key protocol.sample_seconds"]),
+        ({"protocol": {"maximum_warmup_steps": -1}}, ["key protocol.maximum_warmup_steps"]),
+        ({"affinity": ["pinned"]}, ["key affinity", "bound, oversubscribed"]),
+        ({"affinity": []}, ["key affinity"]),
+        ({"protocol": {"steps": "many"}}, ["key protocol.steps"]),
+        ({"protocol": {"seconds": math.inf}}, ["key protocol.seconds"]),
+        ({"protocol": {"cell_seconds": -1}}, ["key protocol.cell_seconds"]),
+        ({"protocol": {"warmups": 1}}, ["key protocol.warmups"]),
+        ({"settings": {"nul": {}}}, ["key settings", "Did you mean 'null'?"]),
+        ({"settings": {"null": {"step_seconds": math.inf}}}, ["key settings", "finite"]),
+        ({"settings": {"null": {"since": datetime.date(2020, 1, 1)}}}, ["key settings", "date"]),
+        ({"colour": "red"}, ["key colour"]),
+        ({"a\nb": 1}, ["key a b"]),
+        ({"name": "../up"}, ["key name"]),
+        ({"name": ""}, ["key name"]),
+    ],
+)
+def test_a_wrong_value_is_named_with_file_key_and_remedy(changes, parts):
+    message = refused(toml({**GOOD, **changes}))
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize("key", GOOD)
+def test_a_missing_key_is_named(key):
+    assert f"key {key}" in refused(toml({name: value for name, value in GOOD.items() if name != key}))
+
+
+@pytest.mark.parametrize("text", ["", "name", "= 1", "[[[", "a = " + "[" * 5000, "a = " + "1" * 5000, "x = 1\nx = 2"])
+def test_what_is_no_toml_is_refused(text):
+    refused(text)
+
+
+def test_settings_nested_without_end_are_refused():
+    refused(toml(GOOD) + "\nsettings.null" + ".a" * 20000 + " = 1")
+
+
+@given(st.text(max_size=300))
+@example("a = " + "{a=" * 500)
+def test_any_text_gives_a_suite_or_a_suite_error(text):
+    accepted_or_refused(text)
+
+
+@given(st.binary(max_size=200))
+@example(b"\xff\xfe")
+@example(b"\x00")
+def test_any_bytes_in_a_file_give_a_suite_or_a_suite_error(tmp_path_factory, content):
+    file = tmp_path_factory.getbasetemp() / "fuzz.toml"
+    file.write_bytes(content)
+    with pytest.raises(SuiteError) as caught:
+        suite.load(str(file))
+    assert "\n" not in str(caught.value)
+
+
+printable = st.text(st.characters(codec="utf-8"), max_size=8)
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(-(10**20), 10**20),
+    st.integers(-2, 10),
+    st.floats(allow_nan=False),
+    printable,
+    st.sampled_from(["fcn5", "null", "torch:*", "cores", "2*cpus", "cpu", "cuda:0", "1-3", "0*cores"]),
+    st.dates(),
+    st.times(),
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(printable, inner, max_size=3), max_leaves=6
+)
+keys = st.one_of(st.sampled_from(sorted(suite.Suite.model_fields)), printable)
+
+
+@given(st.dictionaries(keys, values, max_size=5), st.booleans())
+def test_any_toml_gives_a_suite_or_a_suite_error(content, over_a_good_one):
+    accepted_or_refused(toml({**GOOD, **content} if over_a_good_one else content))
+
+
+sections = st.fixed_dictionaries(
+    {},
+    optional={
+        "threads_limit": values,
+        "devices": values,
+        "device_threads": values,
+        "precisions": values,
+        "placements": values,
+        "batch_sizes": st.dictionaries(st.sampled_from(["fcn5", "lstm32", "fcn9"]), values, max_size=2),
+        "protocol": st.dictionaries(st.sampled_from(sorted(suite.ProtocolSection.model_fields)), values, max_size=4),
+        "settings": st.dictionaries(st.sampled_from(["null", "torch", "x"]), values, max_size=2),
+    },
+)
+
+
+@given(sections)
+def test_any_value_of_a_known_key_gives_a_plan_or_a_suite_error(content):
+    accepted_or_refused(toml({**GOOD, **content}))
+
+
+@pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
+def test_shipped_suites_are_valid_and_found_by_name(name):
+    read = suite.load(name)
+    assert read == suite.shipped()[name]
+    assert read.name == name
+
+
+def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_cpus():
+    read = suite.load("table4")
+    plan = expand(read, Choices(), Capacity(cores=2, cpus=2), seed=0)
+    real = [name for name, each in offered().items() if each.computes and not each.unavailable]
+    rows = {(name, mode) for name in real for mode, about in find(name).modes.items() if "cpu" in about.devices}
+    found = {(cell.framework, cell.mode) for cell in plan.cells}
+    assert {name for name, _ in found} == set(real)
+    assert found == rows
+    expected = {
+        (network, *row, "cpu", threads, NETWORKS[network].batch_size)
+        for network in ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
+        for row in rows
+        for threads in (1, 2, 4, 8)
+    }
+    assert {(c.network, c.framework, c.mode, c.device, c.threads, c.batch_size) for c in plan.cells} == expected
+    assert len(plan.cells) == len(expected)
+    parted = expand(read, Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2, gpus(TWO)), seed=0)
+    assert Counter(cell.device for cell in parted.cells) == {"cpu": 4, "cuda:0": 1, "cuda:1": 1}
+    raised = expand(read, Choices(threads_limit="64"), Capacity(2, 2), seed=0)
+    assert {cell.threads for cell in raised.cells} == {1, 2, 4, 8, 16, 32}
+
+
+def test_quick_is_two_networks_at_one_the_cores_and_twice_the_cores():
+    plan = expand(suite.load("quick"), Choices(), Capacity(cores=4, cpus=8), seed=0)
+    assert {cell.network for cell in plan.cells} == {"fcn5", "lstm32"}
+    assert {cell.threads for cell in plan.cells} == {1, 4, 8}
+    assert {cell.framework for cell in plan.cells} == {"torch", "tensorflow", "mxnet", "onnxruntime"}
+
+
+def test_threads_is_both_affinities_up_to_twice_the_cpus_and_32_with_a_precision_to_reach():
+    plan = expand(suite.load("threads"), Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2), seed=0)
+    assert [cell.threads for cell in plan.cells if cell.affinity == "oversubscribed"] == [1, 2, 3, 4, 32]
+    assert [cell.threads for cell in plan.cells if cell.affinity == "bound"] == [1, 2]
+    assert [cell.threads for cell in plan.left_out] == [3, 4, 32]
+    assert (plan.launches, plan.most, plan.precision) == (3, 10, 0.02)
+
+
+@pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
+def test_shipped_suites_search_for_the_end_of_warm_up_and_time_short_steps_together(name):
+    protocol = suite.load(name).protocol.protocol()
+    assert (protocol.maximum_warmup_steps, protocol.sample_seconds) == (30, 0.01)
+
+
+def test_an_unknown_suite_is_refused_with_the_nearest_and_the_way_to_give_a_file():
+    with pytest.raises(UsageError, match=r"Did you mean 'table4'\?.*ending in \.toml"):
+        suite.load("tabel4")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(SuiteError, match="cannot be read: No such file"):
+        suite.load(str(tmp_path / "none.toml"))
+
+
+def test_a_folder_is_no_file(tmp_path):
+    folder = tmp_path / "folder.toml"
+    folder.mkdir()
+    with pytest.raises(SuiteError, match="cannot be read: Is a directory"):
+        suite.load(str(folder))
+
+
+def test_a_file_of_ones_own_is_read(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(toml(GOOD), encoding="utf-8")
+    assert suite.load(str(file)).name == "mine"

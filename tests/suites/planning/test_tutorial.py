@@ -1,0 +1,101 @@
+"""adapters/TUTORIAL.md, carried out: its files written as they stand there, its commands run as they stand there."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from processes import PATIENCE, run_command, variables_of_command
+
+from dlbench.reports.formats.layout import HOLES
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "adapters" / "TUTORIAL.md").read_text()
+FILES = dict(re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def tutorial(tmp_path_factory) -> Path:
+    """Give a folder with the tutorial's files, and with littlenet as a wheel that pip finds."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    (folder / "wheels").mkdir()
+    with zipfile.ZipFile(folder / "wheels" / "littlenet-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("littlenet.py", FILES["littlenet.py"])
+        about = "littlenet-1.0.dist-info"
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: littlenet\nVersion: 1.0\n")
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{about}/RECORD", "")
+    return folder
+
+
+def pip_finds(folder: Path) -> dict[str, str]:
+    return {"PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {folder / 'wheels'}".strip()}
+
+
+def command_of(start: str) -> list[str]:
+    """Return the words of the tutorial's command that begins so, with the path filled in."""
+    line = next(line.strip() for line in TEXT.splitlines() if line.strip().startswith(start))
+    return line.replace("path/to/littlenet", "littlenet").split()
+
+
+@pytest.fixture(scope="module")
+def built(tutorial) -> Path:
+    """Give the folder once its environment is built by the tutorial's command."""
+    words = command_of("dlbench env build")
+    done = run_command(tutorial, *words[1:], **pip_finds(tutorial))
+    assert done.returncode == 0, done.stderr
+    assert "Littlenet: ready" in done.stderr
+    return tutorial
+
+
+def test_the_tutorial_has_the_files_it_speaks_of():
+    assert set(FILES) == {
+        "littlenet.py",
+        *(f"littlenet/{name}" for name in ("framework.toml", "requirements.lock", "adapter.py", "networks.py")),
+    }
+
+
+@pytest.mark.framework
+def test_it_runs_as_the_tutorial_says(built):
+    words = command_of("dlbench run quick")
+    done = run_command(built, *words[1:], "--steps", "3", "--no-ceilings", "--no-quiet-gate")
+    assert done.returncode == 0, done.stderr
+    fcn5, lstm32 = (line for line in done.stdout.splitlines() if line.startswith("  littlenet plain"))
+    assert re.search(r"\d\.\d", fcn5), done.stdout
+    assert "n/a" in lstm32
+    assert "littlenet has neither recurrent nor residual networks" in " ".join(done.stdout.split())
+
+
+@pytest.mark.framework
+def test_it_conforms_as_the_tutorial_says(built):
+    variable, _, *words = command_of("DLBENCH_ADAPTERS=")
+    name, _, value = variable.partition("=")
+    framework, _, folder = value.partition("=")
+    assert (name, framework) == ("DLBENCH_ADAPTERS", "littlenet")
+    home = variables_of_command(built / "home")
+    done = subprocess.run(
+        [sys.executable, *words, "-p", "no:cacheprovider", "-rs"],
+        cwd=ROOT,
+        env={**home, name: f"{framework}={built / folder}"},
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    passed = int(re.search(r"(\d+) passed", done.stdout).group(1))
+    assert passed >= 10
+    assert "littlenet has no layer Convolution" in done.stdout
+
+
+def test_the_words_for_failures_are_those_of_the_matrix():
+    named = re.findall(r"\| `([\w!]+)`", TEXT[TEXT.index("## When it goes wrong") :])
+    assert len(named) >= 4
+    assert set(named) <= set(HOLES.values())

@@ -1,0 +1,289 @@
+"""The words of axes: whatever is typed is either understood or refused in one sentence with the remedy."""
+
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dlbench.adapters import protocol
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning import devices
+from dlbench.suites.planning import values as axes
+from dlbench.suites.planning.framework import find
+from dlbench.suites.planning.values import Build, Capacity
+
+MACHINE = Capacity(cores=3, cpus=7)
+
+numbers = st.integers(1, axes.MOST_THREADS)
+ranges = st.tuples(numbers, numbers).map(sorted)
+# What a person, a script or a cat on the keyboard types: anything, and much that is nearly right.
+typed = st.one_of(st.text(max_size=40), st.text(alphabet="0123456789-*,. corespu:msh=~/٣²", max_size=20))
+
+
+def refused(function, *arguments):
+    """Return the sentence with which these words are refused."""
+    with pytest.raises(UsageError) as caught:
+        function(*arguments)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert caught.value.exit_code == 2
+    return message
+
+
+def tried(function, *arguments):
+    """Return the value, or None and the sentence of the refusal."""
+    try:
+        return function(*arguments), ""
+    except UsageError as error:
+        return None, str(error)
+
+
+@given(st.lists(st.one_of(numbers.map(lambda n: (n, n)), ranges), min_size=1, max_size=6))
+def test_counts_are_the_distinct_numbers_of_all_words_rising(parts):
+    text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+    expected = sorted({n for low, high in parts for n in range(low, high + 1)})
+    assert axes.counts(text, MACHINE) == tuple(expected)
+
+
+@given(st.integers(1, 50), st.integers(1, 64), st.integers(1, 64))
+def test_words_for_the_machine_multiply(factor, cores, cpus):
+    capacity = Capacity(cores, cpus)
+    assert axes.count(f"{factor}*cores", capacity) == factor * cores
+    assert axes.count(f"{factor}*cpus", capacity) == factor * cpus
+    assert axes.counts(f"cores-{factor}*cores", capacity) == tuple(range(cores, factor * cores + 1))
+
+
+def test_words_of_one_list_mix():
+    assert axes.counts("1, 2,4-6,cores,2*cores,cpus", MACHINE) == (1, 2, 3, 4, 5, 6, 7)
+
+
+@given(st.integers(1, 2048), st.integers(1, 2048))
+def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
+    low, high = sorted((low, high))
+    found = axes.counts(f"{low}..{high}", MACHINE)
+    assert (found[0], found[-1]) == (low, high)
+    steps_of_two_kinds = {2**n for n in range(12)} | {3 * 2**n for n in range(11)}
+    assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
+
+
+def test_the_ladder_of_the_oversubscription_study():
+    assert axes.counts("1..2*cpus, 32", Capacity(2, 2)) == (1, 2, 3, 4, 32)
+    assert axes.counts("1..2*cpus, 32", Capacity(8, 16)) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+    assert "Write 2..4" in refused(axes.counts, "4..2", MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5", (5, 5)), ("5-20", (5, 20)), (" 3 - 3 ", (3, 3)), ("1-1000000", (1, 1000000))]
+)
+def test_ranges_of_launches(text, expected):
+    assert axes.launch_range(text, "--launches") == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "5-", "-5", "20-5", "5-20-30", "many", "1e3", "5..20", "1-1000001"])
+def test_a_wrong_range_of_launches_is_refused_by_its_option(text):
+    assert refused(axes.launch_range, text, "--launches").startswith("--launches")
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2%", 0.02), ("2.5 %", 0.025), ("0.01", 0.01), ("99%", 0.99)])
+def test_shares(text, expected):
+    assert axes.share(text, "--precision") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "100%", "1", "-2%", "2%%", "two", "nan", "inf"])
+def test_a_wrong_share_is_refused_by_its_option(text):
+    assert refused(axes.share, text, "--precision").startswith("--precision")
+
+
+def test_affinities():
+    assert [axes.affinity(word) for word in ("bound", "oversubscribed")] == ["bound", "oversubscribed"]
+    assert "There are: bound, oversubscribed" in refused(axes.affinity, "pinned")
+
+
+@given(typed)
+@example("1" * 5000)
+@example("0*cores")
+@example("٣*cores")
+@example("٣")
+@example("4-")
+@example("-4")
+@example("1-2-3")
+@example("1" * 5000 + "*cpus")
+def test_counts_are_positive_or_refused(text):
+    found, refusal = tried(axes.counts, text, MACHINE)
+    assert "\n" not in refusal
+    if refusal:
+        return
+    assert found
+    assert all(1 <= n <= axes.MOST_THREADS for n in found)
+    assert set(text) <= set(string.digits + string.whitespace + "-*,coresps" + "u")
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("0", "whole number from 1"),
+        ("-1", "Write both"),
+        ("4-", "Write both"),
+        ("two", "2*cores"),
+        ("1.5", "whole number from 1"),
+        ("8-4", "Write 4-8"),
+        ("5000", "4096"),
+        ("1-999999999", "4096"),
+        (" , ,", "one value or several"),
+        ("0*cores", "whole number from 1"),
+        ("2 *cores", "2*cores"),
+    ],
+)
+def test_a_wrong_count_is_refused_with_the_remedy(text, remedy):
+    assert remedy in refused(axes.counts, text, MACHINE)
+
+
+def test_a_wrong_count_is_named_by_what_it_counts():
+    assert "'x' is no mini-batch size" in refused(axes.counts, "x", MACHINE, "mini-batch size")
+
+
+@given(st.integers(1, 10**6), st.sampled_from([("", 1), ("s", 1), ("ms", 0.001), ("m", 60), ("h", 3600)]))
+def test_durations(number, unit):
+    suffix, seconds = unit
+    assert axes.duration(f"{number}{suffix}") == pytest.approx(number * seconds)
+    assert axes.duration(f" {number}.5 {suffix} ") == pytest.approx((number + 0.5) * seconds)
+
+
+@given(typed)
+@example("9" * 400)
+@example("٣")
+@example("0.0")
+@example("nan")
+@example("1e3")
+def test_a_duration_is_positive_and_finite_or_refused(text):
+    seconds, refusal = tried(axes.duration, text)
+    assert "\n" not in refusal
+    assert "10m" in refusal if refusal else 0 < seconds < 1e13
+
+
+def test_devices_of_any_machine():
+    for word in ("cpu", "cuda:0", "cuda:12", "cuda:0:3", "cuda:all", "gpus", "GPU-8932f937-d72c", "MIG-41ac"):
+        assert devices.check(word) == word
+    for word in (
+        "gpu",
+        "cuda",
+        "CPU",
+        "cuda:",
+        "cuda:x",
+        "",
+        "cpu ",
+        "cuda:٣",
+        "GPU-",
+        "GPU-a b",
+        "cuda:0:",
+        "gpu-8932",
+    ):
+        assert "cuda:0" in refused(devices.check, word)
+
+
+def test_precisions_and_placements():
+    assert [axes.precision(word) for word in protocol.PRECISIONS] == ["float32", "tf32", "bfloat16", "float16"]
+    assert [axes.placement(word) for word in protocol.PLACEMENTS] == ["resident", "pinned", "pageable"]
+    assert "tf32, bfloat16" in refused(axes.precision, "fp16")
+    assert "pinned, pageable" in refused(axes.placement, "host")
+
+
+def test_one_count():
+    assert axes.one_count("2*cores", MACHINE) == 6
+    assert "2 thread counts" in refused(axes.one_count, "1,2", MACHINE)
+    assert "whole number from 1" in refused(axes.one_count, "many", MACHINE)
+
+
+def test_a_build_takes_a_frameworks_row_or_one_of_its_own(tmp_path):
+    python = tmp_path / "bin" / "python"
+    assert axes.build(f"torch={python}") == Build("torch", find("torch"), python)
+    assert axes.build(f"torch-nightly:torch={python}") == Build("torch-nightly", find("torch"), python)
+    assert axes.build(f"torch:torch={python}") == Build("torch", find("torch"), python)
+
+
+def test_a_build_lies_where_it_was_said_to_lie_whatever_the_folder_of_the_launch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert axes.build("null=venv/bin/python").interpreter == tmp_path / "venv/bin/python"
+    assert axes.build("null=~/venv/bin/python").interpreter == Path("/somewhere/venv/bin/python")
+
+
+def test_a_virtual_environments_python_is_not_followed_to_what_it_links_to(tmp_path):
+    link = tmp_path / "python"
+    link.symlink_to("/bin/sh")
+    assert axes.build(f"null={link}").interpreter == link
+
+
+def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
+    command = tmp_path / "my-python"
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert axes.build("null=my-python").interpreter == command
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("torch", "FRAMEWORK=PATH"),
+        ("torch=", "FRAMEWORK=PATH"),
+        ("=/bin/python", "FRAMEWORK=PATH"),
+        ("a b:torch=/bin/python", "FRAMEWORK=PATH"),
+        ("../x:torch=/bin/python", "FRAMEWORK=PATH"),
+        (":torch=/bin/python", "FRAMEWORK=PATH"),
+        ("mxnet:torch=/bin/python", "another row name"),
+        ("reference:torch=/bin/python", "another row name"),
+        ("tourch=/bin/python", "Did you mean 'torch'?"),
+        ("nightly:tensorflw=/bin/python", "Did you mean 'tensorflow'?"),
+        ("reference=/bin/python", "There is no framework"),
+        ("torch=~no-such-user-at-all/bin/python", "full path"),
+    ],
+)
+def test_a_wrong_build_is_refused_with_the_remedy(text, remedy):
+    assert remedy in refused(axes.build, text)
+
+
+@given(typed)
+@example("torch=~\0")
+@example("torch=\0")
+def test_any_text_is_a_build_or_refused(text):
+    found, refusal = tried(axes.build, text)
+    assert "\n" not in refusal or "\n" in text
+    assert refusal or found.interpreter.is_absolute()
+
+
+def test_rows_are_modes_of_frameworks_and_builds():
+    nightly = Build("torch-nightly", find("torch"), Path("/opt/nightly/bin/python"))
+
+    def named(wanted):
+        return [(row.build.name, row.mode) for row in axes.rows(wanted, [nightly])]
+
+    modes = list(find("torch").modes)
+    assert named(["torch"]) == [("torch", find("torch").default_mode)]
+    assert named(["torch:*"]) == [("torch", mode) for mode in modes]
+    assert named(["torch:compile", "torch"]) == [("torch", "compile"), ("torch", find("torch").default_mode)]
+    assert named(["torch-nightly:*"]) == [("torch-nightly", mode) for mode in modes]
+    assert named(["torch", "torch:*", "torch"]) == [("torch", mode) for mode in modes]  # each row once
+
+
+def test_a_build_under_a_frameworks_name_replaces_its_interpreter():
+    mine = Build("torch", find("torch"), Path("/opt/mine/bin/python"))
+    (row,) = axes.rows(["torch"], [mine])
+    assert row.build is mine
+
+
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        ("tourch", "Did you mean 'torch'?"),
+        ("torch-nightl", "Did you mean 'torch-nightly'?"),
+        ("torch:compil", "compile"),
+        ("reference", "There is no framework"),
+        ("zzz", "There are: "),
+    ],
+)
+def test_a_wrong_row_is_refused_with_the_nearest(word, remedy):
+    nightly = Build("torch-nightly", find("torch"), Path("/opt/nightly/bin/python"))
+    assert remedy in refused(axes.rows, [word], [nightly])

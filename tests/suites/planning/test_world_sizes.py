@@ -1,0 +1,122 @@
+"""Several workers as an axis: which cells a plan has, what a launch on several GPUs sees, and the command itself."""
+
+import pytest
+from pretended_gpus import FIRST, NO_GPU, PARTED, SECOND, TWINS, TWO, gpus, stand_in
+from processes import run_command
+
+from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import BOUND, Status
+from dlbench.reports.storage.store import Store
+from dlbench.suites.errors import UsageError
+from dlbench.suites.measuring import references
+from dlbench.suites.planning.devices import Locator
+from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.suite import parse
+from dlbench.suites.planning.values import Capacity
+
+THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), fake.board(uuid={'GPU-' + 'e' * 8!r}))"
+
+SUITE = """
+name = "mine"
+summary = "for tests"
+networks = ["fcn5"]
+frameworks = ["null"]
+threads = [1]
+world_sizes = [1, 2]
+devices = ["cpu", "gpus"]
+[protocol]
+warmup_steps = 2
+steps = 3
+seconds = 0.2
+cell_seconds = 100.0
+[settings.null]
+step_seconds = 0.2
+serial_fraction = 0.0
+device_step_seconds = 0.05
+"""
+
+
+def cells(source=NO_GPU, cpus=8, **chosen):
+    return expand(parse(SUITE, "here"), Choices(**chosen), Capacity(cpus, cpus, gpus(source)), 1).cells
+
+
+def test_a_plan_has_each_number_of_workers_and_on_gpus_from_the_first_one_on():
+    found = [(cell.device, cell.world_size) for cell in cells(TWO)]
+    assert found == [("cpu", 1), ("cpu", 2), ("cuda:0", 1), ("cuda:0", 2), ("cuda:1", 1)]
+    assert [(cell.device, cell.world_size) for cell in cells(TWO, devices="cuda:1", world_sizes="2")] == [("cuda:1", 2)]
+
+
+def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
+    found = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
+    assert [(cell.threads, cell.world_size) for cell in found] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)]
+    assert {cell.all_threads for cell in found} == {1, 2, 4}
+
+
+@pytest.mark.parametrize("words", ["0", "x", "1,2-", "65", "-1"])
+def test_what_is_no_number_of_workers_is_refused_in_one_line(words):
+    with pytest.raises(UsageError) as caught:
+        cells(world_sizes=words)
+    assert "world size" in str(caught.value) or "range" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason():
+    both = Locator(None, lambda: gpus(TWINS)).find("cuda:0", 2)
+    assert both.uuids == f"{FIRST},{SECOND}"
+    few = Locator(None, lambda: gpus(TWO)).find("cuda:1", 2)
+    assert few.devices == ()
+    assert few.reason == "2 workers need 2 GPUs from cuda:1 on, and there are 1"
+    apart = Locator(None, lambda: gpus(THREE), named=("cuda:0", "cuda:2")).find("cuda:0", 2)
+    assert [device.name for device in apart.devices] == ["cuda:0", "cuda:2"]
+    lent = Locator(None, lambda: gpus(THREE), named=("cuda:0",), visible="0,2").find("cuda:0", 2)
+    assert [device.name for device in lent.devices] == ["cuda:0", "cuda:2"]
+    assert "there are 2" in Locator(None, lambda: gpus(THREE), visible="0,2").find("cuda:0", 3).reason
+    mixed = Locator(None, lambda: gpus(TWO)).find("cuda:0", 2)
+    assert mixed.devices == ()
+    assert "GPUs of one kind" in mixed.reason
+    assert "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA H200)" in mixed.reason
+    parts = Locator(None, lambda: gpus(PARTED)).find("cuda:0:1", 2)
+    assert "MIG devices (cuda:0:1) cannot reach one another" in parts.reason
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_only_batch_normalisation_needs_a_reference_of_equal_parts(network, workers):
+    assert references.parts(network, 16, workers) == (workers if network == "resnet50" else 1)
+    assert references.parts("resnet50", 10, 4) == 1  # cannot be dealt out: no launch gets that far
+
+
+@pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])
+def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each_worker(size, workers):
+    # Workers of more than 8 examples each have those of 8 several times: the largest that is shipped.
+    found = references.fitting("resnet50", size, True, pytest.fail, equal_parts=workers)
+    assert found == references.Reference(references.find("resnet50", 8, workers), 8, workers)
+
+
+def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apart(tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    done = run_command(tmp_path, "run", "mine.toml", DLBENCH_NVML=stand_in(tmp_path, TWINS))
+    assert done.returncode == 0, done.stderr
+    assert "x 2 workers" in done.stderr
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        records = {(r.cell.device, r.cell.world_size): r for r in store.records()}
+    assert {record.outcome.status for record in records.values()} == {Status.OK}
+    seconds = {key: min(record.outcome.step_seconds()) for key, record in records.items()}
+    assert seconds["cpu", 2] == pytest.approx(seconds["cpu", 1] / 2, rel=0.3)
+    assert seconds["cuda:0", 2] == pytest.approx(seconds["cuda:0", 1] / 2, rel=0.3)
+    both = records["cuda:0", 2].outcome.software
+    assert both["variables"]["CUDA_VISIBLE_DEVICES"] == FIRST  # the first worker's own
+    assert [gpu["uuid"] for gpu in both["gpus"]] == [FIRST, SECOND]
+    assert both["gpu"]["uuid"] == FIRST
+    assert "gpus" not in records["cuda:1", 1].outcome.software
+
+
+def test_too_few_gpus_are_a_typed_hole_and_the_sweep_goes_on(tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE.replace("[1, 2]", "[1, 2, 4]"))
+    words = ["--devices", "cuda:0"]
+    done = run_command(tmp_path, "run", "mine.toml", *words, DLBENCH_NVML=stand_in(tmp_path, TWINS))
+    assert done.returncode == 0, done.stderr
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        found = {r.cell.world_size: (r.outcome.status, r.outcome.reason) for r in store.records()}
+    assert found[4] == (Status.SKIPPED, "4 workers need 4 GPUs from cuda:0 on, and there are 2")
+    assert (found[1][0], found[2][0]) == (Status.OK, Status.OK)
