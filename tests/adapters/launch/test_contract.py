@@ -139,7 +139,7 @@ def test_an_adapter_outside_finds_our_modules(tmp_path, package):
 def test_an_adapter_outside_is_a_module_by_one_name(tmp_path, adapter):
     (tmp_path / "adapter.py").write_text("from ..base import Adapter\n\nclass ADAPTER(Adapter):\n    pass\n")
     module = type(contract.load(launch_of(tmp_path, adapter))).__module__
-    assert module == f"{contract.__package__.rpartition(".")[0]}.outside_mine.adapter"
+    assert module == contract.__package__.rpartition(".")[0] + ".outside_mine.adapter"
 
 
 @pytest.mark.parametrize(
