@@ -1,0 +1,239 @@
+"""The commands whose output is kept: by name, command lines carried out one after the other in one folder."""
+
+import shlex
+
+from kept_runs import CPU_RUNS, GATES_RUNS
+
+Words = tuple[str, ...]
+
+FORMATS = ("terminal", "markdown", "latex", "csv", "json")
+COMMANDS: dict[str, tuple[Words, ...]] = {}
+ON_GPUS: set[str] = set()
+"""Commands that see two pretended GPUs."""
+
+EVERY_STORE = ("cpu", "gpu", "workers", "gates", "faults", "nights", "gated-nights", "elsewhere", "many-cpus")
+SUBCOMMANDS = (
+    *("", "list", "plan", "run", "probe", "compare", "gate", "export", "import", "doctor", "history", "explain"),
+    *("env", "env list", "env build", "env remove"),
+    *("report", "report matrix", "report threads", "report scaling", "report progress", "report figure1"),
+    *("report tables", "report ceilings", "report runs"),
+)
+
+
+def add(name: str, *lines: str, gpus: bool = False) -> None:
+    """Keep these command lines under this name."""
+    assert name not in COMMANDS, name
+    COMMANDS[name] = tuple(tuple(shlex.split(line)) for line in lines)
+    if gpus:
+        ON_GPUS.add(name)
+
+
+def add_formats(name: str, line: str, formats: tuple[str, ...] = FORMATS) -> None:
+    """Keep a command in each format."""
+    for form in formats:
+        add(f"{name}-{form}", f"{line} --format {form}")
+
+
+def add_reports() -> None:
+    """Add every report, of the stores in which it has something to say."""
+    for store in ("cpu", "gpu", "workers", "faults", "many-cpus"):
+        add_formats(f"matrix-{store}", f"report matrix --store {store}.sqlite")
+    two = "--store cpu.sqlite --store elsewhere.sqlite"
+    for report in ("matrix", "threads", "progress", "tables"):
+        formats = ("terminal", "markdown", "latex", "csv") if report == "matrix" else ("terminal", "markdown")
+        add_formats(f"{report}-three-machines", f"report {report} {two}", formats)
+    for store, quantities in (("cpu", "items gflops ceiling"), ("gpu", "items gflops ceiling joules busy")):
+        for quantity in quantities.split():
+            shown = f"report matrix --store {store}.sqlite --quantity {quantity}"
+            add_formats(f"matrix-{store}-{quantity}", shown, ("terminal", "markdown", "latex"))
+    add_formats("matrix-against", "report matrix --store cpu.sqlite --against shi2016")
+    add("matrix-against-all-modes", "report matrix --store cpu.sqlite --against shi2016 --all-modes")
+    add("matrix-against-three-machines", f"report matrix {two} --against shi2016")
+    add_formats("matrix-shi2016", "report matrix --reference shi2016")
+    add("matrix-shi2016-items", "report matrix --reference shi2016 --quantity items")
+    add_formats("threads-shi2016", "report threads --reference shi2016")
+    for number, run in enumerate(CPU_RUNS):
+        for report in ("matrix", "threads", "tables"):
+            add(f"{report}-cpu-run-{number}", f"report {report} --store cpu.sqlite --run {run}")
+    for store in ("cpu", "workers", "many-cpus"):
+        add_formats(f"threads-{store}", f"report threads --store {store}.sqlite")
+    add("threads-cpu-all-runs", "report threads --store cpu.sqlite --all-runs")
+    add("matrix-cpu-all-runs", "report matrix --store cpu.sqlite --all-runs")
+    add("matrix-cpu-suite", "report matrix --store cpu.sqlite --suite small")
+    add("matrix-cpu-json-option", f"report matrix --store cpu.sqlite --run {CPU_RUNS[2]} --json")
+    add("matrix-gates", "report matrix --store gates.sqlite")
+    add("matrix-nights", "report matrix --store nights.sqlite")
+    for store in ("cpu", "workers"):
+        add_formats(f"scaling-{store}", f"report scaling --store {store}.sqlite")
+    for store in ("cpu", "gpu"):
+        add_formats(f"figure1-{store}", f"report figure1 --store {store}.sqlite")
+        add(f"figure1-{store}-items", f"report figure1 --store {store}.sqlite --quantity items")
+        add_formats(f"tables-{store}", f"report tables --store {store}.sqlite")
+        add_formats(f"ceilings-{store}", f"report ceilings --store {store}.sqlite")
+    add("ceilings-all-runs", "report ceilings --store gpu.sqlite --all-runs")
+    add_formats("progress-cpu", "report progress --store cpu.sqlite")
+    add("progress-all-modes", "report progress --store cpu.sqlite --all-modes --all-runs")
+    for store in EVERY_STORE:
+        add(f"runs-{store}", f"report runs --store {store}.sqlite")
+    add("runs-json", "report runs --store cpu.sqlite --store gates.sqlite --json")
+    for report in ("scaling", "figure1", "progress"):
+        store = "workers" if report == "scaling" else "cpu"
+        add(f"{report}-plot", f"report {report} --store {store}.sqlite --plot drawn.svg")
+
+
+def add_comparisons() -> None:
+    """Add histories, and comparisons of stored runs."""
+    history_formats = ("terminal", "markdown", "json")
+    for store in ("nights", "gated-nights"):
+        add_formats(f"history-{store}", f"history --store {store}.sqlite", history_formats)
+        add(f"history-{store}-all", f"history --store {store}.sqlite --all")
+    add("history-magnitude", "history --store nights.sqlite --magnitude 30%")
+    add("history-narrowed", "history --store nights.sqlite --network fcn5 --framework null --threads 1,2")
+    add("history-since", "history --store nights.sqlite --since 2026-10-04")
+    add("history-plot", "history --store nights.sqlite --plot drawn.png")
+    add("history-too-few", "history --store gates.sqlite --network lstm32")
+    add("history-unknown", "history --store nights.sqlite --network fnc5", "history --store nights.sqlite --since soon")
+    every = (*FORMATS[:2], "json", "csv", "junit")
+    for number, run in enumerate(GATES_RUNS):
+        add_formats(f"compare-gates-{number}", f"compare {run} --store gates.sqlite", every)
+    add("compare-rule", f"compare {GATES_RUNS[0]} --store gates.sqlite --threshold 500% --tolerance 600%")
+    add_formats("compare-two-runs", f"compare {CPU_RUNS[0]} {CPU_RUNS[1]} --store cpu.sqlite", every)
+    add_formats("compare-two-stores", "compare cpu.sqlite elsewhere.sqlite", every)
+    add_formats("compare-machines", f"compare {CPU_RUNS[0]} elsewhere.sqlite --store cpu.sqlite", every)
+    add("compare-nights", "compare previous latest --store nights.sqlite")
+    add("compare-changed-nights", "compare 20261002T02 20261010T02 --store nights.sqlite")
+    add(
+        "compare-write",
+        "compare previous latest --store nights.sqlite --write r.md --write r.json --write r.csv --write r.xml",
+    )
+    add(
+        "compare-bad",
+        "compare",
+        "compare latest --store cpu.sqlite",
+        "compare latest latest --store cpu.sqlite",
+        "compare 2026 latest --store cpu.sqlite",
+        "compare nosuch latest --store cpu.sqlite",
+        "compare previous latest --store nights.sqlite --format latex",
+        "compare previous latest --store nights.sqlite --steps 3",
+        "compare previous latest --store nights.sqlite --write r.doc",
+        "compare --now previous latest",
+        "compare --now",
+    )
+
+
+def add_exchange() -> None:
+    """Add exports and imports."""
+    add("export-cpu", f"export --store cpu.sqlite --run {CPU_RUNS[2]}")
+    add("export-newest-gate", "export --store gates.sqlite --suite nightly")
+    add("export-faults", "export --store faults.sqlite")
+    add("export-bad", "export --format csv", "export --store cpu.sqlite --run nosuch", "export --store none.sqlite")
+    add(
+        "import-own",
+        "import exported.json --store new.sqlite",
+        "report runs --store new.sqlite",
+        "report matrix --store new.sqlite",
+        "report threads --store new.sqlite",
+        "compare new.sqlite cpu.sqlite",
+        "export --store new.sqlite",
+        "import exported.json --store new.sqlite",
+    )
+    add(
+        "import-foreign",
+        "import --one-run foreign-a1.json foreign-a2.json foreign-a3.json --store new.sqlite",
+        "import --one-run foreign-b1.json foreign-b2.json foreign-b3.json --store new.sqlite",
+        "report runs --store new.sqlite",
+        "report matrix --store new.sqlite",
+        "compare previous latest --store new.sqlite",
+        "history --store new.sqlite",
+    )
+    add("import-bad", "import", "import none.json --store new.sqlite", "import small.toml --store new.sqlite")
+
+
+def add_help() -> None:
+    """Add lists, plans, help, and what is said of bad input."""
+    for words in SUBCOMMANDS:
+        add(f"help{'-' if words else ''}{words.replace(' ', '-')}", f"{words} --help")
+    add("version", "--version")
+    add("nothing", "", "report", "env")
+    add("list", "list")
+    add("list-json", "list --json")
+    add("list-env", "env list", "env list --json")
+    add(
+        "list-bad",
+        "list --frameworks torch",
+        "list --python torch=/usr/bin/python3",
+        "list --capabilities --frameworks x",
+    )
+    pinned = "--seed 7 --devices cpu"
+    for suite in ("quick", "table4", "batch", "small.toml"):
+        add(f"plan-{suite.partition('.')[0]}", f"plan {suite} --threads 1,2,4 {pinned}")
+    add("plan-threads", f"plan threads --threads 1,2 --affinity oversubscribed {pinned}")
+    add("plan-scaling", f"plan scaling --threads 1 --world-sizes 1,2 {pinned}")
+    add("plan-figure1-cpu", f"plan figure1 --threads 2 {pinned}")
+    add(
+        "plan-modes",
+        f"plan quick --frameworks torch:*,jax,null --networks fcn5 --threads 1,2..8 --launches 5-9 {pinned}",
+    )
+    add("plan-json", f"plan quick --threads 1,2 --precision 2% --steps 7 --cell-budget 2m {pinned} --json")
+    two = "--devices cuda:all --device-threads 1 --seed 7"
+    add("plan-figure1", f"plan figure1 {two}", gpus=True)
+    axes = "--precisions float32,tf32,bfloat16 --placements resident,pinned --world-sizes 1"
+    add("plan-gpu", f"plan table4 --networks fcn5,resnet50 {axes} {two}", gpus=True)
+    add("plan-gpu-json", f"plan quick --frameworks torch {axes} {two} --networks fcn5 --json", gpus=True)
+    for command in ("plan", "run", "gate"):
+        bad = (
+            "nosuch",
+            "quick --networks fnc5",
+            "quick --frameworks trch",
+            "quick --threads 0",
+            "quick --threads many",
+        )
+        more = (
+            "quick --devices cuda:0",
+            "quick --batch-sizes -1",
+            "quick --precisions f8",
+            "quick --python torch",
+            "none.toml",
+        )
+        add(f"{command}-bad", *(f"{command} {words}" for words in (*bad, *more)))
+    add(
+        "plan-bad-values",
+        *("plan", "plan quick --launches 5-2", "plan quick --precision 0%", "plan quick --cell-budget soon"),
+        *("plan quick --world-sizes 0", "plan quick --affinity loose", "plan quick --seed x", "plan quick --nosuch"),
+        *(
+            "plan quick --placements far",
+            "plan quick --threads-limit x",
+            "plan figure1",
+            "plan quick --frameworks torch:x",
+        ),
+    )
+    add("run-bad-resume", "run quick --resume --store none.sqlite", "run quick --resume --threads 1 --store cpu.sqlite")
+    add("explain-bad", "explain torch", "explain torch/fnc5", "explain null/fcn5 --threads 1,2", "explain nosuch/fcn5")
+    add("env-bad", "env build nosuch", "env remove nosuch", "env remove null", "env build torch7")
+    add(
+        "report-bad",
+        "report matrix",
+        "report nosuch",
+        "report matrix --store none.sqlite",
+        "report matrix --store small.toml",
+        "report matrix --store cpu.sqlite --format word",
+        "report matrix --store cpu.sqlite --run nosuch",
+        "report matrix --store cpu.sqlite --suite nosuch --machine nosuch",
+        "report matrix --store cpu.sqlite --quantity watts",
+        "report matrix --store cpu.sqlite --all-modes",
+        "report matrix --reference shi2017",
+        "report matrix --store cpu.sqlite --against shi2016 --quantity items",
+        "report matrix --against shi2016 --reference shi2016",
+        "report figure1 --store cpu.sqlite --quantity gflops",
+        "report progress --store cpu.sqlite --plot drawn.gif",
+        "report runs --store none.sqlite",
+        "history --store none.sqlite",
+        "history --store nights.sqlite --format latex",
+        "history --store nights.sqlite --magnitude much",
+    )
+
+
+add_reports()
+add_comparisons()
+add_exchange()
+add_help()
