@@ -25,8 +25,16 @@ from kept_commands import COMMANDS, ON_GPUS, Words
 
 HERE = Path(__file__).resolve().parent
 FAKE_NVML = next(HERE.parent.rglob("fake_nvml.py"))
-LONGEST, BEGINNING = 75_000, 300
+LONGEST, BEGINNING = 60_000, 250
 """Characters of an output that is kept whole, and lines that are kept of a longer one."""
+OF_NOW = (
+    (r"\d{8}T\d{6}-[0-9a-f]{6}", "<RUN>"),
+    (r"(environment\W+)[0-9a-f]{12}", r"\1<ENVIRONMENT>"),
+    (r'("machine(_name)?": )"[^"]*"', r'\1"<MACHINE>"'),
+    (r"On [^.]*?CPUs?(, both\s+sides\s+in\s+one\s+session)?\.", r"On <MACHINE>\1."),
+    (r"  \(\d+ s left\)", ""),
+)
+"""What differs where something is measured while it is told."""
 NVML = {
     "no_gpu.py": "fake.FakeNvml()",
     "two_gpus.py": "fake.FakeNvml(fake.board(uuid='GPU-aaaa'), fake.board('NVIDIA H200', uuid='GPU-bbbb'))",
@@ -84,13 +92,17 @@ def command(words: Words) -> tuple[int, str, str]:
     return code if isinstance(code, int) else int(code is not None), out.getvalue(), err.getvalue()
 
 
-def plain(text: str, folder: Path, home: Path, with_versions: bool) -> str:
-    """Return the text without what is this machine's: paths, and where asked for the version of Python."""
+def plain(text: str, folder: Path, home: Path, name: str) -> str:
+    """Return what a command of this name printed, without what is this machine's: paths, the version of Python."""
     for path, word in ((folder, "FOLDER"), (home, "HOME"), (Path(sys.executable), "PYTHON")):
         text = text.replace(str(path), f"<{word}>")
-    if not with_versions:
-        text = re.sub(r"CPython \d+\.\d+\.\d+\S*", "CPython <VERSION>", text)
+    if name.startswith(("list", "live")):
+        text = re.sub(r"CPython \d+\.\d+\.[\w.+]*", "CPython <VERSION>", text)
+    if name.startswith("list"):
         text = re.sub(r" {3,}", "  ", text)
+    if name.startswith("live"):
+        for pattern, word in OF_NOW:
+            text = re.sub(pattern, word, text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n" if text else ""
 
 
@@ -114,7 +126,7 @@ def carry_out(name: str, base: Path) -> str:
         os.environ["DLBENCH_NVML"] = str(base / ("two_gpus.py" if name in ON_GPUS else "no_gpu.py"))
         for words in COMMANDS[name]:
             code, out, err = command(words)
-            shown = [plain(text, folder, base / "home", not name.startswith("list")) for text in (out, err)]
+            shown = [plain(text, folder, base / "home", name) for text in (out, err)]
             told.append(
                 f"$ dlbench {shlex.join(words)}\nexit code {code}\n--- stdout\n{shown[0]}--- stderr\n{shown[1]}"
             )

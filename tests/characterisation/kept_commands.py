@@ -36,11 +36,12 @@ def add_formats(name: str, line: str, formats: tuple[str, ...] = FORMATS) -> Non
 
 def add_reports() -> None:
     """Add every report, of the stores in which it has something to say."""
-    for store in ("cpu", "gpu", "workers", "faults", "many-cpus"):
+    for store in ("cpu", "gpu", "workers", "faults"):
         add_formats(f"matrix-{store}", f"report matrix --store {store}.sqlite")
+    add("matrix-many-cpus", "report matrix --store many-cpus.sqlite")
     two = "--store cpu.sqlite --store elsewhere.sqlite"
     for report in ("matrix", "threads", "progress", "tables"):
-        formats = ("terminal", "markdown", "latex", "csv") if report == "matrix" else ("terminal", "markdown")
+        formats = {"matrix": ("terminal", "markdown", "latex"), "threads": ("terminal",)}.get(report, FORMATS[:2])
         add_formats(f"{report}-three-machines", f"report {report} {two}", formats)
     for store, quantities in (("cpu", "items gflops ceiling"), ("gpu", "items gflops ceiling joules busy")):
         for quantity in quantities.split():
@@ -49,18 +50,29 @@ def add_reports() -> None:
     add_formats("matrix-against", "report matrix --store cpu.sqlite --against shi2016")
     add("matrix-against-all-modes", "report matrix --store cpu.sqlite --against shi2016 --all-modes")
     add("matrix-against-three-machines", f"report matrix {two} --against shi2016")
-    add_formats("matrix-shi2016", "report matrix --reference shi2016")
+    add_formats("matrix-shi2016", "report matrix --reference shi2016", ("terminal", "markdown", "latex", "json"))
     add("matrix-shi2016-items", "report matrix --reference shi2016 --quantity items")
-    add_formats("threads-shi2016", "report threads --reference shi2016")
+    add_formats("threads-shi2016", "report threads --reference shi2016", ("terminal", "json"))
     for number, run in enumerate(CPU_RUNS):
-        for report in ("matrix", "threads", "tables"):
-            add(f"{report}-cpu-run-{number}", f"report {report} --store cpu.sqlite --run {run}")
-    for store in ("cpu", "workers", "many-cpus"):
+        add(f"matrix-cpu-run-{number}", f"report matrix --store cpu.sqlite --run {run}")
+    for number in (3, 4):
+        for report in ("matrix", "threads"):
+            shown = f"report {report} --store cpu.sqlite --run {CPU_RUNS[number]}"
+            add(f"{report}-cpu-run-{number}-json", f"{shown} --json")
+        add(f"threads-cpu-run-{number}", shown)
+    add("threads-cpu-run-6", f"report threads --store cpu.sqlite --run {CPU_RUNS[6]}")
+    add("tables-cpu-run", f"report tables --store cpu.sqlite --run {CPU_RUNS[6]}")
+    for store in ("cpu", "workers"):
         add_formats(f"threads-{store}", f"report threads --store {store}.sqlite")
-    add("threads-cpu-all-runs", "report threads --store cpu.sqlite --all-runs")
+    add_formats("threads-many-cpus", "report threads --store many-cpus.sqlite", ("terminal", "json"))
     add("matrix-cpu-all-runs", "report matrix --store cpu.sqlite --all-runs")
     add("matrix-cpu-suite", "report matrix --store cpu.sqlite --suite small")
     add("matrix-cpu-json-option", f"report matrix --store cpu.sqlite --run {CPU_RUNS[2]} --json")
+    add(
+        "matrix-elsewhere",
+        "report matrix --store elsewhere.sqlite",
+        "report matrix --store elsewhere.sqlite --machine none",
+    )
     add("matrix-gates", "report matrix --store gates.sqlite")
     add("matrix-nights", "report matrix --store nights.sqlite")
     for store in ("cpu", "workers"):
@@ -99,7 +111,7 @@ def add_comparisons() -> None:
     add("compare-rule", f"compare {GATES_RUNS[0]} --store gates.sqlite --threshold 500% --tolerance 600%")
     add_formats("compare-two-runs", f"compare {CPU_RUNS[0]} {CPU_RUNS[1]} --store cpu.sqlite", every)
     add_formats("compare-two-stores", "compare cpu.sqlite elsewhere.sqlite", every)
-    add_formats("compare-machines", f"compare {CPU_RUNS[0]} elsewhere.sqlite --store cpu.sqlite", every)
+    add("compare-machines", f"compare {CPU_RUNS[0]} elsewhere.sqlite --store cpu.sqlite")
     add("compare-nights", "compare previous latest --store nights.sqlite")
     add("compare-changed-nights", "compare 20261002T02 20261010T02 --store nights.sqlite")
     add(
@@ -147,6 +159,24 @@ def add_exchange() -> None:
         "history --store new.sqlite",
     )
     add("import-bad", "import", "import none.json --store new.sqlite", "import small.toml --store new.sqlite")
+
+
+def add_live() -> None:
+    """Add what is measured while it is told, in cells that give no number: nothing of it differs from time to time."""
+    words = "--store new.sqlite --seed 7 --no-build"
+    add("live-run", f"run unsupported.toml {words} --launches 2", f"run unsupported.toml {words} --json --threads 1,2")
+    add("live-resume", f"run unsupported.toml {words}", "run unsupported.toml --resume --store new.sqlite")
+    add(
+        "live-gate",
+        f"gate unsupported.toml {words} --same",
+        "report matrix --store new.sqlite",
+        "compare latest --store new.sqlite",
+    )
+    add(
+        "live-broken",
+        f"gate nightly.toml {words} --candidate-env DLBENCH_EXTRA_PRODUCTS=nonsense --threads 1 --networks fcn5",
+    )
+    add("live-explain", "explain torch/fcn5 --threads 1 --no-build", "explain torch7/fcn5 --threads 1 --no-build")
 
 
 def add_help() -> None:
@@ -236,4 +266,5 @@ def add_help() -> None:
 add_reports()
 add_comparisons()
 add_exchange()
+add_live()
 add_help()
