@@ -1,9 +1,14 @@
 """Statements carried out inside a framework's own interpreter, with the guest's modules and small networks at hand."""
 
+import atexit
 import json
 import os
+import selectors
+import signal
 import subprocess
+import tempfile
 import textwrap
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,19 +31,95 @@ specification.loader.exec_module(small)
 SMALL = small.small_networks(networks)
 from guest.{folder}.adapter import ADAPTER
 
-def make(name, threads=1, batch_size=4, cache={cache!r}, mode={mode!r}, device="cpu", precision="float32",
+def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu", precision="float32",
          placement="resident", **settings):
     cell = Cell({name!r}, {folder!r}, mode, name, device, threads, batch_size, precision, placement)
-    return ADAPTER(cell, settings, cache)
+    return ADAPTER(cell, settings, CACHE if cache is None else cache)
 
 def prepared(name, **options):
     adapter, network = make(name, **options), SMALL[name]
     adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
     adapter.set_learning_rate(0.1)
     return adapter
+
+{imports}
 """
 
 Guest = Callable[..., Any]
+SECONDS_TO_ANSWER = 540.0
+
+
+class Answering:
+    """A framework's interpreter after its imports; it answers questions one by one, each in a fork of its own."""
+
+    def __init__(self, interpreter: Path, beginning: str, environment: dict[str, str]) -> None:
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        self._process = subprocess.Popen(
+            [str(interpreter), "-I", str(Path(__file__).with_name("answering.py"))],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            start_new_session=True,
+        )
+        self._send(beginning)
+
+    def _send(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _wait(self) -> None:
+        """Return when the question is done; raise AssertionError with what was complained of where it never will be."""
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._process.stdout, selectors.EVENT_READ)
+            told = waiting.select(SECONDS_TO_ANSWER)
+        if not told or not self._process.stdout.readline():
+            self.close()
+            self._complaints.seek(0)
+            raise AssertionError(f"no answer: {self._complaints.read()[-3000:].decode(errors='replace')}")
+
+    def ask(self, statements: str, scratch: Path) -> Any:
+        """Return what the statements bind to ``answer``; raise AssertionError with what they wrote where they fail."""
+        answer, errors = scratch / "answer.json", scratch / "errors.txt"
+        answer.unlink(missing_ok=True)
+        self._send({"statements": statements, "answer": str(answer), "errors": str(errors)})
+        self._wait()
+        assert answer.exists(), errors.read_text()[-3000:]
+        return json.loads(answer.read_text())
+
+    def alive(self) -> bool:
+        """Tell whether it can be asked."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the interpreter and the question it is at."""
+        if self.alive():
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+#: The interpreters started, the one asked last at the end: a test file asks few, and each holds memory.
+_STARTED: "OrderedDict[Any, Answering]" = OrderedDict()
+_KEPT = 2
+
+
+def _started(interpreter: Path, beginning: str, environment: dict[str, str]) -> Answering:
+    key = (interpreter, beginning, tuple(sorted(environment.items())))
+    found = _STARTED.pop(key, None)
+    if found is None or not found.alive():
+        found = Answering(interpreter, beginning, environment)
+    _STARTED[key] = found
+    while len(_STARTED) > _KEPT:
+        _STARTED.popitem(last=False)[1].close()
+    return found
+
+
+@atexit.register
+def _close_all() -> None:
+    while _STARTED:
+        _STARTED.popitem()[1].close()
 
 
 def guest_of(
@@ -46,48 +127,22 @@ def guest_of(
 ) -> Guest:
     """Return a function that runs statements in the interpreter and returns what they bind to ``answer``.
 
-    ``imports`` are statements put before them, ``always`` environment variables of every call.
+    ``imports`` are statements put before them, ``always`` environment variables of every call. Questions with the same
+    imports and variables share one start of the interpreter; each has a process of its own, as after the imports.
     """
+    beginning = PREAMBLE.format(
+        adapters=str(ROOT / "adapters"),
+        small=str(ROOT / "tests" / "helpers" / "small_networks.py"),
+        name=name,
+        folder=folder,
+        mode=mode,
+        imports=textwrap.dedent(imports),
+    )
 
     def run(statements: str, **variables: str) -> Any:
-        target = scratch / "answer.json"
-        preamble = PREAMBLE.format(
-            adapters=str(ROOT / "adapters"),
-            small=str(ROOT / "tests" / "helpers" / "small_networks.py"),
-            cache=str(scratch / "cache"),
-            name=name,
-            folder=folder,
-            mode=mode,
-        )
-        # Left at once: a framework's pools may take their time at an interpreter's end.
-        ending = (f"json.dump(answer, open({str(target)!r}, 'w'))", "os._exit(0)")
-        done = subprocess.run(
-            [str(interpreter), "-I", "-c", "\n".join((preamble, imports, textwrap.dedent(statements), *ending))],
-            env={**os.environ, **always, **variables},
-            capture_output=True,
-            text=True,
-            timeout=540,
-        )
-        assert target.exists(), done.stderr[-3000:]
-        return json.loads(target.read_text())
+        environment = {**os.environ, **always, **variables}
+        environment.pop("PYTEST_CURRENT_TEST", None)  # another in each test
+        asked = f"CACHE = {str(scratch / 'cache')!r}\n{textwrap.dedent(statements)}"
+        return _started(interpreter, beginning, environment).ask(asked, scratch)
 
     return run
-
-
-def check_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    """Give every small network its weights and read them back; what is given must be copied, not kept."""
-    different = guest("""
-        answer = []
-        for name, network in SMALL.items():
-            adapter = make(name)
-            weights = batches.initial_weights(network)
-            original = {key: value.copy() for key, value in weights.items()}
-            adapter.prepare(network, weights, batches.mini_batch(network, 4))
-            # The worker drops the weights it gave.
-            for value in weights.values():
-                value[...] = 7
-            returned = dict(adapter.parameters())
-            answer += [name + ": names"] if set(returned) != set(original) else []
-            answer += [name + ": " + key for key in original if not np.array_equal(returned[key], original[key])]
-    """)
-    assert different == []

@@ -1,30 +1,32 @@
 """What is particular to Keras, shown by the guest in its environment on each of its backends."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_a_new_rate_takes_effect,
+    check_failures_to_allocate,
+    check_padding_is_symmetric,
+    check_parameters_come_back_as_they_were_given,
+    check_small_networks_agree_with_the_reference,
+    check_step_is_queued,
+)
+from inside import Guest
 
 from dlbench.suites.planning.framework import find
 
 pytestmark = pytest.mark.framework
 
 BACKENDS = ("tensorflow", "jax", "torch")
-# For modules that know both a folder's networks and the reference's answer.
-REFERENCE = "from guest.reference.adapter import ReferenceAdapter; import keras"
 
 
 @pytest.fixture
-def on(framework_python: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Guest]:
+def on(guests: Callable[..., Guest]) -> Callable[[str], Guest]:
     """Give a function that returns, for a backend, the function running statements with that mode's variables."""
-
-    def guest(backend: str) -> Guest:
-        variables = find("keras").launch_variables(backend, 1)
-        return guest_of(framework_python("keras"), tmp_path, "keras", "keras", backend, REFERENCE, **variables)
-
-    return guest
+    return lambda backend: guests("keras", "import keras", backend, **find("keras").launch_variables(backend, 1))
 
 
 @pytest.fixture(params=BACKENDS)
@@ -35,17 +37,6 @@ def guest(request: pytest.FixtureRequest, on: Callable[[str], Guest]) -> Guest:
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
     check_parameters_come_back_as_they_were_given(guest)
-
-
-AGREES = """
-    answer = {{}}
-    for name, network in SMALL.items():
-        observed = small.parity_observation(parity, batches, make(name, **{settings!r}), network, 4)
-        reference = ReferenceAdapter(Cell("reference", "reference", "", name, "cpu", 1, 4), {{}}, "")
-        expected = small.parity_observation(parity, batches, reference, network, 4)
-        verdict = parity.judge(observed, expected, network.parity)
-        answer[name] = (verdict.verdict, verdict.reason)
-"""
 
 
 @pytest.mark.parametrize(
@@ -62,45 +53,32 @@ AGREES = """
 def test_every_setting_agrees_with_the_reference(
     on: Callable[[str], Guest], backend: str, settings: dict[str, Any]
 ) -> None:
-    errors = on(backend)(AGREES.format(settings=settings))
-    assert len(errors) == 5
-    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+    check_small_networks_agree_with_the_reference(on(backend), **settings)
 
 
 def test_padding_is_symmetric_whatever_the_stride_and_never_pooled(guest: Guest) -> None:
-    errors = guest("""
-        from guest.keras.networks import Builder, Options
-        random = np.random.RandomState(0)
-        answer = []
-        formats = ("channels_last",) if keras.backend.backend() == "tensorflow" else ("channels_last", "channels_first")
-        cases = ((9, 3, 1, 1), (8, 3, 2, 1), (11, 5, 2, 2), (10, 7, 2, 3), (7, 1, 2, 0), (8, 2, 1, 1))
-        for data_format in formats:
-            last = data_format == "channels_last"
-            for side, kernel, stride, padding in cases:
-                image = random.rand(1, side, side, 2).astype("float32") - 2
-                weight = random.rand(kernel, kernel, 2, 3).astype("float32")
-                around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
-                padded, low = np.pad(image, around), np.pad(image, around, constant_values=-np.inf)
-                out = (side + 2 * padding - kernel) // stride + 1
-                wanted = np.zeros((1, out, out, 3)), np.zeros((1, out, out, 2))
-                for y in range(out):
-                    for x in range(out):
-                        window = np.s_[:, y * stride : y * stride + kernel, x * stride : x * stride + kernel]
-                        wanted[0][:, y, x] = np.einsum("bhwi,hwio->bo", padded[window], weight)
-                        wanted[1][:, y, x] = low[window].max((1, 2))
-                builder = Builder(Options(data_format, False, "auto"))
-                held = image if last else image.transpose(0, 3, 1, 2).copy()
-                inputs = keras.Input(batch_shape=held.shape)
-                convolved = builder.convolution(inputs, "c", 3, kernel, stride, padding)
-                builder.parameters["c.weight"][0].assign(weight)
-                pooled = builder.pool(inputs, kernel, stride, padding)
-                found = keras.Model(inputs, [convolved, pooled])(held)
-                for one, expected in zip(found, wanted):
-                    one = keras.ops.convert_to_numpy(one)
-                    one = one if last else one.transpose(0, 2, 3, 1)
-                    answer.append(float(np.abs(one - expected).max()) if one.shape == expected.shape else 1e9)
-    """)
-    assert max(errors) < 1e-4, errors
+    layers = """
+from guest.keras.networks import Builder, Options
+formats = ("channels_last",) if keras.backend.backend() == "tensorflow" else ("channels_last", "channels_first")
+def made(image, build):
+    found = []
+    for data_format in formats:
+        last = data_format == "channels_last"
+        held = image if last else image.transpose(0, 3, 1, 2).copy()
+        inputs, builder = keras.Input(batch_shape=held.shape), Builder(Options(data_format, False, "auto"))
+        one = keras.ops.convert_to_numpy(keras.Model(inputs, build(builder, inputs))(held))
+        found.append(one if last else one.transpose(0, 2, 3, 1))
+    return found
+def convolved(image, weight, stride, padding):
+    def build(builder, inputs):
+        outputs = builder.convolution(inputs, "c", weight.shape[3], weight.shape[0], stride, padding)
+        builder.parameters["c.weight"][0].assign(weight)
+        return outputs
+    return made(image, build)
+def pooled(image, kernel, stride, padding):
+    return made(image, lambda builder, inputs: builder.pool(inputs, kernel, stride, padding))
+"""
+    check_padding_is_symmetric(guest, layers, [(8, 2, 1, 1)])
 
 
 def test_moving_statistics_do_not_enter_the_step(guest: Guest) -> None:
@@ -122,23 +100,12 @@ def test_moving_statistics_do_not_enter_the_step(guest: Guest) -> None:
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_and_traces_nothing(guest: Guest) -> None:
-    moved, after_first, at_end, compiles = guest("""
-        traces = []
-        compute = keras.Model.compute_loss
-        keras.Model.compute_loss = lambda *given, **named: traces.append(1) or compute(*given, **named)
-        adapter = prepared("small-dense")
-        adapter.step()
-        after_first, moved = len(traces), []
-        for rate in (0.0, 0.5, 0.0):
-            before = {name: value.copy() for name, value in adapter.parameters()}
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-        answer = moved, after_first, len(traces), keras.backend.backend() != "torch"
-    """)
-    assert moved == [False, True, False]
-    assert after_first >= 1
-    assert at_end == after_first if compiles else at_end == 4
+    counted = """
+traces, compute = [], keras.Model.compute_loss
+keras.Model.compute_loss = lambda *given, **named: traces.append(1) or compute(*given, **named)
+"""
+    # Torch compiles nothing: each step computes its loss anew.
+    check_a_new_rate_takes_effect(guest, 'keras.backend.backend() == "torch" or len(traces)', counted)
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "torch"])
@@ -158,35 +125,16 @@ def test_jax_has_no_word_on_its_threads(on: Callable[[str], Guest]) -> None:
 
 
 def test_a_step_on_jax_is_dispatched_and_synchronise_waits_for_it(on: Callable[[str], Guest]) -> None:
-    dispatched, waited = on("jax")("""
-        import time
-        n = networks
-        wide = n.Feedforward((2048,), (n.Dense("fc1", 2048, 4096, "relu"), n.Dense("fc2", 4096, 2048, "none")))
-        network = SMALL["small-dense"]._replace(family=wide)
-        adapter = make("small-dense")
-        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 256))
-        adapter.step(); adapter.synchronize()
-        answer = []
-        start = time.perf_counter(); adapter.step(); answer.append(time.perf_counter() - start)
-        adapter.synchronize(); answer.append(time.perf_counter() - start)
-    """)
-    assert waited > 2 * dispatched
+    check_step_is_queued(on("jax"))
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    recognised = guest("""
-        adapter, answer = make("small-dense"), []
-        for provoke in (
-            lambda: keras.ops.ones((1 << 24, 1 << 20)) + 1,
-            lambda: np.empty(1 << 50),
-            lambda: keras.ops.matmul(keras.ops.ones((1, 3)), keras.ops.ones((4, 1))),
-        ):
-            try:
-                provoke()
-            except Exception as error:
-                answer.append((type(error).__name__, str(error)[:80], adapter.is_out_of_memory(error)))
-    """)
-    assert [memory for _, _, memory in recognised] == [True, True, False], recognised
+    provoked = {
+        "keras.ops.ones((1 << 24, 1 << 20)) + 1": True,
+        "np.empty(1 << 50)": True,
+        "keras.ops.matmul(keras.ops.ones((1, 3)), keras.ops.ones((4, 1)))": False,
+    }
+    check_failures_to_allocate(guest, provoked, 'adapter = make("small-dense")')
 
 
 def test_a_users_own_defaults_for_keras_are_neither_read_nor_written(guest: Guest, tmp_path: Path) -> None:
@@ -194,8 +142,7 @@ def test_a_users_own_defaults_for_keras_are_neither_read_nor_written(guest: Gues
     folder.mkdir(parents=True)
     own = '{"floatx": "float64", "image_data_format": "channels_first", "backend": "numpy", "epsilon": 0.5}'
     (folder / "keras.json").write_text(own)
-    errors = guest(AGREES.format(settings={}), HOME=str(tmp_path / "home"))
-    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+    check_small_networks_agree_with_the_reference(partial(guest, HOME=str(tmp_path / "home")))
     (folder / "keras.json").unlink()
     guest("answer = None", HOME=str(tmp_path / "home"))
     assert not list(folder.iterdir())

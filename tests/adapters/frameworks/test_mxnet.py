@@ -1,44 +1,35 @@
 """What is particular to MXNet, shown by the guest in MXNet's own interpreter."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_a_new_rate_takes_effect,
+    check_failures_to_allocate,
+    check_parameters_come_back_as_they_were_given,
+    check_reasons,
+    check_settings_agree,
+    check_step_is_queued,
+)
+from inside import Guest
 
 pytestmark = pytest.mark.framework
 
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in MXNet's interpreter and returns what they bind to ``answer``."""
-    return guest_of(
-        framework_python("mxnet"), tmp_path, "mxnet", "mxnet", "hybrid", "import mxnet as mx", OMP_NUM_THREADS="1"
-    )
+    return guests("mxnet", "import mxnet as mx", OMP_NUM_THREADS="1")
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
     check_parameters_come_back_as_they_were_given(guest)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"static": False}, {"fused_norm": False}],
-    ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()),
-)
+@pytest.mark.parametrize("settings", [{"static": False}, {"fused_norm": False}], ids=str)
 def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
-    errors = guest(f"""
-        answer = {{}}
-        for name, network in SMALL.items():
-            found, expected = [
-                small.parity_observation(parity, batches, make(name, **chosen), network, 4)
-                for chosen in ({settings!r}, {{}})
-            ]
-            verdict = parity.judge(found, expected, network.parity)
-            answer[name] = (verdict.verdict, verdict.reason)
-    """)
-    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+    check_settings_agree(guest, settings, {})
 
 
 def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
@@ -63,54 +54,19 @@ def test_a_knob_that_did_nothing_is_told(guest: Guest) -> None:
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_graph(guest: Guest) -> None:
-    moved, same = guest("""
-        adapter = prepared("small-dense")
-        moved, graphs = [], set()
-        for rate in (0.0, 0.5, 0.0):
-            before = dict((name, value.copy()) for name, value in adapter.parameters())
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            graphs.add(id(adapter.block._cached_op))
-            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-        answer = moved, len(graphs)
-    """)
-    assert moved == [False, True, False]
-    assert same == 1
+    check_a_new_rate_takes_effect(guest, same="id(adapter.block._cached_op)")
 
 
 def test_a_step_is_queued_and_synchronise_waits_for_it(guest: Guest) -> None:
-    queued, waited = guest("""
-        import time
-        n = networks
-        wide = n.Feedforward((2048,), (n.Dense("fc1", 2048, 4096, "relu"), n.Dense("fc2", 4096, 2048, "none")))
-        network = SMALL["small-dense"]._replace(family=wide)
-        adapter = make("small-dense")
-        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 256))
-        adapter.step(); adapter.synchronize()
-        answer = []
-        start = time.perf_counter(); adapter.step(); answer.append(time.perf_counter() - start)
-        adapter.synchronize(); answer.append(time.perf_counter() - start)
-    """)
-    assert waited > 2 * queued
+    check_step_is_queued(guest)
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    recognised = guest("""
-        import resource
-        adapter, answer = prepared("small-dense"), []
-        adapter.step(); adapter.synchronize()
-        pages = int(open("/proc/self/statm").read().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (256 << 20), resource.RLIM_INFINITY))
-        for provoke in (
-            lambda: mx.nd.zeros((1 << 14, 1 << 15)).wait_to_read(),
-            lambda: mx.nd.dot(mx.nd.ones((3, 3)), mx.nd.ones((4, 4))).wait_to_read(),
-        ):
-            try:
-                provoke()
-            except Exception as error:
-                answer.append((type(error).__name__, str(error)[-300:], adapter.is_out_of_memory(error)))
-    """)
-    assert [memory for _, _, memory in recognised] == [True, False], recognised
+    provoked = {
+        "mx.nd.zeros((1 << 14, 1 << 15)).wait_to_read()": True,
+        "mx.nd.dot(mx.nd.ones((3, 3)), mx.nd.ones((4, 4))).wait_to_read()": False,
+    }
+    check_failures_to_allocate(guest, provoked, further_bytes=256 << 20)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:
@@ -144,8 +100,6 @@ def test_a_gpu_is_refused_in_mxnets_own_terms(guest: Guest) -> None:
         "this build was made without CUDA",
         "cannot use the GPU: ",
     ]
-    for (supported, reason), part in zip(said, words, strict=False):
-        assert not supported
-        assert part in reason
+    check_reasons(said[:-1], words)
     assert "--python mxnet=" in said[3][1]
     assert said[-1] == ["gpu(0)", "0"]

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_a_new_rate_takes_effect,
+    check_capabilities,
+    check_failures_to_allocate,
+    check_parameters_come_back_as_they_were_given,
+    check_small_networks_agree_with_the_reference,
+)
+from inside import Guest
 
 pytestmark = pytest.mark.framework
 
@@ -18,32 +25,18 @@ def threads_of(count: int) -> dict[str, str]:
 
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in PaddlePaddle's interpreter and returns what they bind to ``answer``."""
-    return guest_of(
-        framework_python("paddle"), tmp_path, "paddle", "paddle", "dynamic", "import paddle", **threads_of(1)
-    )
+    return guests("paddle", "import paddle", "dynamic", **threads_of(1))
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
     check_parameters_come_back_as_they_were_given(guest)
 
 
-@pytest.mark.parametrize(
-    "settings", SETTINGS, ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()) or "none"
-)
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_small_networks_train_as_the_reference_does(guest: Guest, settings: dict[str, Any]) -> None:
-    errors = guest(f"""
-        from guest.reference.adapter import ReferenceAdapter
-        answer = {{}}
-        for name, network in SMALL.items():
-            cell = Cell("reference", "reference", "", name, "cpu", 1, 4)
-            expected = small.parity_observation(parity, batches, ReferenceAdapter(cell, {{}}, ""), network, 4)
-            found = small.parity_observation(parity, batches, make(name, **{settings!r}), network, 4)
-            verdict = parity.judge(found, expected, network.parity)
-            answer[name] = (verdict.verdict, verdict.reason)
-    """)
-    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+    check_small_networks_agree_with_the_reference(guest, **settings)
 
 
 def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
@@ -71,16 +64,7 @@ def test_a_knob_that_did_nothing_is_told(guest: Guest) -> None:
 
 
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest) -> None:
-    moved = guest("""
-        adapter = prepared("small-dense")
-        answer = []
-        for rate in (0.0, 0.5, 0.0):
-            before = {name: value.copy() for name, value in adapter.parameters()}
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            answer.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-    """)
-    assert moved == [False, True, False]
+    check_a_new_rate_takes_effect(guest)
 
 
 def test_mkl_takes_the_kernels_it_is_told(guest: Guest) -> None:
@@ -101,33 +85,16 @@ def test_mkl_takes_the_kernels_it_is_told(guest: Guest) -> None:
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    recognised = guest("""
-        import resource
-        adapter, answer = prepared("small-dense"), []
-        adapter.step(); adapter.synchronize()
-        pages = int(open("/proc/self/statm").read().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (256 << 20), resource.RLIM_INFINITY))
-        for provoke in (
-            lambda: paddle.zeros([1 << 14, 1 << 15]).numpy(),
-            lambda: np.empty(1 << 50),
-            lambda: paddle.matmul(paddle.ones([3, 3]), paddle.ones([4, 4])),
-        ):
-            try:
-                provoke()
-            except Exception as error:
-                answer.append((type(error).__name__, str(error)[-300:], adapter.is_out_of_memory(error)))
-    """)
-    assert [memory for _, _, memory in recognised] == [True, True, False], recognised
+    provoked = {
+        "paddle.zeros([1 << 14, 1 << 15]).numpy()": True,
+        "np.empty(1 << 50)": True,
+        "paddle.matmul(paddle.ones([3, 3]), paddle.ones([4, 4]))": False,
+    }
+    check_failures_to_allocate(guest, provoked, further_bytes=256 << 20)
 
 
 def test_capabilities_are_asked_of_the_framework(guest: Guest) -> None:
-    found: dict[str, Any] = guest('answer = make("small-dense").capabilities()')
-    assert {key: answer for key, (answer, _) in found.items()} == {
-        "gpu": False,
-        "automatic_gradients": True,
-        "several_processes": True,
-    }
-    assert all(how for _, how in found.values())
+    check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:

@@ -1,21 +1,31 @@
 """What is particular to PyTorch, shown by the guest in PyTorch's own interpreter."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_a_new_rate_takes_effect,
+    check_bfloat16_is_float32_but_for_its_rounding,
+    check_failures_to_allocate,
+    check_parameters_come_back_as_they_were_given,
+    check_reasons,
+    check_settings_agree,
+)
+from inside import Guest
 
 from dlbench.suites.planning.framework import catalogue
 
 pytestmark = pytest.mark.framework
 
+#: The compiler is imported by the first update of parameters otherwise, in every question anew.
+IMPORTS = "import torch, torch._dynamo"
+
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in PyTorch's interpreter and returns what they bind to ``answer``."""
-    return guest_of(framework_python("torch"), tmp_path, "torch", "pytorch", "eager", "import torch")
+    return guests("torch", IMPORTS)
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
@@ -30,21 +40,10 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
         {"optimizer": "single", "flush_denormal": True},
         {"dense": "onednn"},
     ],
-    ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()),
+    ids=str,
 )
 def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
-    errors = guest(f"""
-        answer = {{}}
-        for name, network in SMALL.items():
-            plain = dict(optimizer="single", channels_last=False)
-            found, expected = [
-                small.parity_observation(parity, batches, make(name, **chosen), network, 4)
-                for chosen in ({settings!r}, plain)
-            ]
-            verdict = parity.judge(found, expected, network.parity)
-            answer[name] = (verdict.verdict, verdict.reason)
-    """)
-    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+    check_settings_agree(guest, settings, {"optimizer": "single", "channels_last": False})
 
 
 def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
@@ -64,16 +63,7 @@ def test_threads_are_the_cells_whatever_the_environment_says(guest: Guest, threa
 
 
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest) -> None:
-    moved = guest("""
-        adapter = prepared("small-dense")
-        answer = []
-        for rate in (0.0, 0.5, 0.0):
-            before = {name: value.copy() for name, value in adapter.parameters()}
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            answer.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-    """)
-    assert moved == [False, True, False]
+    check_a_new_rate_takes_effect(guest)
 
 
 @pytest.mark.slow
@@ -115,15 +105,7 @@ def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    recognised = guest("""
-        adapter, answer = make("small-dense"), []
-        for provoke in (lambda: torch.empty(1 << 50), lambda: torch.empty(3) @ torch.empty(4)):
-            try:
-                provoke()
-            except Exception as error:
-                answer.append((type(error).__name__, str(error)[:80], adapter.is_out_of_memory(error)))
-    """)
-    assert [memory for _, _, memory in recognised] == [True, False], recognised
+    check_failures_to_allocate(guest, {"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False})
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:
@@ -144,26 +126,13 @@ def test_the_first_mode_is_what_a_program_gets_that_says_nothing() -> None:
 
 
 def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
-    """One step: after it the trajectories of a normalised network part, as they do in float32 at full size."""
-    verdicts = guest("""
-        answer = {}
-        for name, network in SMALL.items():
-            network = network._replace(parity=network.parity._replace(steps=1))
-            supported, reason = make(name, precision="bfloat16").supports(network)
-            if not supported:
-                answer[name] = ("refused", reason, 1.0)
-                continue
-            found, expected = [
-                small.parity_observation(parity, batches, make(name, precision=precision), network, 4)
-                for precision in ("bfloat16", "float32")
-            ]
-            verdict = parity.judge(found, expected, network.parity, parity.allowance(network, "bfloat16"))
-            answer[name] = (verdict.verdict, verdict.reason, verdict.update_error)
+    said: dict[str, list[Any]] = guest("""
+        answer = {name: make(name, precision="bfloat16").supports(network) for name, network in SMALL.items()}
     """)
-    assert {verdict for verdict, _, _ in verdicts.values()} <= {"agrees", "refused"}, verdicts
-    assert {name for name, told in verdicts.items() if told[0] == "refused"} <= {"small-recurrent", "wide-recurrent"}
-    assert all(error > 1e-4 for _, _, error in verdicts.values()), "it computed in float32 all the same"
-    assert all("cannot run an LSTM in it" in told[1] for told in verdicts.values() if told[0] == "refused")
+    refused = {name: reason for name, (supported, reason) in said.items() if not supported}
+    assert set(refused) <= {"small-recurrent", "wide-recurrent"}
+    assert all("cannot run an LSTM in it" in reason for reason in refused.values())
+    check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
 
 
 def test_float32_on_the_cpu_runs_as_if_there_were_nothing_else(guest: Guest) -> None:
@@ -253,10 +222,8 @@ def test_what_is_of_gpus_only_is_refused_on_the_cpu(guest: Guest) -> None:
             make("small-dense", placement="pinned").supports(small),
         ]
     """)
-    assert not any(supported for supported, _ in said)
     words = ["CUDA graphs run on GPUs", "precision bfloat16", "float32 and bfloat16 only", "placement pinned"]
-    for (_, reason), part in zip(said, words, strict=True):
-        assert part in reason
+    check_reasons(said, words)
 
 
 def test_a_fused_update_takes_its_rate_from_a_tensor(guest: Guest) -> None:

@@ -2,10 +2,10 @@
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from inside import Guest, guest_of
+from asked_of_frameworks import check_a_new_rate_takes_effect
+from inside import Guest
 
 pytestmark = pytest.mark.framework
 
@@ -18,9 +18,9 @@ FOUND: list[bool] = []
 
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in PyTorch's interpreter, or skip where that has no GPU."""
-    guest = guest_of(framework_python("torch"), tmp_path, "torch", "pytorch", "eager", "import torch")
+    guest = guests("torch", "import torch")
     if not FOUND:
         FOUND.append(guest("answer = torch.version.cuda is not None and torch.cuda.is_available()"))
     if not FOUND[0]:
@@ -71,18 +71,7 @@ def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest, mode: str) -> None:
-    moved = guest(f"""
-        network = SMALL["small-dense"]
-        adapter = make(network.name, device="cuda:0", mode={mode!r}, **{MODES[mode]!r})
-        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
-        answer = []
-        for rate in (0.0, 0.5, 0.0):
-            before = {{name: value.copy() for name, value in adapter.parameters()}}
-            adapter.set_learning_rate(rate)
-            adapter.step(); adapter.synchronize()
-            answer.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-    """)
-    assert moved == [False, True, False]
+    check_a_new_rate_takes_effect(guest, device="cuda:0", mode=mode, **MODES[mode])
 
 
 @pytest.mark.parametrize("mode", MODES)

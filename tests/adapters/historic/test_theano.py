@@ -7,7 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_a_new_rate_takes_effect,
+    check_failures_to_allocate,
+    check_parameters_come_back_as_they_were_given,
+    check_small_networks_agree_with_the_reference,
+)
+from inside import Guest
 
 pytestmark = pytest.mark.framework
 
@@ -19,10 +25,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], scratch: Path) -> Guest:
+def guest(guests: Callable[..., Guest], scratch: Path) -> Guest:
     """Give a function that runs statements in Theano's interpreter and returns what they bind to ``answer``."""
-    (scratch / "answer.json").unlink(missing_ok=True)
-    return guest_of(framework_python("theano"), scratch, "theano", "theano", "compiled", OPENBLAS_NUM_THREADS="1")
+    return guests("theano", scratch=scratch, OPENBLAS_NUM_THREADS="1")
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
@@ -30,34 +35,11 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
 
 
 def test_small_networks_agree_with_the_reference(guest: Guest) -> None:
-    verdicts = guest("""
-        import importlib
-        Reference = importlib.import_module("guest.reference.adapter").ADAPTER
-        answer = {}
-        for name, network in SMALL.items():
-            reference = Reference(Cell("reference", "reference", "", name, "cpu", 1, 4), {}, "")
-            expected = small.parity_observation(parity, batches, reference, network, 4)
-            found = small.parity_observation(parity, batches, make(name), network, 4)
-            verdict = parity.judge(found, expected, network.parity)
-            answer[name] = (verdict.verdict, verdict.reason)
-    """)
-    assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
+    check_small_networks_agree_with_the_reference(guest)
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_function(guest: Guest) -> None:
-    moved, functions = guest("""
-        adapter = prepared("small-dense")
-        moved, functions = [], set()
-        for rate in (0.0, 0.5, 0.0):
-            before = dict(adapter.parameters())
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            functions.add(id(adapter.train))
-            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-        answer = moved, len(functions)
-    """)
-    assert moved == [False, True, False]
-    assert functions == 1
+    check_a_new_rate_takes_effect(guest, same="id(adapter.train)")
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -160,14 +142,14 @@ def test_the_lock_of_a_process_that_was_killed_stops_nobody(guest: Guest, scratc
     assert time.monotonic() - start < 60
 
 
-def test_two_processes_compile_side_by_side(framework_python: Callable[[str], Path], tmp_path: Path) -> None:
+def test_two_processes_compile_side_by_side(guests: Callable[..., Guest], tmp_path: Path) -> None:
     """Into one new folder; each waits for the other's lock, neither for ever."""
     from concurrent.futures import ThreadPoolExecutor
 
     def train(index: int) -> float:
         own = tmp_path / str(index)
         own.mkdir()
-        guest = guest_of(framework_python("theano"), own, "theano", "theano", "compiled", OPENBLAS_NUM_THREADS="1")
+        guest = guests("theano", scratch=own, OPENBLAS_NUM_THREADS="1", ASKED_BY=str(index))
         shared = str(tmp_path / "shared")
         return guest(f"""
             adapter = prepared("small-dense", cache={shared!r})
@@ -181,23 +163,15 @@ def test_two_processes_compile_side_by_side(framework_python: Callable[[str], Pa
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    recognised = guest("""
-        import resource
-        adapter, answer = prepared("small-dense"), []
-        adapter.step()
-        import theano
-        size = theano.tensor.lscalar()
-        fill = theano.function([size], theano.tensor.alloc(np.float32(1), size))
-        product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f")), np.ones((4, 4), "f")))
-        pages = int(open("/proc/self/statm").read().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (256 << 20), resource.RLIM_INFINITY))
-        for provoke in (lambda: fill(1 << 29), product):
-            try:
-                provoke()
-            except Exception as error:
-                answer.append((type(error).__name__, str(error)[:200], adapter.is_out_of_memory(error)))
-    """)
-    assert [memory for _, _, memory in recognised] == [True, False], recognised
+    setup = """
+adapter = prepared("small-dense")
+adapter.step()
+import theano
+size = theano.tensor.lscalar()
+fill = theano.function([size], theano.tensor.alloc(np.float32(1), size))
+product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f")), np.ones((4, 4), "f")))
+"""
+    check_failures_to_allocate(guest, {"fill(1 << 29)": True, "product()": False}, setup, further_bytes=256 << 20)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:

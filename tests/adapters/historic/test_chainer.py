@@ -1,10 +1,15 @@
 """What is particular to Chainer, shown by the guest in Chainer's own interpreter."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_a_new_rate_takes_effect,
+    check_failures_to_allocate,
+    check_parameters_come_back_as_they_were_given,
+    check_small_networks_agree_with_the_reference,
+)
+from inside import Guest
 
 pytestmark = pytest.mark.framework
 
@@ -16,18 +21,9 @@ def ideep(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in Chainer's interpreter and returns what they bind to ``answer``."""
-    return guest_of(
-        framework_python("chainer"),
-        tmp_path,
-        "chainer",
-        "chainer",
-        "ideep",
-        "import chainer",
-        OPENBLAS_NUM_THREADS="1",
-        OMP_NUM_THREADS="1",
-    )
+    return guests("chainer", "import chainer", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
@@ -35,18 +31,7 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
 
 
 def test_small_networks_agree_with_the_reference(guest: Guest, ideep: bool) -> None:
-    verdicts = guest(f"""
-        import importlib
-        Reference = importlib.import_module("guest.reference.adapter").ADAPTER
-        answer = {{}}
-        for name, network in SMALL.items():
-            reference = Reference(Cell("reference", "reference", "", name, "cpu", 1, 4), {{}}, "")
-            expected = small.parity_observation(parity, batches, reference, network, 4)
-            found = small.parity_observation(parity, batches, make(name, ideep={ideep}), network, 4)
-            verdict = parity.judge(found, expected, network.parity)
-            answer[name] = (verdict.verdict, verdict.reason)
-    """)
-    assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
+    check_small_networks_agree_with_the_reference(guest, ideep=ideep)
 
 
 def test_the_gates_order_is_turned_and_turned_back(guest: Guest) -> None:
@@ -62,16 +47,7 @@ def test_the_gates_order_is_turned_and_turned_back(guest: Guest) -> None:
 
 
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest, ideep: bool) -> None:
-    moved = guest(f"""
-        adapter = prepared("small-convolutional", ideep={ideep})
-        answer = []
-        for rate in (0.0, 0.5, 0.0):
-            before = dict(adapter.parameters())
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            answer.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-    """)
-    assert moved == [False, True, False]
+    check_a_new_rate_takes_effect(guest, network="small-convolutional", ideep=ideep)
 
 
 def test_weights_are_ideeps_arrays_only_where_ideep_is_used(guest: Guest, ideep: bool) -> None:
@@ -94,24 +70,16 @@ def test_the_library_that_computes_tells_its_threads(guest: Guest, ideep: bool, 
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest, ideep: bool) -> None:
-    recognised = guest(f"""
-        import resource
-        adapter, answer = prepared("small-dense", ideep={ideep}), []
-        adapter.step()
-        pages = int(open("/proc/self/statm").read().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (256 << 20), resource.RLIM_INFINITY))
-        network = SMALL["small-dense"]
-        wide = network._replace(family=networks.Feedforward((64,), (networks.Dense("fc1", 64, 1 << 21, "none"),)))
-        for provoke in (
-            lambda: adapter.prepare(wide, {{"fc1.weight": np.zeros((1 << 21, 64), "f")}}, None),
-            lambda: chainer.functions.matmul(np.ones((3, 3), "f"), np.ones((4, 4), "f")),
-        ):
-            try:
-                provoke()
-            except Exception as error:
-                answer.append((type(error).__name__, str(error)[:200], adapter.is_out_of_memory(error)))
-    """)
-    assert [memory for _, _, memory in recognised] == [True, False], recognised
+    setup = f"""
+adapter, network = prepared("small-dense", ideep={ideep}), SMALL["small-dense"]
+adapter.step()
+wide = network._replace(family=networks.Feedforward((64,), (networks.Dense("fc1", 64, 1 << 21, "none"),)))
+"""
+    provoked = {
+        'adapter.prepare(wide, {"fc1.weight": np.zeros((1 << 21, 64), "f")}, None)': True,
+        'chainer.functions.matmul(np.ones((3, 3), "f"), np.ones((4, 4), "f"))': False,
+    }
+    check_failures_to_allocate(guest, provoked, setup, further_bytes=256 << 20)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest, ideep: bool) -> None:

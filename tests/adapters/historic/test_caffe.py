@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_parameters_come_back_as_they_were_given,
+    check_small_networks_agree_with_the_reference,
+)
+from inside import Guest
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
@@ -17,10 +21,9 @@ pytestmark = pytest.mark.framework
 
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in Caffe's interpreter and returns what they bind to ``answer``."""
-    variables = find("caffe").launch_variables("pthread", 1)
-    return guest_of(framework_python("caffe"), tmp_path, "caffe", "caffe", "pthread", "import caffe", **variables)
+    return guests("caffe", "import caffe", **find("caffe").launch_variables("pthread", 1))
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
@@ -28,20 +31,7 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
 
 
 def test_small_networks_learn_as_the_reference_does(guest: Guest) -> None:
-    """Every kind of layer, odd sizes and strides that do not divide, three steps against float64."""
-    verdicts = guest("""
-        from guest.reference.adapter import ReferenceAdapter
-        answer = {}
-        for name, network in SMALL.items():
-            reference = ReferenceAdapter(Cell("reference", "reference", "", name, "cpu", 1, 4), {}, "")
-            found, expected = [
-                small.parity_observation(parity, batches, adapter, network, 4) for adapter in (make(name), reference)
-            ]
-            verdict = parity.judge(found, expected, network.parity)
-            answer[name] = (verdict.verdict, verdict.reason, found.parameter_count)
-    """)
-    assert len(verdicts) == 5
-    assert {verdict for verdict, _, _ in verdicts.values()} == {"agrees"}, verdicts
+    check_small_networks_agree_with_the_reference(guest)
 
 
 def test_gates_are_reordered_and_back(guest: Guest) -> None:

@@ -3,13 +3,20 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from inside import Guest, check_parameters_come_back_as_they_were_given, guest_of
+from asked_of_frameworks import (
+    check_a_new_rate_takes_effect,
+    check_capabilities,
+    check_failures_to_allocate,
+    check_padding_is_symmetric,
+    check_parameters_come_back_as_they_were_given,
+    check_small_networks_agree_with_the_reference,
+)
+from inside import Guest
 
 from dlbench.adapters.libraries import mkl_kernels
-from dlbench.suites.planning.framework import catalogue
+from dlbench.suites.planning.framework import find
 
 pytestmark = pytest.mark.framework
 
@@ -28,11 +35,10 @@ def wide_step(**options):
 
 
 @pytest.fixture
-def guest(framework_python: Callable[[str], Path], tmp_path: Path) -> Guest:
+def guest(guests: Callable[..., Guest], framework_python: Callable[[str], Path]) -> Guest:
     """Give a function that runs statements in CNTK's interpreter and returns what they bind to ``answer``."""
-    interpreter = framework_python("cntk")
-    variables = catalogue()["cntk"].launch_variables("graph", 1, interpreter.parent.parent)
-    return guest_of(interpreter, tmp_path, "cntk", "cntk", "graph", "import cntk", **variables)
+    folder = framework_python("cntk").parent.parent
+    return guests("cntk", "import cntk", **find("cntk").launch_variables("graph", 1, folder))
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
@@ -41,53 +47,25 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
 
 @pytest.mark.parametrize("kernels", ["widest", "mkl"])
 def test_small_networks_train_as_the_reference_does(guest: Guest, kernels: str) -> None:
-    errors = guest(f"""
-        from guest.reference.adapter import ReferenceAdapter
-        answer = {{}}
-        for name, network in SMALL.items():
-            cell = Cell("reference", "reference", "", name, "cpu", 1, 4)
-            expected = small.parity_observation(parity, batches, ReferenceAdapter(cell, {{}}, ""), network, 4)
-            found = small.parity_observation(parity, batches, make(name, kernels={kernels!r}), network, 4)
-            verdict = parity.judge(found, expected, network.parity)
-            answer[name] = (verdict.verdict, verdict.reason)
-    """)
-    assert {verdict for verdict, _ in errors.values()} == {"agrees"}, errors
+    check_small_networks_agree_with_the_reference(guest, kernels=kernels)
 
 
 def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
-    """Convolution and pooling against windows cut out of the padded images one by one."""
-    errors = guest("""
-        from guest.cntk import networks as ours
-        random = np.random.RandomState(0)
-        answer = {}
-        for side, kernel, stride, padding in (
-            (15, 5, 2, 2), (16, 3, 2, 1), (14, 3, 4, 1), (12, 7, 4, 3), (19, 11, 4, 2), (10, 4, 3, 1), (9, 2, 2, 0)
-        ):
-            image = random.uniform(-1, 1, (4, 3, side, side)).astype("float32") - 2
-            filters = random.uniform(-1, 1, (5, 3, kernel, kernel)).astype("float32")
-            inputs = cntk.input_variable(image.shape[1:])
-            convolved = ours.Builder({"c.weight": filters}).convolution(inputs, "c", kernel, stride, padding)
-            pooled = ours.max_pool(inputs, networks.MaxPool(kernel, stride, padding))
-            width = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-            size = networks.output_side(side, kernel, stride, padding)
-            for kind, made, filler in (("convolution", convolved, 0.0), ("pool", pooled, -1e9)):
-                around = np.pad(image, width, mode="constant", constant_values=filler)
-                expected = np.zeros((4,) + made.shape)
-                for row in range(size):
-                    for column in range(size):
-                        top, left = row * stride, column * stride
-                        window = around[:, :, top : top + kernel, left : left + kernel]
-                        expected[:, :, row, column] = (
-                            np.tensordot(window, filters, ([1, 2, 3], [1, 2, 3]))
-                            if kind == "convolution" else window.max(axis=(2, 3))
-                        )
-                found = made.eval({inputs: image})
-                answer["%s %s" % (kind, (side, kernel, stride, padding))] = (
-                    float(abs(found - expected).max()) if found.shape == expected.shape else 1e9
-                )
-    """)
-    assert len(errors) == 14
-    assert max(errors.values()) < 1e-4, errors
+    layers = """
+from guest.cntk import networks as ours
+def evaluated(image, build):
+    held = np.ascontiguousarray(image.transpose(0, 3, 1, 2))
+    inputs = cntk.input_variable(held.shape[1:])
+    return [build(inputs).eval({inputs: held}).transpose(0, 2, 3, 1)]
+def convolved(image, weight, stride, padding):
+    filters = np.ascontiguousarray(weight.transpose(3, 2, 0, 1))
+    builder = ours.Builder({"c.weight": filters})
+    return evaluated(image, lambda inputs: builder.convolution(inputs, "c", weight.shape[0], stride, padding))
+def pooled(image, kernel, stride, padding):
+    return evaluated(image, lambda inputs: ours.max_pool(inputs, networks.MaxPool(kernel, stride, padding)))
+"""
+    cases = [(15, 5, 2, 2), (16, 3, 2, 1), (14, 3, 4, 1), (12, 7, 4, 3), (19, 11, 4, 2), (10, 4, 3, 1), (9, 2, 2, 0)]
+    check_padding_is_symmetric(guest, layers, cases)
 
 
 def test_gates_change_places_and_back(guest: Guest) -> None:
@@ -143,19 +121,7 @@ answer = sorted(value - before.get(thread, 0.0) for thread, value in seconds_by_
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_trainer(guest: Guest) -> None:
-    moved, trainers = guest("""
-        adapter = prepared("small-dense")
-        moved, trainers = [], set()
-        for rate in (0.0, 0.5, 0.0):
-            before = dict((name, value.copy()) for name, value in adapter.parameters())
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            trainers.add(id(adapter.trainer))
-            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-        answer = moved, len(trainers)
-    """)
-    assert moved == [False, True, False]
-    assert trainers == 1
+    check_a_new_rate_takes_effect(guest, same="id(adapter.trainer)")
 
 
 def test_the_rate_is_of_the_mean_gradient(guest: Guest) -> None:
@@ -216,25 +182,18 @@ answer = time.process_time() - start
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    recognised = guest("""
-        import resource
-        adapter, answer = prepared("small-dense"), []
-        adapter.step()
-        inputs = cntk.input_variable(4)
-        large = cntk.times_transpose(inputs, cntk.Parameter((1 << 15, 4), init=0.1))
-        pages = int(open("/proc/self/statm").read().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (256 << 20), resource.RLIM_INFINITY))
-        for provoke in (
-            lambda: cntk.Parameter((1 << 14, 1 << 15), init=0.0).value,
-            lambda: large.eval({inputs: np.ones((1 << 12, 4), "float32")}),
-            lambda: cntk.times(cntk.Constant(np.ones((3, 3))), cntk.Constant(np.ones((4, 4)))),
-        ):
-            try:
-                provoke()
-            except Exception as error:
-                answer.append((type(error).__name__, str(error)[:300], adapter.is_out_of_memory(error)))
-    """)
-    assert [memory for _, _, memory in recognised] == [True, True, False], recognised
+    setup = """
+adapter = prepared("small-dense")
+adapter.step()
+inputs = cntk.input_variable(4)
+large = cntk.times_transpose(inputs, cntk.Parameter((1 << 15, 4), init=0.1))
+"""
+    provoked = {
+        "cntk.Parameter((1 << 14, 1 << 15), init=0.0).value": True,
+        'large.eval({inputs: np.ones((1 << 12, 4), "float32")})': True,
+        "cntk.times(cntk.Constant(np.ones((3, 3))), cntk.Constant(np.ones((4, 4))))": False,
+    }
+    check_failures_to_allocate(guest, provoked, setup, further_bytes=256 << 20)
 
 
 def test_it_starts_without_warning_of_the_linux(guest: Guest) -> None:
@@ -253,13 +212,7 @@ def test_it_starts_without_warning_of_the_linux(guest: Guest) -> None:
 
 
 def test_capabilities_are_asked_of_this_build(guest: Guest) -> None:
-    told: dict[str, Any] = guest("answer = make('small-dense').capabilities()")
-    assert {key: answer for key, (answer, _) in told.items()} == {
-        "gpu": False,
-        "automatic_gradients": True,
-        "several_processes": True,
-    }
-    assert all(how for _, how in told.values())
+    check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
 
 
 def test_the_product_is_a_product(guest: Guest) -> None:

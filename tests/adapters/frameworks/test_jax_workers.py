@@ -1,0 +1,180 @@
+"""Several workers of JAX that train together, shown by the guest in JAX's own interpreter."""
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from inside import Guest
+
+pytestmark = pytest.mark.framework
+
+
+@pytest.fixture
+def guest(guests: Callable[..., Guest]) -> Guest:
+    """Give a function that runs statements in JAX's interpreter and returns what they bind to ``answer``."""
+    return guests("jax", "import jax", NPROC="1")
+
+
+#: Gives ``team(network, workers, examples)``, an adapter of so many workers, and ``trained``, what it then learnt. The
+#: first one made in a process decides how many devices JAX makes of the CPU.
+TEAMS = """
+def team(name, workers, examples, threads=1, **further):
+    cell = Cell("jax", "jax", "jit", name, "cpu", threads, examples, world_size=workers, **further)
+    return ADAPTER(cell, {"keep_programs": False}, "")
+
+def trained(name, workers, examples, repeated=None, label_sets=1, **further):
+    network, adapter = SMALL[name], team(name, workers, examples, **further)
+    weights = batches.initial_weights(network)
+    before = parity.sample_weights(weights)
+    adapter.prepare(network, weights, batches.mini_batch(network, examples, repeated, label_sets))
+    adapter.set_learning_rate(network.parity.learning_rate)
+    losses = []
+    for _ in range(network.parity.steps):
+        adapter.step()
+        losses.append(adapter.last_loss())
+    return adapter, parity.observe(adapter.parameters(), before, losses)
+"""
+
+
+def of_workers(guest: Guest, statements: str, **variables: str) -> Any:
+    """Carry out statements with the functions of `TEAMS` at hand."""
+    return guest(TEAMS + textwrap.dedent(statements), **variables)
+
+
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [
+        (2, ["small-dense", "small-residual", "small-recurrent"]),
+        pytest.param(2, ["small-convolutional", "wide-recurrent"], marks=pytest.mark.slow),
+        pytest.param(3, ["small-dense", "small-residual", "small-recurrent"], marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_workers_train_together_as_one_does(guest: Guest, workers: int, names: list[str]) -> None:
+    """Normalised networks get equal inputs in each part, and other labels: each worker normalises its own by itself."""
+    verdicts = of_workers(
+        guest,
+        f"""
+        answer = {{}}
+        for name in {names!r}:
+            parts = (2, {workers}) if name == "small-residual" else (None, 1)
+            found = trained(name, {workers}, 2 * {workers}, *parts)[1]
+            expected = trained(name, 1, 2 * {workers}, *parts)[1]
+            verdict = parity.judge(found, expected, SMALL[name].parity)
+            answer[name] = (verdict.verdict, verdict.reason)
+        """,
+    )
+    assert list(verdicts) == names
+    assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
+
+
+def test_workers_take_their_parts_from_the_host_as_well(guest: Guest) -> None:
+    assert of_workers(
+        guest,
+        """
+        expected, *others = [
+            trained("small-dense", 2, 4, placement=where)[1] for where in ("resident", "pinned", "pageable")
+        ]
+        answer = [
+            found.losses == expected.losses
+            and all(np.array_equal(found.updates[name], expected.updates[name]) for name in expected.updates)
+            for found in others
+        ]
+        """,
+    ) == [True, True]
+
+
+def test_each_worker_keeps_its_own_parameters_and_its_part_of_the_mini_batch_alone(guest: Guest) -> None:
+    found = of_workers(
+        guest,
+        """
+        adapter = trained("small-recurrent", 2, 6)[0]
+        tokens = batches.mini_batch(SMALL["small-recurrent"], 6).inputs
+        parts = [np.asarray(each.data) for each in adapter._batch[0].addressable_shards]
+        before = adapter._parameters
+        places = lambda: {
+            piece.data.unsafe_buffer_pointer()
+            for value in adapter._parameters.values() for piece in value.addressable_shards
+        }
+        earlier = places()
+        adapter.step(); adapter.synchronize()
+        text = adapter._step.lower(adapter._parameters, adapter._rate, *adapter._batch).compile().as_text()
+        answer = {
+            "parts": all(np.array_equal(part, tokens[3 * at : 3 * at + 3].T) for at, part in enumerate(parts)),
+            "copies": len(earlier) == 2 * len(before),
+            "in place": earlier == places(),
+            "given away": all(value.is_deleted() for value in before.values()),
+            "meetings": text.count(" all-reduce(") + text.count(" all-gather("),
+            "description": adapter.describe(),
+        }
+        """,
+    )
+    assert [found[what] for what in ("parts", "copies", "in place", "given away")] == [True] * 4
+    assert found["meetings"] == 1, "the workers should meet once a step, for the gradients and the loss"
+    told = found["description"]["data_parallel"]
+    assert told["engine"] == "jit over a mesh of 2 devices"
+    assert len(told["devices"]) == 2
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(2, 1), (2, 2), (3, 1)])
+def test_all_workers_together_have_the_threads_that_each_was_promised(guest: Guest, workers: int, threads: int) -> None:
+    described, kept = of_workers(
+        guest,
+        f"""
+        adapter = team("small-dense", {workers}, 6, threads={threads})
+        network = SMALL["small-dense"]
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 6))
+        adapter.step(); adapter.synchronize(); adapter.multiply(8)()
+        answer = adapter.describe(), jax.device_count()
+        """,
+        NPROC=str(threads),
+    )
+    assert described["pool_threads"] == workers * threads
+    assert kept == workers
+
+
+def test_flags_given_to_xla_are_kept_beside_those_of_workers(guest: Guest) -> None:
+    read = 'team("small-dense", 2, 4); import os; answer = os.environ["XLA_FLAGS"]'
+    added, own = "--xla_cpu_collective_call_terminate_timeout_seconds", "--xla_cpu_prefer_vector_width=512"
+    assert of_workers(guest, read, XLA_FLAGS=own).startswith(f"{own} {added}=")
+    assert of_workers(guest, read, XLA_FLAGS=f"{added}=90") == f"{added}=90"
+
+
+def test_one_worker_alone_is_started_as_ever(guest: Guest) -> None:
+    described, count, environment = of_workers(
+        guest,
+        """
+        import os
+        before = dict(os.environ)
+        adapter = trained("small-dense", 1, 4, threads=2)[0]
+        answer = adapter.describe(), jax.device_count(), before == dict(os.environ)
+        """,
+    )
+    assert "data_parallel" not in described
+    assert described["pool_threads"] == count == 1
+    assert environment, "the variables are the host's to set"
+
+
+def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: Guest) -> None:
+    said = of_workers(
+        guest,
+        """
+        import types
+        from guest.jax import devices, parallel
+        small = SMALL["small-dense"]
+        answer = [team("small-dense", 2, 4).supports(small)]
+        devices.gpu_plugins = lambda: ["xla_cuda12"]
+        gpu = types.SimpleNamespace(compute_capability="9.0")
+        devices.find_devices = lambda name: [gpu]
+        for workers in (1, 2):
+            cell = Cell("jax", "jax", "jit", "small-dense", "cuda:0", 1, 4, world_size=workers)
+            answer.append(ADAPTER(cell, {"keep_programs": False}, "").supports(small))
+        del jax.shard_map
+        answer.append(team("small-dense", 2, 4).supports(small))
+        """,
+    )
+    assert [supported for supported, _ in said] == [True, True, False, False]
+    assert said[2][1] == "world size 2: each worker needs a device of its own, and JAX sees 1"
+    assert "0.10.2" in said[3][1]
+    assert "jax.shard_map" in said[3][1]

@@ -1,0 +1,269 @@
+"""The gradient rules by which a step becomes one ONNX graph, looked at inside ONNX Runtime's interpreter."""
+
+from collections.abc import Callable
+
+import pytest
+from inside import Guest
+
+pytestmark = pytest.mark.framework
+
+
+IMPORTS = """
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+from guest.onnx import composites, gradients
+from guest.onnx import networks as onnx_networks
+from guest.onnx.graph import Graph
+
+def differentiated(build, shapes, integers={}, seed=0, element=np.float64):
+    # The gradient of sum(weights * output) by every input: as the rules have it, and the function itself.
+    random = np.random.RandomState(seed)
+    graph = Graph(element)
+    for name, shape in shapes.items():
+        graph.input(name, shape)
+    for name, value in integers.items():
+        graph.input(name, value.shape, np.int64)
+    output = build(graph)
+    shape = graph.shapes()[output]
+    graph.output(output, shape)
+    values = {name: random.standard_normal(shape).astype(element) for name, shape in shapes.items()}
+    weights = random.standard_normal(shape).astype(element)
+    forward = graph.model()
+    graph.input("seed", shape)
+    found = gradients.backward(graph, {output: "seed"}, list(shapes))
+    names = [graph.node("Identity", [gradients.multiplied(graph, found[name])]) for name in shapes]
+    del graph.outputs[output]
+    for name, shape in zip(names, shapes.values()):
+        graph.output(name, shape)
+    return forward, graph.model(), dict(values, **integers), weights, dict(zip(shapes, names))
+
+def session(model, threads=1):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+
+def errors(build, shapes, integers={}, seed=0):
+    # (in float64 by ONNX's own evaluator against central differences, in float32 by ONNX Runtime against float64)
+    forward, backward, values, weights, names = differentiated(build, shapes, integers, seed)
+    def loss(changed):
+        return float((weights * ReferenceEvaluator(forward).run(None, changed)[0]).sum())
+    exact = dict(zip(names, ReferenceEvaluator(backward).run(list(names.values()), dict(values, seed=weights))))
+    numeric = 0.0
+    random = np.random.RandomState(seed)
+    for name in shapes:
+        direction = random.standard_normal(values[name].shape)
+        there, back = (dict(values, **{name: values[name] + step * direction}) for step in (1e-5, -1e-5))
+        slope, expected = (exact[name] * direction).sum(), (loss(there) - loss(back)) / 2e-5
+        numeric = max(numeric, abs(slope - expected) / (abs(expected) + 1e-3))
+    _, single, _, _, names = differentiated(build, shapes, integers, seed, np.float32)
+    feed = {name: value.astype(np.float32) if value.dtype == np.float64 else value for name, value in values.items()}
+    found = session(single).run(list(names.values()), dict(feed, seed=weights.astype(np.float32)))
+    rounding = max(
+        float(np.abs(value - exact[name]).max() / (np.abs(exact[name]).max() + 1e-12))
+        for name, value in zip(names, found)
+    )
+    return numeric, rounding
+"""
+
+
+@pytest.fixture
+def guest(guests: Callable[..., Guest]) -> Guest:
+    """Give a function that runs statements in ONNX Runtime's interpreter and returns what they bind to ``answer``."""
+    return guests("onnx", IMPORTS)
+
+
+# Each a graph built from inputs a, b, c of these shapes. Every operator appears, with every form the networks use.
+RULES = {
+    "Gemm, transposed weight": ("g.node('Gemm', ['a', 'b', 'c'], transB=1)", {"a": (3, 4), "b": (5, 4), "c": (5,)}),
+    "Gemm, matrix added": ("g.node('Gemm', ['a', 'b', 'c'])", {"a": (3, 4), "b": (4, 5), "c": (3, 5)}),
+    "Gemm, nothing added": ("g.node('Gemm', ['a', 'b'])", {"a": (3, 4), "b": (4, 5)}),
+    "Gemm, one weight twice": ("g.node('Gemm', [g.node('Gemm', ['a', 'b'], transB=1), 'b'], transB=1)",
+                               {"a": (3, 4), "b": (4, 4)}),
+    "Sigmoid": ("g.node('Sigmoid', ['a'])", {"a": (3, 4)}),
+    "Tanh": ("g.node('Tanh', ['a'])", {"a": (3, 4)}),
+    "Relu": ("g.node('Relu', ['a'])", {"a": (3, 4)}),
+    "Add": ("g.node('Add', ['a', 'b'])", {"a": (3, 4), "b": (3, 4)}),
+    "Add, repeated": ("g.node('Add', ['a', 'b'])", {"a": (2, 3, 4), "b": (3, 1)}),
+    "Add, one value twice": ("g.node('Add', ['a', 'a'])", {"a": (3, 4)}),
+    "Mul": ("g.node('Mul', ['a', 'b'])", {"a": (3, 4), "b": (3, 4)}),
+    "Mul, a square": ("g.node('Mul', ['a', 'a'])", {"a": (3, 4)}),
+    "Split": ("g.node('Mul', g.several('Split', ['a', g.integers(2, 2)], ['x', 'y'], axis=1))", {"a": (3, 4)}),
+    "Split, one part unused": ("g.several('Split', ['a', g.integers(1, 3)], ['x', 'y'], axis=1)[1]", {"a": (3, 4)}),
+    "Concat": ("g.node('Concat', ['a', 'b', 'a'], axis=0)", {"a": (3, 4), "b": (2, 4)}),
+    "Gather": ("g.node('Gather', ['a', 'rows'])", {"a": (4, 3)}),
+    "Flatten": ("g.node('Flatten', ['a'])", {"a": (3, 4, 2, 1)}),
+    "GlobalAveragePool": ("g.node('GlobalAveragePool', ['a'])", {"a": (3, 4, 2, 5)}),
+    "Normalise": ("composites.normalise(g, 'n', 'a', 3, 1e-5)", {"a": (4, 3, 2, 5), "n.gamma": (3,), "n.beta": (3,)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_agrees_with_central_differences(guest: Guest, name: str) -> None:
+    statement, shapes = RULES[name]
+    found = guest(f"""
+        rows = {{"rows": np.array([1, 3, 1, 1, 0])}} if {name!r} == "Gather" else {{}}
+        answer = [errors(lambda g: {statement}, {shapes!r}, rows, seed) for seed in range(3)]
+    """)
+    for numeric, rounding in found:
+        assert numeric < 1e-6
+        assert rounding < 1e-5
+
+
+# height, width, kernel, stride, padding, channels, outputs: strides that divide and that do not, remainders smaller
+# and larger than the padding, few and many channels, so that each way to the weight's gradient is taken.
+CONVOLUTIONS = [
+    (7, 7, 3, 1, 1, 2, 3),
+    (7, 6, 3, 1, 0, 11, 2),
+    (8, 8, 3, 2, 1, 2, 3),
+    (9, 8, 3, 2, 1, 10, 3),
+    (8, 9, 3, 3, 0, 2, 3),
+    (9, 10, 3, 4, 1, 3, 2),
+    (9, 11, 2, 4, 0, 3, 2),
+    (6, 7, 1, 2, 0, 3, 2),
+    (6, 7, 1, 1, 0, 3, 4),
+    (3, 3, 1, 1, 0, 30, 30),
+    (5, 4, 1, 1, 1, 3, 2),
+    (5, 5, 2, 1, 3, 2, 2),
+    (17, 17, 7, 2, 3, 3, 4),
+    (15, 15, 11, 4, 2, 3, 2),
+]
+
+
+def test_the_gradients_of_convolutions_agree_with_central_differences(guest: Guest) -> None:
+    found = guest(f"""
+        answer, ways = [], set()
+        from guest.onnx import convolutions
+        for way in ("_exchanged", "_each_example", "_each_place"):
+            def counted(*arguments, way=way, original=getattr(convolutions, "_by_weight" + way)):
+                ways.add(way)
+                return original(*arguments)
+            setattr(convolutions, "_by_weight" + way, counted)
+        for height, width, kernel, stride, padding, channels, outputs in {CONVOLUTIONS!r}:
+            numbers = dict(kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[padding] * 4)
+            shapes = {{"a": (2, channels, height, width), "b": (outputs, channels, kernel, kernel), "c": (outputs,)}}
+            answer.append(errors(lambda g: g.node("Conv", ["a", "b", "c"], **numbers), shapes))
+        answer = answer, sorted(ways)
+    """)
+    for case, (numeric, rounding) in zip(CONVOLUTIONS, found[0], strict=True):
+        assert numeric < 1e-6, case
+        assert rounding < 1e-5, case
+    assert found[1] == ["_each_example", "_each_place", "_exchanged"]
+
+
+def test_every_way_to_a_weights_gradient_gives_the_same(guest: Guest) -> None:
+    worst = guest("""
+        from guest.onnx import convolutions
+        answer = 0.0
+        for stride, side in ((1, 7), (2, 7), (2, 8), (3, 9)):
+            geometry = convolutions.Geometry(2, 3, 4, (side, side), 1, stride, 0)
+            found, random = [], np.random.RandomState(0)
+            images = random.standard_normal((2, 3, side, side)).astype("f")
+            gradient = random.standard_normal([2, 4] + geometry.output_sides).astype("f")
+            for way in ("_exchanged", "_each_example", "_each_place"):
+                graph = Graph()
+                graph.input("x", images.shape); graph.input("d", gradient.shape)
+                graph.output(getattr(convolutions, "_by_weight" + way)(graph, geometry, "x", "d"), (4, 3, 1, 1))
+                found.append(session(graph.model()).run(None, {"x": images, "d": gradient})[0])
+            answer = max([answer] + [float(abs(one - found[0]).max()) for one in found])
+    """)
+    assert worst < 1e-5
+
+
+def test_the_gradient_of_max_pooling_goes_to_the_maxima(guest: Guest) -> None:
+    """Against windows walked one by one; overlapping ones, padded ones, sides that leave a remainder."""
+    found = guest("""
+        answer = []
+        for side, kernel, stride, padding in ((7, 3, 2, 1), (7, 2, 2, 0), (8, 3, 2, 0), (6, 3, 1, 1), (9, 3, 4, 1)):
+            def build(g):
+                numbers = dict(kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[padding] * 4)
+                return g.several("MaxPool", ["a"], ["y", "places"], **numbers)[0]
+            _, backward, values, weights, names = differentiated(build, {"a": (2, 3, side, side)}, element=np.float32)
+            found = session(backward).run([names["a"]], dict(values, seed=weights))[0]
+            expected, images = np.zeros_like(values["a"]), values["a"]
+            for n, c, row, column in np.ndindex(*weights.shape):
+                top, left = max(row * stride - padding, 0), max(column * stride - padding, 0)
+                bottom, right = row * stride - padding + kernel, column * stride - padding + kernel
+                window = images[n, c, top:bottom, left:right]
+                y, x = np.unravel_index(window.argmax(), window.shape)
+                expected[n, c, top + y, left + x] += weights[n, c, row, column]
+            answer.append(float(np.abs(found - expected).max()))
+    """)
+    assert max(found) < 1e-6
+
+
+def test_the_loss_and_its_gradient_agree_with_the_definition(guest: Guest) -> None:
+    """Also for logits whose exponentials overflow."""
+    found = guest("""
+        answer = []
+        for scale in (1.0, 500.0):
+            random = np.random.RandomState(1)
+            logits, labels = (scale * random.standard_normal((6, 5))).astype("f"), random.randint(0, 5, 6)
+            graph = Graph()
+            graph.input("logits", logits.shape); graph.input("labels", (6,), np.int64)
+            loss, gradient = composites.softmax_cross_entropy(graph, "logits", "labels", 6)
+            graph.output(loss, ()); graph.output(gradient, (6, 5))
+            loss, gradient = session(graph.model()).run([loss, gradient], {"logits": logits, "labels": labels})
+            shifted = logits.astype(float) - logits.max(axis=1, keepdims=True)
+            shares = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
+            picked = shifted[np.arange(6), labels] - np.log(np.exp(shifted).sum(axis=1))
+            shares[np.arange(6), labels] -= 1
+            answer.append([abs(float(loss) + picked.mean()) / abs(picked.mean()), abs(gradient - shares / 6).max()])
+        answer = [[float(each) for each in pair] for pair in answer]
+    """)
+    assert max(error for pair in found for error in pair) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["small-dense", "small-convolutional", "small-residual", "small-recurrent"])
+def test_a_whole_step_in_float64_is_the_references(guest: Guest, name: str) -> None:
+    """By ONNX's own evaluator, without ONNX Runtime and without rounding to hide behind."""
+    worst = guest(f"""
+        from guest.reference.adapter import ReferenceAdapter
+        network = SMALL[{name!r}]
+        weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4)
+        values = {{key: onnx_networks.from_canonical(network, key, value) for key, value in weights.items()}}
+        feed = {{key: value.astype(float) for key, value in values.items()}}
+        inputs, labels = onnx_networks.feed(network, batch)
+        inputs = inputs if inputs.dtype == np.int64 else inputs.astype(float)
+        feed.update(inputs=inputs, labels=labels, learning_rate=np.array(0.5))
+        worst = []
+        reference = ReferenceAdapter(Cell("", "", "", network.name, "cpu", 1, 4), {{}}, "")
+        reference.prepare(network, {{key: value.copy() for key, value in weights.items()}}, batch)
+        reference.set_learning_rate(0.5)
+        reference.step()
+        expected = dict(reference.parameters())
+        for fused in (True, False):
+            model = onnx_networks.training_graph(network, 4, fused, np.float64)
+            names = [output.name for output in model.graph.output]
+            found = dict(zip(names, ReferenceEvaluator(model).run(names, feed)))
+            worst.append(abs(float(found["loss"]) - reference.last_loss()))
+            for key, value in expected.items():
+                after = onnx_networks.to_canonical(network, key, found[onnx_networks.updated_name(key)])
+                moved = np.abs(value - weights[key]).max()
+                worst.append(float(np.abs(after - value).max() / (moved + 1e-9)))
+        answer = max(worst)
+    """)
+    assert worst < 1e-6
+
+
+def test_rows_looked_up_often_lose_no_addition_on_several_threads(guest: Guest) -> None:
+    """ScatterND, the operator that suggests itself, adds on several threads without locking."""
+    worst = guest("""
+        def build(g):
+            return g.node("Gather", ["a", "rows"])
+        rows = np.random.RandomState(0).randint(0, 2, 65536)
+        _, backward, values, weights, names = differentiated(build, {"a": (2, 64)}, {"rows": rows}, element=np.float32)
+        run, answer = session(backward, 4), 0.0
+        for _ in range(5):
+            found = run.run([names["a"]], dict(values, seed=np.ones_like(weights)))[0]
+            answer = max(answer, float(np.abs(found - np.bincount(rows)[:, None]).max()))
+    """)
+    assert worst == 0.0
+
+
+def test_what_has_no_rule_is_refused_by_name(guest: Guest) -> None:
+    assert "Erf" in guest("""
+        try:
+            differentiated(lambda g: g.node("Erf", ["a"]), {"a": (2, 2)})
+        except NotImplementedError as error:
+            answer = str(error)
+    """)

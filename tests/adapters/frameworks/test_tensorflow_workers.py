@@ -1,0 +1,127 @@
+"""Several workers of TensorFlow that train together, shown by the guest in TensorFlow's own interpreter."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from inside import Guest
+
+pytestmark = pytest.mark.framework
+
+
+@pytest.fixture
+def guest(guests: Callable[..., Guest]) -> Guest:
+    """Give a function that runs statements in TensorFlow's interpreter and returns what they bind to ``answer``."""
+    return guests("tensorflow", "import tensorflow as tf", TF_CPP_MIN_LOG_LEVEL="3")
+
+
+TRAINED = """
+    from guest.networks import Residual
+    def trained(workers, parts, **settings):
+        answer = {{}}
+        for name, network in SMALL.items():
+            # Batch normalisation is each worker's own: only equal inputs give what the whole mini-batch gives.
+            equal = (6 // parts, parts) if isinstance(network.family, Residual) else (None, 1)
+            cell = Cell("tensorflow", "tensorflow", "function", name, "cpu", 1, 6, world_size=workers)
+            adapter = ADAPTER(cell, settings, "unused")
+            adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 6, *equal))
+            adapter.set_learning_rate(network.parity.learning_rate)
+            losses = []
+            for _ in range(network.parity.steps):
+                adapter.step()
+                losses.append(adapter.last_loss())
+            values = {{key: value.reshape(-1)[:50].tolist() for key, value in adapter.parameters()}}
+            copies = [getattr(variable, "values", [variable]) for variable in adapter._variables.all()]
+            alike = all((copy.numpy() == of[0].numpy()).all() for of in copies for copy in of)
+            devices = [[part.device[-5:] for part in getattr(each, "values", [each])] for each in adapter._batch]
+            answer[name] = losses, values, alike, sorted({{len(of) for of in copies}}), devices
+        return answer
+    answer = trained({workers}, {parts}, **{settings!r})
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "settings"),
+    [
+        (2, {}),
+        pytest.param(3, {}, marks=pytest.mark.slow),
+        pytest.param(2, {"compile": True, "recurrence": "loop"}, marks=pytest.mark.slow),
+    ],
+    ids=["two", "three", "two-xla"],
+)
+def test_several_workers_learn_what_one_learns(guest: Guest, workers: int, settings: dict[str, Any]) -> None:
+    # Each in a process of its own: devices are fixed at TensorFlow's first operation.
+    found, expected = (guest(TRAINED.format(workers=count, parts=workers, settings=settings)) for count in (workers, 1))
+    assert set(found) == set(expected)
+    for name, (losses, parameters, *_) in expected.items():
+        assert found[name][0] == pytest.approx(losses, rel=1e-5), name
+        for key, values in parameters.items():
+            assert found[name][1][key] == pytest.approx(values, rel=1e-4, abs=1e-5), (name, key)
+        _, _, alike, copies, devices = found[name]
+        assert (alike, copies) == (True, [workers]), name
+        assert devices == [[f"CPU:{worker}" for worker in range(workers)]] * 2, name
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(2, 1), (2, 2), (3, 1)])
+def test_workers_run_side_by_side_each_on_threads_of_its_own(guest: Guest, workers: int, threads: int) -> None:
+    says, seconds = guest(f"""
+        from guest.launch import evidence
+        wide = networks.Feedforward((768,), tuple(
+            networks.Dense("fc%d" % layer, 768, 768, "sigmoid") for layer in range(4)
+        ))
+        network = networks.Network("wide", wide, 384, 1.0, SMALL["small-dense"].parity, "")
+        cell = Cell("tensorflow", "tensorflow", "function", "wide", "cpu", {threads}, 384, world_size={workers})
+        adapter = ADAPTER(cell, {{}}, "unused")
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 384))
+        for _ in range(3):
+            adapter.step()
+        before = evidence.snapshot()
+        for _ in range(30):
+            adapter.step()
+        told = evidence.thread_evidence(cell.all_threads, adapter.effective_threads(), before, evidence.snapshot())
+        answer = told.framework_says, told.cpu_seconds_by_thread
+    """)
+    asked = workers * threads
+    assert says == asked
+    # Seconds on a CPU, not by the clock: however busy the machine is, those who share the work have equal parts of it.
+    assert seconds[asked - 1] > 0.5 * seconds[0], seconds
+    # With a pool of several threads the one that calls it waits meanwhile; it does what is too small to be shared.
+    assert sum(seconds[asked:]) < 0.35 * sum(seconds), seconds
+    assert max(seconds[asked:], default=0.0) < 0.75 * seconds[0], seconds
+
+
+@pytest.mark.parametrize(("device", "reduction"), [("cpu", "ReductionToOneDevice"), ("cuda:0", "NCCL")])
+def test_the_engine_of_several_workers_is_named(guest: Guest, device: str, reduction: str) -> None:
+    alone, together = guest(f"""
+        from guest.tensorflow import gpu
+        gpu.describe = dict
+        cell = Cell("tensorflow", "tensorflow", "function", "small-dense", {device!r}, 1, 4, world_size=2)
+        adapter = ADAPTER(cell, {{"compile": True}}, "unused")
+        together = adapter.describe()
+        adapter.cell = cell._replace(world_size=1)
+        answer = adapter.describe(), together
+    """)
+    assert "data_parallel" not in alone
+    assert alone["execution"] == "one tf.function, compiled by XLA"
+    assert together["data_parallel"]["engine"] == "MirroredStrategy"
+    assert reduction in together["data_parallel"]["reduction"]
+    assert together["execution"] == "one tf.function, gradients compiled by XLA"
+    assert together["inter_op_threads"] == 2
+
+
+def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
+    said = guest("""
+        built = {"is_cuda_build": True, "cuda_version": "12.5", "cuda_compute_capabilities": ["sm_80"]}
+        tf.sysconfig.get_build_info = lambda: built
+        capabilities = {"first": (8, 0), "second": (8, 6), "old": (7, 5)}
+        tf.config.experimental.get_device_details = lambda gpu: {"compute_capability": capabilities[gpu]}
+        cell = Cell("tensorflow", "tensorflow", "function", "small-dense", "cuda:0", 1, 4, world_size=2)
+        answer = []
+        for there in (["first"], ["first", "second"], ["first", "old"], ["first", "second", "old"]):
+            tf.config.list_physical_devices = lambda kind=None: there
+            answer.append(ADAPTER(cell, {}, "unused").supports(SMALL["small-dense"]))
+    """)
+    assert [supported for supported, _ in said] == [False, True, False, True]
+    assert said[0][1].startswith("world size 2: each worker needs a GPU of its own, and TensorFlow 2.")
+    assert said[0][1].endswith("sees 1")
+    assert "compute capability 7.5" in said[2][1]

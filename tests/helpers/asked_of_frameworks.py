@@ -1,0 +1,235 @@
+"""What is asked of several frameworks in the same words, by the guest inside each framework's own interpreter."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from inside import Guest
+
+
+def check_parameters_come_back_as_they_were_given(guest: Guest) -> None:
+    """Give every small network its weights and read them back; what is given must be copied, not kept."""
+    different = guest("""
+        answer = []
+        for name, network in SMALL.items():
+            adapter = make(name)
+            weights = batches.initial_weights(network)
+            original = {key: value.copy() for key, value in weights.items()}
+            adapter.prepare(network, weights, batches.mini_batch(network, 4))
+            # The worker drops the weights it gave.
+            for value in weights.values():
+                value[...] = 7
+            returned = dict(adapter.parameters())
+            answer += [name + ": names"] if set(returned) != set(original) else []
+            answer += [name + ": " + key for key in original if not np.array_equal(returned[key], original[key])]
+    """)
+    assert different == []
+
+
+def _check_agreement(
+    guest: Guest, settings: dict[str, Any], other: str, setup: str = "", only: Sequence[str] = ()
+) -> None:
+    """Train each small network with the settings and by the adapter that ``other`` makes; the two must agree."""
+    verdicts = guest(f"""{setup}
+answer = {{}}
+for name in {list(only)!r} or SMALL:
+    network = SMALL[name]
+    found, expected = [
+        small.parity_observation(parity, batches, adapter, network, 4)
+        for adapter in (make(name, **{settings!r}), {other})
+    ]
+    verdict = parity.judge(found, expected, network.parity)
+    answer[name] = (verdict.verdict, verdict.reason)
+""")
+    assert len(verdicts) == (len(only) or 5)
+    assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
+
+
+def check_small_networks_agree_with_the_reference(guest: Guest, only: Sequence[str] = (), **settings: Any) -> None:
+    """Every kind of layer, odd sizes and strides that do not divide: three steps against float64."""
+    reference = 'ReferenceAdapter(Cell("reference", "reference", "", name, "cpu", 1, 4), {}, "")'
+    _check_agreement(guest, settings, reference, "from guest.reference.adapter import ReferenceAdapter", only)
+
+
+def check_settings_agree(guest: Guest, settings: dict[str, Any], plain: dict[str, Any]) -> None:
+    """The settings train as the plain ones do, both in one process."""
+    _check_agreement(guest, settings, f"make(name, **{plain!r})")
+
+
+def check_a_new_rate_takes_effect(
+    guest: Guest, same: str = "0", setup: str = "", network: str = "small-dense", **options: Any
+) -> None:
+    """Steps at the rates 0, 0.5 and 0 move the parameters at 0.5 alone; the expression ``same`` keeps one value."""
+    moved, different = guest(f"""{setup}
+adapter = prepared({network!r}, **{options!r})
+moved, different = [], set()
+for rate in (0.0, 0.5, 0.0):
+    before = {{name: value.copy() for name, value in adapter.parameters()}}
+    adapter.set_learning_rate(rate)
+    adapter.step(); adapter.synchronize()
+    different.add({same})
+    moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
+answer = moved, len(different)
+""")
+    assert moved == [False, True, False]
+    assert different == 1, "something was compiled, traced or made anew for another rate"
+
+
+def check_failures_to_allocate(
+    guest: Guest,
+    provoked: dict[str, bool],
+    setup: str = 'adapter = prepared("small-dense"); adapter.step(); adapter.synchronize()',
+    further_bytes: int | None = None,
+) -> None:
+    """Each expression fails, and the adapter tells whether it was for want of memory.
+
+    ``further_bytes`` is the memory that the process may still ask for once it is set up; None sets no limit.
+    """
+    told = guest(f"""
+import resource
+{setup}
+answer, further = [], {further_bytes}
+if further is not None:
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + further, resource.RLIM_INFINITY))
+for provoke in ({", ".join(f"lambda: {each}" for each in provoked)},):
+    try:
+        provoke()
+        answer.append(("no exception", "", None))
+    except Exception as error:
+        answer.append((type(error).__name__, str(error)[-300:], adapter.is_out_of_memory(error)))
+""")
+    assert [memory for _, _, memory in told] == list(provoked.values()), told
+
+
+def check_padding_is_symmetric(guest: Guest, layers: str, cases: Iterable[tuple[int, int, int, int]] = ()) -> None:
+    """Convolution and pooling against windows cut out of the padded image one by one.
+
+    ``layers`` are statements that define ``convolved(image, weight, stride, padding)`` and ``pooled(image, kernel,
+    stride, padding)``, each a list of what the framework's ways of computing it give, as NumPy arrays (example, row,
+    column, channel) of an image in that order and a weight (row, column, input, output).
+    """
+    cases = [(9, 3, 1, 1), (8, 3, 2, 1), (11, 5, 2, 2), (10, 7, 2, 3), (7, 1, 2, 0), *cases]
+    errors = guest(f"""{layers}
+random = np.random.RandomState(0)
+answer = []
+for side, kernel, stride, padding in {cases!r}:
+    image = random.rand(1, side, side, 2).astype("float32") - 2
+    weight = random.rand(kernel, kernel, 2, 3).astype("float32")
+    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    padded, low = np.pad(image, around), np.pad(image, around, constant_values=-np.inf)
+    out = (side + 2 * padding - kernel) // stride + 1
+    wanted = np.zeros((1, out, out, 3)), np.zeros((1, out, out, 2))
+    for y in range(out):
+        for x in range(out):
+            window = np.s_[:, y * stride : y * stride + kernel, x * stride : x * stride + kernel]
+            wanted[0][:, y, x] = np.einsum("bhwi,hwio->bo", padded[window], weight)
+            wanted[1][:, y, x] = low[window].max((1, 2))
+    for found, expected in (
+        (convolved(image, weight, stride, padding), wanted[0]), (pooled(image, kernel, stride, padding), wanted[1])
+    ):
+        answer += [float(np.abs(one - expected).max()) if one.shape == expected.shape else 1e9 for one in found]
+""")
+    assert len(errors) >= 2 * len(cases)
+    assert max(errors) < 1e-4, errors
+
+
+def check_step_is_queued(guest: Guest) -> None:
+    """A step of a wide network comes back well before it is done; ``synchronize`` waits for it."""
+    queued, waited = guest("""
+        import time
+        n = networks
+        wide = n.Feedforward((2048,), (n.Dense("fc1", 2048, 4096, "relu"), n.Dense("fc2", 4096, 2048, "none")))
+        network = SMALL["small-dense"]._replace(family=wide)
+        adapter = make("small-dense")
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 256))
+        adapter.step(); adapter.synchronize()
+        queued, waited = [], []
+        for _ in range(5):
+            start = time.perf_counter(); adapter.step(); queued.append(time.perf_counter() - start)
+            adapter.synchronize(); waited.append(time.perf_counter() - start)
+        answer = sorted(queued)[2], sorted(waited)[2]
+    """)
+    assert waited > 2 * queued
+
+
+def check_capabilities(guest: Guest, **expected: bool) -> None:
+    """The adapter has an answer to each question, and says how it knows."""
+    told: dict[str, Any] = guest('answer = make("small-dense").capabilities()')
+    assert {name: answer for name, (answer, _) in told.items()} == expected
+    assert all(how for _, how in told.values())
+
+
+def check_reasons(said: list[list[Any]], words: list[str]) -> None:
+    """Each answer of ``supports`` is a refusal with these words in its reason, or none where the words are empty."""
+    for (supported, reason), part in zip(said, words, strict=True):
+        assert supported is (part == ""), reason
+        assert part in reason
+
+
+def check_bfloat16_is_float32_but_for_its_rounding(guest: Guest, networks: Iterable[str]) -> None:
+    """One step: after it the trajectories of a normalised network part, as they do in float32 at full size."""
+    told = guest(f"""
+        answer = {{}}
+        for name in {list(networks)!r}:
+            network = SMALL[name]._replace(parity=SMALL[name].parity._replace(steps=1))
+            found, expected = [
+                small.parity_observation(parity, batches, make(name, precision=precision), network, 4)
+                for precision in ("bfloat16", "float32")
+            ]
+            verdict = parity.judge(found, expected, network.parity, parity.allowance(network, "bfloat16"))
+            answer[name] = (verdict.verdict, verdict.reason, verdict.update_error)
+    """)
+    assert {verdict for verdict, _, _ in told.values()} == {"agrees"}, told
+    assert all(error > 1e-4 for _, _, error in told.values()), "it computed in float32 all the same"
+
+
+#: A step of so many examples of a small network asks for more memory than ``check_failures_to_allocate`` leaves.
+MANY_EXAMPLES = """
+network, examples = SMALL["small-dense"], 3000000
+adapter = make("small-dense", batch_size=examples)
+adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, examples))
+"""
+
+
+def check_a_session_has_a_pool_of_its_threads(guest: Guest, threads: int, sessions: int) -> None:
+    """ONNX Runtime: each session starts a pool of its own, in which the thread that calls it works too."""
+    says, started = guest(f"""
+        adapter, network = make("small-dense", threads={threads}), SMALL["small-dense"]
+        before = len(os.listdir("/proc/self/task"))
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
+        adapter.step()
+        answer = adapter.effective_threads(), len(os.listdir("/proc/self/task")) - before
+    """)
+    assert says == threads
+    assert started == sessions * (threads - 1)
+
+
+def check_spinning_needs_a_core_each(guest: Guest) -> None:
+    """ONNX Runtime: waiting threads spin only while there is a core for each, unless they are told to or not to."""
+    spins, forced = guest("""
+        cores = len(os.sched_getaffinity(0))
+        spins = [make("small-dense", threads=n).describe()["allow_spinning"] for n in (1, cores, cores + 1)]
+        forced = [make("small-dense", spin=how).describe()["allow_spinning"] for how in ("always", "never")]
+        answer = spins, forced
+    """)
+    assert spins == [True, True, False]
+    assert forced == [True, False]
+
+
+def check_rates_move_in_proportion(guest: Guest, same: str) -> None:
+    """A new rate holds from the next step; the expression ``same`` keeps its value meanwhile."""
+    still, ratio, kept = guest(f"""
+        adapter = prepared("small-dense")
+        first = {same}
+        def move(rate):
+            before = {{name: value.copy() for name, value in adapter.parameters()}}
+            adapter.set_learning_rate(rate)
+            adapter.step()
+            return max(float(np.abs(value - before[name]).max()) for name, value in adapter.parameters())
+        still, few, many = move(0.0), move(1e-3), move(1e-1)
+        answer = still, many / few, first == {same}
+    """)
+    assert still == 0.0
+    # Gradients change little in so short a way.
+    assert 95.0 < ratio < 105.0
+    assert kept
