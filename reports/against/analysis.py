@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
-from dlbench.reports.matrix.analysis import Column, Group, Matrix, MatrixCell, Row
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.matrix.places import Column, Group, column_at, row_at
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.thread_limits import own_cores
@@ -219,8 +220,8 @@ def _match(
             stand = stands.get(framework)
             for row in cells.rows_of(stand.adapter if stand else ""):
                 for count in counts:
-                    column = Column(theirs, "cpu", count)
-                    past = published.matrix.cells.get((group, Row(framework, published.year), column))
+                    column = column_at(theirs, "cpu", count)
+                    past = published.matrix.cells.get((group, row_at(framework, published.year), column))
                     modes = cells.at(group, row, count)
                     best = fastest_mode(modes) if modes else None
                     for cell in modes if all_modes and modes else [best]:

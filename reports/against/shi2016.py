@@ -13,7 +13,8 @@ from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.analysis import CorePeak, Published
 from dlbench.reports.evidence.statistics import published
-from dlbench.reports.matrix.analysis import Column, Group, Matrix, MatrixCell, Row, assemble
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
+from dlbench.reports.matrix.places import column_at, group_at, row_at
 from dlbench.reports.storage.hosts import Host
 
 NAME = "shi2016"
@@ -87,9 +88,9 @@ def _cell(line: dict[str, str]) -> MatrixCell:
     batch = NETWORKS[line["network"]].batch_size
     seconds = published(float(line["seconds_per_minibatch"])) if line["seconds_per_minibatch"] else None
     return MatrixCell(
-        group=Group(line["network"], batch),
-        row=Row(line["framework"], "2016"),
-        column=Column(host.fingerprint, "cpu" if threads else "gpu", threads),
+        group=group_at(line["network"], batch),
+        row=row_at(line["framework"], "2016"),
+        column=column_at(host.fingerprint, "cpu" if threads else "gpu", threads),
         status=Status.OK if seconds else Status.UNSUPPORTED,
         reason="" if seconds else 'a "-" in the paper',
         seconds=seconds,

@@ -8,19 +8,8 @@ from typing import Any
 from dlbench.reports.against.analysis import Against, Match, Pair, Span
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import (
-    HOLES,
-    MISSING,
-    QUANTITIES,
-    Entry,
-    Page,
-    Table,
-    entry,
-    group_name,
-    number,
-    reasons,
-    row_name,
-)
+from dlbench.reports.formats.layout import HOLES, MISSING, QUANTITIES, Entry, Page, Table, entry, number, reasons
+from dlbench.reports.naming import group_name, row_name
 
 NOTHING = "Nothing was measured that the table has too: its networks, at its mini-batch, on a CPU."
 

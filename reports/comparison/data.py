@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import to_dict
 from dlbench.reports.comparison import layout as layout
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
@@ -9,16 +10,7 @@ from dlbench.reports.formats.csv import csv_text
 from dlbench.reports.formats.json import flag_content, json_text
 
 _COLUMNS = (
-    "cell.network",
-    "cell.batch_size",
-    "cell.framework",
-    "cell.mode",
-    "cell.device",
-    "cell.threads",
-    "cell.world_size",
-    "cell.affinity",
-    "cell.precision",
-    "cell.placement",
+    *(f"cell.{name}" for name in axes.NAMES),
     "finding",
     "verdict",
     "ratio",

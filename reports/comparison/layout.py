@@ -1,18 +1,17 @@
 """What every exporter of comparisons shares: the headline, a line for each cell, and the words beneath."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Status
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports import naming
 from dlbench.reports.comparison.compared import CellComparison, Comparison, SideOfCell
 from dlbench.reports.comparison.verdict import POWER
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.statistics import Ratio
-from dlbench.reports.formats.layout import HOLES, Entry, Table, group_name
-from dlbench.reports.matrix.analysis import Group
-from dlbench.reports.workers.names import LEGEND as WORKERS_LEGEND
-from dlbench.reports.workers.names import times_workers, with_workers
+from dlbench.reports.formats.layout import HOLES, Entry, Table
+from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name
 
 
 class Finding(Enum):
@@ -87,33 +86,23 @@ def line(text: str) -> str:
 
 
 def group_of(cell: Cell) -> str:
-    """Return what stands over the cells of one network: its name and mini-batch."""
-    return line(group_name(Group(cell.network, cell.batch_size, cell.precision, cell.placement)))
+    """Return what stands over the cells of the same work, as one line: names come from files of others too."""
+    return line(group_name(cell))
 
 
 def row_of(cell: Cell) -> str:
     """Return what stands before a cell: its framework and mode."""
-    return line(cell.framework if cell.mode in ("", cell.framework) else f"{cell.framework} {cell.mode}")
+    return line(row_name(cell))
 
 
 def threads_of(cell: Cell) -> str:
-    """Return threads or device, how many workers, and which CPUs they may use where those are not all."""
-    return _where(cell, str(cell.threads) if cell.threads else "default", with_workers)
+    """Return threads or device, how many workers."""
+    return line(head_of(cell, own="default"))
 
 
 def name_of(cell: Cell) -> str:
     """Return a cell in words that no other cell of a comparison has."""
-    threads = f"{cell.threads or 'default'} thread{'' if cell.threads == 1 else 's'}"
-    where = _where(cell, threads, lambda name, world_size: name + times_workers(world_size))
-    return f"{group_of(cell)}, {row_of(cell)}, {where}"
-
-
-def _where(cell: Cell, on_cpu: str, workers: Callable[[str, int], str]) -> str:
-    where = on_cpu
-    if cell.device != "cpu":
-        where = line(cell.device) + (f"/{cell.threads}" if cell.threads else "")
-    where = workers(where, cell.world_size)
-    return where if cell.affinity == OVERSUBSCRIBED else f"{where} {line(cell.affinity)}"
+    return line(naming.name_of(cell))
 
 
 def ratio_of(found: Ratio | None) -> str:

@@ -21,12 +21,13 @@ memory errors or told another time than the wall clock, unless that is so of all
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.statistics import Ratio, Summary, indistinguishable, ratio
-from dlbench.reports.matrix.analysis import Column, Matrix, MatrixCell, Row
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.matrix.places import Place, Row, column_of
 from dlbench.reports.storage.hosts import Host
 
 PAYS = 0.10
@@ -40,17 +41,7 @@ _DOUBTS = (
     raised_flags.DEVICE_TIME,
 )
 """A size with one of these takes no part as long as another is without it."""
-
-
-class Place(NamedTuple):
-    """Where a line was measured, and how."""
-
-    machine: str
-    device: str
-    threads: int | None
-    precision: str
-    placement: str
-    world_size: int = 1
+_NOT_OF_A_PLACE = ("network", "batch_size", *(axis.name for axis in axes.of_role(axes.ROW)))
 
 
 @dataclass(frozen=True)
@@ -139,16 +130,15 @@ def figure1(matrix: Matrix) -> Figure1:
         for column in matrix.columns:
             for row in rows:
                 if (cell := matrix.cells.get((group, row, column))) is not None:
-                    place = Place(*column[:3], group.precision, group.placement, column.world_size)
+                    place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
                     found.setdefault((group.network, place, row), []).append(cell)
     columns = {column: n for n, column in enumerate(matrix.columns)}
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
-    def order(key: tuple[str, Place, Row]) -> tuple[int, int, bool, str, str, Row]:
+    def order(key: tuple[str, Place, Row]) -> tuple[object, ...]:
         network, place, row = key
-        where = columns[Column(*place[:3], place.world_size)]
         # The precision that parity is proved at comes first.
-        return networks.index(network), where, place.precision != "float32", place.precision, place.placement, row
+        return networks.index(network), columns[column_of(*place)], axes.sort_key(place.cell), row
 
     lines = [_line(*key, found[key]) for key in sorted(found, key=order)]
     curves = [line for line in lines if len(line.points) > 1]

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Panel, Place, Point
+from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Panel, Point
 from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, check_quantity, shown_value
 from dlbench.reports.figure1.words import line_name, place_names
 from dlbench.reports.history.plot import check_picture, write_picture
-from dlbench.reports.matrix.analysis import Row
+from dlbench.reports.matrix.places import Place, Row
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

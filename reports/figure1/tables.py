@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence import raised_flags
@@ -11,7 +12,8 @@ from dlbench.reports.figure1.analysis import PAYS, Figure1, Knee, Line, Point
 from dlbench.reports.figure1.words import line_name, place_names, sentence
 from dlbench.reports.formats import csv, json
 from dlbench.reports.formats.layout import BEST, HOLES, MISSING, Entry, Page, Table, deviation, number, reasons
-from dlbench.reports.workers.names import LEGEND as WORKERS_LEGEND
+from dlbench.reports.matrix.places import values
+from dlbench.reports.naming import WORKERS_LEGEND
 
 NOTHING = "Nothing was measured yet."
 QUANTITIES = {"seconds": "seconds per mini-batch", "items": "items per second"}
@@ -22,15 +24,7 @@ KNEE = "k"
 _COLUMNS = (
     "machine",
     "machine_name",
-    "network",
-    "device",
-    "threads",
-    "world_size",
-    "affinity",
-    "precision",
-    "placement",
-    "framework",
-    "mode",
+    *(name for name in axes.NAMES if name != "batch_size"),
     "batch_size",
     "status",
     "reason",
@@ -184,15 +178,7 @@ def _where(found: Figure1, line: Line) -> dict[str, Any]:
     return {
         "machine": place.machine,
         "machine_name": found.hosts[place.machine].name,
-        "network": line.network,
-        "device": place.device,
-        "threads": place.threads,
-        "world_size": place.world_size,
-        "affinity": line.row.affinity,
-        "precision": place.precision,
-        "placement": place.placement,
-        "framework": line.row.framework,
-        "mode": line.row.mode,
+        **values(line.points[0].cell.cell, "batch_size"),
     }
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dlbench.reports.figure1.analysis import Figure1, Line, Place
-from dlbench.reports.formats.layout import number, row_name
-from dlbench.reports.workers.names import times_workers
+from dlbench.adapters import axes
+from dlbench.reports.figure1.analysis import Figure1, Line
+from dlbench.reports.formats.layout import number
+from dlbench.reports.matrix.places import Place
+from dlbench.reports.naming import extra_of_place, row_name, threads_name
 
 
 class _Part(NamedTuple):
@@ -81,18 +83,16 @@ def _knee(line: Line) -> str:
 def _place_name(found: Figure1, place: Place, places: Sequence[Place], machine: bool) -> str:
     several_machines = len({each.machine for each in places}) > 1
     alike = [each for each in places if (each.machine, each.device) == (place.machine, place.device)]
-    threads = "" if place.threads is None else f"{place.threads} thread{'s' if place.threads != 1 else ''}"
-    if place.threads == 0:
-        threads = "the framework's own number of threads"
-    said = bool(threads) and (place.device == "cpu" or len({each.threads for each in alike}) > 1)
-    workers = times_workers(place.world_size)
-    parts = [
-        _Part(_device(found, place) + ("" if said else workers), True),
-        _Part(threads + workers, said),
-        _Part(place.precision, place.precision != "float32" or len({each.precision for each in places}) > 1),
-        _Part(place.placement, place.placement != "resident" or len({each.placement for each in places}) > 1),
-    ]
-    name = ", ".join(part.text for part in parts if part.needed and part.text)
+    threads = threads_name(place.threads)
+    said = bool(threads) and (place.on_cpu or len({each.threads for each in alike}) > 1)
+    workers = extra_of_place(place.cell)
+    parts = [_device(found, place) + ("" if said else workers), *([threads + workers] if said else [])]
+    for axis in axes.of_role(axes.GROUP):
+        seen = {getattr(each.cell, axis.name) for each in places}
+        # A usual value is said where others stand beside it.
+        if axis.usual is not None and seen != {axis.usual}:
+            parts.append(axis.long.format(getattr(place.cell, axis.name)))
+    name = ", ".join(parts)
     if not (machine or several_machines):
         return name
     return f"{name}{',' if ',' in name else ''} of {machine_name(found, place.machine)}"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.reports.formats.json import matrix_cells, threads_to_json
 from dlbench.reports.formats.layout import Table
 from dlbench.reports.matrix.analysis import Matrix
@@ -14,16 +15,7 @@ from dlbench.reports.threads.curve import Curve
 _MATRIX_COLUMNS = (
     "machine",
     "machine_name",
-    "network",
-    "batch_size",
-    "framework",
-    "mode",
-    "affinity",
-    "device",
-    "threads",
-    "world_size",
-    "precision",
-    "placement",
+    *axes.NAMES,
     "status",
     "reason",
     "seconds_per_minibatch.median",

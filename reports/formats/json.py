@@ -13,6 +13,7 @@ from dlbench.reports.evidence.raised_flags import Flag
 from dlbench.reports.evidence.statistics import Summary
 from dlbench.reports.formats.layout import Table
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.matrix.places import values
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.curve import Curve, Point
 from dlbench.reports.threads.fits import Estimate, Fit, Fits
@@ -58,16 +59,7 @@ def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
 
 def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
     return {
-        "network": cell.group.network,
-        "framework": cell.row.framework,
-        "mode": cell.row.mode,
-        "affinity": cell.row.affinity,
-        "device": cell.column.device,
-        "threads": cell.column.threads,
-        "world_size": cell.column.world_size,
-        "batch_size": cell.group.batch_size,
-        "precision": cell.group.precision,
-        "placement": cell.group.placement,
+        **values(cell.cell),
         "status": cell.status.value,
         "reason": cell.reason,
         "seconds_per_minibatch": summary_content(cell.seconds),
@@ -145,11 +137,7 @@ def _curve(curve: Curve) -> dict[str, Any]:
         "physical_cores": curve.host.physical_cores,
         "logical_cpus": curve.host.logical_cpus,
         "effective_cpus": curve.host.effective_cpus,
-        "network": curve.group.network,
-        "batch_size": curve.group.batch_size,
-        "framework": curve.row.framework,
-        "mode": curve.row.mode,
-        "affinity": curve.row.affinity,
+        **values(curve.cell, "threads"),
         "computes": curve.computes,
         "best_threads": curve.best,
         "default_threads": curve.default,

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.statistics import Ratio, Summary
-from dlbench.reports.matrix.analysis import Column, Group, Matrix, MatrixCell, Row
-from dlbench.reports.workers.names import LEGEND as WORKERS_LEGEND
-from dlbench.reports.workers.names import with_workers
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.matrix.places import Column
+from dlbench.reports.naming import WORKERS_LEGEND, group_name, row_name, short_extra
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -136,25 +136,13 @@ def times(found: Ratio | None) -> str:
     return f"{number(found.value)}x{ends}"
 
 
-def row_name(row: Row) -> str:
-    """Return what stands before a row."""
-    name = row.framework if row.mode in ("", row.framework) else f"{row.framework} {row.mode}"
-    return f"{name}, {row.affinity}" if row.affinity != OVERSUBSCRIBED else name
-
-
-def group_name(group: Group) -> str:
-    """Return what stands over a group of rows."""
-    extra = [word for word in (group.precision, group.placement) if word not in ("float32", "resident")]
-    return f"{group.network}, mini-batch {', '.join([str(group.batch_size), *extra])}"
-
-
 def column_name(matrix: Matrix, column: Column) -> str:
     """Return what stands over a column: threads or device, and workers, behind the letter of one of many machines."""
     peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
     name = str(column.threads) if column.device == "cpu" and column.threads else column.device
     if column.device != "cpu" and column.threads and len({peer.threads for peer in peers}) > 1:
         name += f"/{column.threads}"
-    name = with_workers(name, column.world_size)
+    name = short_extra(name, column.cell)
     return f"{letter(matrix, column.machine)}:{name}" if len(matrix.machines) > 1 else name
 
 

@@ -16,7 +16,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dlbench.reports.formats import layout
-from dlbench.reports.matrix.analysis import Column, Matrix
+from dlbench.reports.matrix.analysis import Matrix
+from dlbench.reports.matrix.places import Column
 from dlbench.reports.threads import words as threads
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.curve import Curve

@@ -18,7 +18,7 @@ import numpy as np
 from dlbench.reports.errors import ReportError
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.series import ABSOLUTE, RATIO
-from dlbench.reports.history.words import name_of
+from dlbench.reports.naming import name_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

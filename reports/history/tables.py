@@ -12,19 +12,8 @@ from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.series import CAVEATS, RATIO, SIDES, Night, Series
 from dlbench.reports.history.what_changed import UNSEEN
-from dlbench.reports.history.words import (
-    counted,
-    day,
-    group_of,
-    held,
-    level,
-    line_of,
-    name_of,
-    rest_of,
-    significance,
-    size,
-    what_else,
-)
+from dlbench.reports.history.words import counted, day, held, level, line_of, significance, size, what_else
+from dlbench.reports.naming import group_name, name_of, rest_of
 
 WIDTH = terminal.WIDTH
 _MOST_CHANGES = 20
@@ -147,7 +136,7 @@ def _cells_table(history: History) -> Table:
     rows: list[tuple[Entry, ...]] = []
     group = ""
     for cell in cells:
-        over = group_of(cell.series.cell) + _machine(history, cell)
+        over = group_name(cell.series.cell) + _machine(history, cell)
         if over != group:
             rows.append((Entry(over),))
             group = over

@@ -2,37 +2,14 @@
 
 import math
 
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell
 from dlbench.reports.formats.layout import number
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, Difference, Event
 from dlbench.reports.history.series import RATIO, Series
-from dlbench.reports.workers.names import times_workers
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_DIFFERENCES = 6
 _CLOSE = 2
 """Nights by which a change may be misplaced."""
-
-
-def name_of(cell: Cell) -> str:
-    """Return a cell in words: "fcn5, mini-batch 64: torch eager, 2 threads"."""
-    return f"{group_of(cell)}: {rest_of(cell)}"
-
-
-def group_of(cell: Cell) -> str:
-    """Return what stands over the cells of one network: "fcn5, mini-batch 64"."""
-    extra = [word for word in (cell.precision, cell.placement) if word not in ("float32", "resident")]
-    return ", ".join([cell.network, f"mini-batch {cell.batch_size}", *extra])
-
-
-def rest_of(cell: Cell) -> str:
-    """Return the rest of a cell's name: "torch eager, 2 threads", "torch eager, 1 thread x 2 workers"."""
-    mode = "" if cell.mode in ("", cell.framework) else f" {cell.mode}"
-    threads = "its own threads" if cell.threads == 0 else f"{cell.threads} thread{'s' if cell.threads != 1 else ''}"
-    where = "" if cell.device == "cpu" else f", {cell.device}"
-    return f"{cell.framework}{mode}, {threads}{where}{times_workers(cell.world_size)}" + (
-        "" if cell.affinity == OVERSUBSCRIBED else f", {cell.affinity}"
-    )
 
 
 def day(started: str) -> str:

@@ -13,46 +13,21 @@ build of the framework) than the newest one's are never pooled with it. Of a lau
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.adapters.networks import NETWORKS, training_flops
-from dlbench.adapters.protocol import OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, Cell, Parity, Status
+from dlbench.adapters.protocol import Cell, Parity, Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.evidence.medians import effective_records
 from dlbench.reports.evidence.observed import Observed, observe
 from dlbench.reports.evidence.statistics import Summary, indistinguishable, ratio, summarise
+from dlbench.reports.matrix.places import Column, Group, Row, cell_at, column_of, group_of, row_of
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.newest import BASELINE
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.record_columns import product_rate
 from dlbench.reports.storage.results import Results
-
-
-class Group(NamedTuple):
-    """A block of rows whose numbers may be compared: one network at one mini-batch."""
-
-    network: str
-    batch_size: int
-    precision: str = "float32"
-    placement: str = "resident"
-
-
-class Row(NamedTuple):
-    """One row of a group."""
-
-    framework: str
-    mode: str
-    affinity: str = OVERSUBSCRIBED
-
-
-class Column(NamedTuple):
-    """One column of the matrix; columns of one machine stand together."""
-
-    machine: str
-    device: str
-    threads: int | None  # None: the device has no threads to choose (a published GPU column)
-    world_size: int = 1  # workers, each on a device like this one or with so many threads
 
 
 @dataclass(frozen=True)
@@ -91,6 +66,11 @@ class MatrixCell:
     """The framework's own thread count where nobody sets one, if its adapter tells it."""
 
     @property
+    def cell(self) -> Cell:
+        """The cell itself, without its adapter's folder."""
+        return cell_at(self.group, self.row, self.column)
+
+    @property
     def timed(self) -> Summary | None:
         """Seconds per mini-batch where they are those of the right mathematics, else None."""
         wrong = self.has(raised_flags.PARITY) or self.has(raised_flags.LOSS_NOT_FINITE)
@@ -127,7 +107,7 @@ def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
     ceilings = _Ceilings(results)
     newest: dict[tuple[str, Row], Record] = {}
     for (machine, cell), records in chosen.items():
-        key = machine, Row(cell.framework, cell.mode, cell.affinity)
+        key = machine, row_of(cell)
         if not records[-1].environment:
             continue  # it never ran
         if key not in newest or records[-1].started > newest[key].started:
@@ -153,7 +133,7 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
     columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
     groups = sorted(
         {key[0] for key in by_place},
-        key=lambda g: (networks.get(g.network, len(networks)), _group_order(g)),
+        key=lambda g: (networks.get(g.network, len(networks)), g.network, g.batch_size, axes.sort_key(g)),
     )
     rows = {
         group: tuple(dict.fromkeys(row for row in sorted(key[1] for key in by_place if key[0] == group)))
@@ -177,19 +157,11 @@ def combine(matrices: Sequence[Matrix]) -> Matrix:
     return assemble(cells, hosts, [note for matrix in matrices for note in matrix.notes])
 
 
-def _group_order(group: Group) -> tuple[object, ...]:
-    """Order precisions and placements as the contract lists them, others behind."""
-    ranks = [
-        known.index(word) if word in known else len(known)
-        for word, known in ((group.precision, PRECISIONS), (group.placement, PLACEMENTS))
-    ]
-    return group.network, group.batch_size, *ranks, group
-
-
-def _device_order(column: Column) -> tuple[bool, list[tuple[int, str]], int, int]:
-    """Order devices by their numbers: cuda:2 before cuda:10."""
+def _device_order(column: Column) -> tuple[object, ...]:
+    """Order devices by their numbers, cuda:2 before cuda:10, and threads within everything else."""
     parts = [(int(part), "") if part.isdecimal() else (0, part) for part in column.device.split(":")]
-    return column.device != "cpu", parts, column.world_size, column.threads or 0
+    others = axes.sort_key(axes.without(column.cell, "device", "threads"))
+    return not column.on_cpu, parts, others, column.threads or 0
 
 
 def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
@@ -286,9 +258,9 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
         if record.outcome.samples_ns and record.outcome.status in (Status.OK, Status.PARITY_FAILED)
     ]
     place = MatrixCell(
-        group=Group(cell.network, cell.batch_size, cell.precision, cell.placement),
-        row=Row(cell.framework, cell.mode, cell.affinity),
-        column=Column(newest.machine, cell.device, cell.threads, cell.world_size),
+        group=group_of(cell),
+        row=row_of(cell),
+        column=column_of(newest.machine, cell),
         status=status,
         reason=reason,
         run=newest.run,

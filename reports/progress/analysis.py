@@ -8,24 +8,18 @@ the release date of the version that was measured. A framework stands with its f
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.reports.evidence.means import mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio
-from dlbench.reports.matrix.analysis import Group, Matrix, MatrixCell
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.matrix.places import Group, Place
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.curve import computes_nothing
 
-
-class Place(NamedTuple):
-    """Where numbers may be compared: one machine, one way of running on it."""
-
-    machine: str
-    affinity: str
-    device: str
-    threads: int | None
-    world_size: int = 1
+_NOT_OF_A_PLACE = ("framework", "mode", *(axis.name for axis in axes.of_role(axes.GROUP)))
+"""What may differ between numbers that are compared, and what they are of."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
         for column in matrix.columns:
             for row in rows:
                 if (cell := matrix.cells.get((group, row, column))) is not None:
-                    place = Place(column.machine, row.affinity, *column[1:])
+                    place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
                     found.setdefault((place, group), []).append(cell)
     machines, groups = list(matrix.machines), list(matrix.rows)
     order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
@@ -94,8 +88,8 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
     return Progress(dict(matrix.hosts), rankings, overall, all_modes, matrix.notes)
 
 
-def _rank(place: Place) -> tuple[bool, str, str, int, int]:
-    return place.device != "cpu", place.device, place.affinity, place.world_size, place.threads or 0
+def _rank(place: Place) -> tuple[object, ...]:
+    return not place.on_cpu, place.device, axes.sort_key(axes.without(place.cell, "threads")), place.threads or 0
 
 
 def _best(cells: Iterable[MatrixCell]) -> dict[str, MatrixCell]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.reports.formats.labels import GAP, Box, Label, place_labels
-from dlbench.reports.formats.layout import group_name
 from dlbench.reports.history.plot import check_picture, write_picture
-from dlbench.reports.matrix.analysis import Group
-from dlbench.reports.progress.analysis import Place, Progress, Ranking, Standing
-from dlbench.reports.progress.words import place_name, version_name
+from dlbench.reports.matrix.places import Group, Place
+from dlbench.reports.naming import condition_name, group_name
+from dlbench.reports.progress.analysis import Progress, Ranking, Standing
+from dlbench.reports.progress.words import version_name
 from dlbench.reports.storage.thread_limits import own_cores
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _legend(
     for place in drawn:
         colour, mark = _STYLES[places.index(place)]
         handles.append(Line2D([], [], color=colour, marker=mark, linestyle="", markersize=5))
-    return handles, [place_name(place) for place in drawn]
+    return handles, [condition_name(place.cell) for place in drawn]
 
 
 def _span(days: Sequence[float]) -> tuple[float, float]:
@@ -267,7 +267,7 @@ def _apart(heights: list[float]) -> list[float]:
 
 def _caption(found: Progress, machine: str, places: Sequence[Place]) -> str:
     rankings: list[Ranking] = [ranking for ranking in found.rankings if ranking.place.machine == machine]
-    left = dict.fromkeys(place_name(ranking.place) for ranking in rankings if ranking.place not in places)
+    left = dict.fromkeys(condition_name(ranking.place.cell) for ranking in rankings if ranking.place not in places)
     undated = dict.fromkeys(
         f"{standing.cell.row.framework} {version_name(standing.build)}"
         for ranking in rankings

@@ -3,27 +3,17 @@
 import re
 from typing import Any
 
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
+from dlbench.adapters import axes
+from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import (
-    HOLES,
-    QUANTITIES,
-    Entry,
-    Page,
-    Table,
-    entry,
-    group_name,
-    reasons,
-    row_name,
-    times,
-)
-from dlbench.reports.matrix.analysis import Group, MatrixCell
-from dlbench.reports.progress.analysis import Overall, Place, Progress, Ranking, Standing
+from dlbench.reports.formats.layout import HOLES, QUANTITIES, Entry, Page, Table, entry, reasons, times
+from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.matrix.places import NO_THREADS, Group, Place, values
+from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, head_of, row_name
+from dlbench.reports.progress.analysis import Overall, Progress, Ranking, Standing
 from dlbench.reports.storage.builds import Build
-from dlbench.reports.workers.names import LEGEND as WORKERS_LEGEND
-from dlbench.reports.workers.names import times_workers, with_workers
 
 NOTHING = "Nothing was measured yet."
 MEAN = (
@@ -33,17 +23,12 @@ MEAN = (
 UNKNOWN = "?"
 """Stands for a date that nobody told."""
 
+_OF_THE_WORK = tuple(axis.name for axis in axes.of_role(axes.GROUP))
 _COLUMNS = (
     "machine",
     "machine_name",
-    "network",
-    "batch_size",
-    "precision",
-    "placement",
-    "device",
-    "threads",
-    "world_size",
-    "affinity",
+    *_OF_THE_WORK,
+    *(name for name in axes.NAMES if name not in (*_OF_THE_WORK, "framework", "mode")),
     "framework",
     "adapter",
     "mode",
@@ -102,17 +87,6 @@ def progress_to_csv(found: Progress) -> str:
     return csv.csv_text(_COLUMNS, lines)
 
 
-def place_name(place: Place) -> str:
-    """Return how it was run: "1 thread", "4 threads, bound", "cuda:0", "1 thread x 2 workers"."""
-    count = "" if place.threads is None else f"{place.threads} thread{'s' if place.threads != 1 else ''}"
-    if place.threads == 0:
-        count = "the framework's own number of threads"
-    device = place.device if place.device != "cpu" else ""
-    affinity = place.affinity if place.affinity != OVERSUBSCRIBED else ""
-    where = ", ".join(word for word in (device, count) if word) + times_workers(place.world_size)
-    return ", ".join(word for word in (where, affinity) if word)
-
-
 def version_name(build: Build) -> str:
     """Return a version for a table: without its local label, and without the date that a nightly one is released on."""
     public = build.version.partition("+")[0]
@@ -140,10 +114,7 @@ def _table(found: Progress, rankings: list[Ranking], common: set[raised_flags.Fl
 
 
 def _count(place: Place) -> str:
-    where = place.device
-    if place.device == "cpu":
-        where = str(place.threads) if place.threads else "own"
-    return with_workers(where, place.world_size)
+    return head_of(place.cell if place.on_cpu else place.cell._replace(threads=NO_THREADS))
 
 
 def _hole(cell: MatrixCell) -> str:
@@ -172,9 +143,11 @@ def _summary(found: Progress, overall: list[Overall]) -> Table:
         if each.oldest is None or each.newest is None:
             continue
         names = (f"{name} {version_name(build)}" for name, build in (each.newest, each.oldest))
-        rows.append(tuple(map(Entry, (place_name(each.place), *names, str(len(each.groups)), times(each.speedup)))))
+        rows.append(
+            tuple(map(Entry, (condition_name(each.place.cell), *names, str(len(each.groups)), times(each.speedup))))
+        )
     notes = [MEAN] if rows else []
-    if without := [place_name(each.place) for each in overall if each.oldest is None]:
+    if without := [condition_name(each.place.cell) for each in overall if each.oldest is None]:
         notes.append(f"No two frameworks of different dates have a number for every network at {', '.join(without)}.")
     head = ("", "newest", "over oldest", "networks", "speed-up") if rows else ()
     return Table("Newest over oldest", head, tuple(rows), tuple(notes))
@@ -221,11 +194,8 @@ def _where(found: Progress, place: Place, group: Group) -> dict[str, Any]:
     return {
         "machine": place.machine,
         "machine_name": found.hosts[place.machine].name,
-        **group._asdict(),
-        "device": place.device,
-        "threads": place.threads,
-        "world_size": place.world_size,
-        "affinity": place.affinity,
+        **{name: value for name, value in values(group).items() if name in _OF_THE_WORK},
+        **values(place.cell, *_OF_THE_WORK, "framework", "mode"),
     }
 
 
@@ -263,10 +233,7 @@ def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
     return {
         "machine": place.machine,
         "machine_name": found.hosts[place.machine].name,
-        "device": place.device,
-        "threads": place.threads,
-        "world_size": place.world_size,
-        "affinity": place.affinity,
+        **values(place.cell, *_OF_THE_WORK, "framework", "mode"),
         "networks": [group.network for group in overall.groups],
         "oldest": _named(overall.oldest),
         "newest": _named(overall.newest),

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell, Status, to_dict
+from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.attempts import effective
 from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.naming import group_name, slug
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.results import Results
@@ -37,17 +38,12 @@ _PLAIN_CELL = Cell("", "", "", "", "cpu", 1, 1)
 
 def cell_id(cell: Cell) -> str:
     """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
-    words = [cell.network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
-    words += [f"x{cell.world_size}"] if cell.world_size != _PLAIN_CELL.world_size else []
-    words += [cell.precision] if cell.precision != _PLAIN_CELL.precision else []
-    words += [cell.placement] if cell.placement != _PLAIN_CELL.placement else []
-    words += [cell.affinity] if cell.affinity != OVERSUBSCRIBED else []
-    return "-".join(words)
+    return slug(cell)
 
 
 def cell_group(cell: Cell) -> str:
-    """Return the group whose benchmarks may be compared: one network at one mini-batch."""
-    return f"{cell.network}, mini-batch {cell.batch_size}"
+    """Return the group whose benchmarks may be compared: the same work."""
+    return group_name(cell)
 
 
 def counted(records: Sequence[Record], host: Host | None = None) -> list[Record]:

@@ -181,11 +181,30 @@ def _cells_of_version_3(tables: MetaData) -> Table:
 
 
 def _third(connection: Connection) -> None:
-    # SQLite cannot change a constraint: the table is made anew. It has a row for each cell, not for each launch.
+    _make_cells_anew(connection, _cells_of_version_3(MetaData()))
+
+
+def _cells_of_version_4(tables: MetaData) -> Table:
+    table = _cells_of_version_3(tables)
+    old = next(each for each in table.constraints if isinstance(each, UniqueConstraint))
+    table.constraints.remove(old)
+    table.append_column(Column("further", Text, nullable=False, server_default=""))
+    table.append_constraint(UniqueConstraint(*old.columns.keys(), "further", name=old.name))
+    return table
+
+
+def _fourth(connection: Connection) -> None:
+    _make_cells_anew(connection, _cells_of_version_4(MetaData()))
+
+
+def _make_cells_anew(connection: Connection, new: Table) -> None:
+    """Replace the table of cells, keeping its rows: SQLite cannot change a constraint.
+
+    The table has a row for each cell, not for each launch.
+    """
     old = Table("cells", MetaData(), autoload_with=connection)
     rows = [dict(row._mapping) for row in connection.execute(select(old)).all()]
     old.drop(connection)
-    new = _cells_of_version_3(MetaData())
     new.create(connection)
     if not rows:
         return
@@ -200,4 +219,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "machines, ceilings, runs and records", _first),
     Migration(2, "cells by number, medians and contention as columns, sentinels", _second),
     Migration(3, "cells by the number of their workers too", _third),
+    Migration(4, "cells by further axes, which need no column of their own", _fourth),
 )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.storage.cell_columns import from_columns
 from dlbench.reports.storage.queries import cells, records, wanted
 
 BASELINE = "baseline"
@@ -86,7 +87,7 @@ def cell_summary(row: Any) -> CellSummary:
     """Read a row of `cell_summaries`."""
     return CellSummary(
         machine=row.machine,
-        cell=Cell(*(getattr(row, name) for name in Cell._fields)),
+        cell=from_columns(dict(row._mapping)),
         number=row.cell_id,
         measured=row.measured is not None,
         newest=row.measured or row.newest,

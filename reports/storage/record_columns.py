@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.errors import RecordError
 from dlbench.reports.evidence import gpu_evidence, raised_flags
+from dlbench.reports.storage.cell_columns import to_columns
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
@@ -164,5 +165,5 @@ class CellNumbers:
 
     def _columns(self, machine: str, cell: Cell) -> dict[str, Any]:
         # While an old store is brought up to date its table lacks what cells were given later.
-        values = {"machine": machine, **cell._asdict()}
+        values = {"machine": machine, **to_columns(cell)}
         return {name: value for name, value in values.items() if name in self._table.c}

@@ -78,6 +78,7 @@ cells = Table(
     Column("placement", String(32), nullable=False),
     Column("affinity", String(32), nullable=False),
     Column("world_size", Integer, nullable=False, server_default="1"),
+    Column("further", Text, nullable=False, server_default=""),
     UniqueConstraint(
         "machine",
         "framework",
@@ -91,6 +92,7 @@ cells = Table(
         "placement",
         "affinity",
         "world_size",
+        "further",
         name="one_number_for_each_cell",
     ),
 )

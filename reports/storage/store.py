@@ -20,6 +20,7 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.errors import RecordError, StoreError
 from dlbench.reports.evidence import medians
 from dlbench.reports.storage import database, newest, queries, record_columns, schema
+from dlbench.reports.storage.cell_columns import from_columns
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.newest import CellSummary
 from dlbench.reports.storage.queries import Wanted
@@ -168,8 +169,8 @@ class Store:
 
         A number is of this store alone, and of one machine: the same cell on another machine has another.
         """
-        rows = self._rows(sa.select(*(schema.cells.c[name] for name in ("id", *Cell._fields))).order_by("id"))
-        return {row.id: Cell(*(getattr(row, name) for name in Cell._fields)) for row in rows}
+        rows = self._rows(sa.select(schema.cells).order_by(schema.cells.c.id))
+        return {row.id: from_columns(dict(row._mapping)) for row in rows}
 
     def medians(
         self,

@@ -6,7 +6,7 @@ from dlbench.adapters.networks import NETWORKS
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import SIGNIFICANCE, Contrast
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, INDISTINGUISHABLE
-from dlbench.reports.matrix.analysis import Group
+from dlbench.reports.matrix.places import Group
 from dlbench.reports.threads.curve import Curve, Point
 
 

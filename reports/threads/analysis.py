@@ -21,7 +21,8 @@ from dlbench.adapters.protocol import BOUND
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
 from dlbench.reports.evidence.statistics import Ratio, Summary, indistinguishable, ratio
-from dlbench.reports.matrix.analysis import Column, Matrix, MatrixCell
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.matrix.places import Column
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.advice import advice
 from dlbench.reports.threads.curve import Curve, Point, computes_nothing

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from dlbench.adapters import axes
 from dlbench.adapters.networks import NETWORKS
-from dlbench.adapters.protocol import BOUND
+from dlbench.adapters.protocol import BOUND, Cell
 from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.evidence.statistics import Summary
-from dlbench.reports.matrix.analysis import Group, MatrixCell, Row
+from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.matrix.places import Group, Row
+from dlbench.reports.naming import row_name
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.fits import Fits
 
@@ -57,9 +60,12 @@ class Curve:
     @property
     def name(self) -> str:
         """The row in words."""
-        plain = self.row.mode in ("", "2016", self.row.framework)
-        name = self.row.framework if plain else f"{self.row.framework} {self.row.mode}"
-        return f"{name}, bound" if self.bound else name
+        return row_name(self.row._replace(mode="") if self.row.mode == "2016" else self.row)
+
+    @property
+    def cell(self) -> Cell:
+        """What the points have in common: all but their threads."""
+        return axes.without(self.points[0].cell.cell, "threads")
 
     @property
     def bound(self) -> bool:

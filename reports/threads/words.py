@@ -8,7 +8,8 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
-from dlbench.reports.formats.layout import BEST, HOLES, Entry, Table, group_name, interval, number, row_name, times
+from dlbench.reports.formats.layout import BEST, HOLES, Entry, Table, interval, number, times
+from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.threads.curve import Curve, Point
 from dlbench.reports.threads.fits import POINTS_NEEDED, Estimate, Fit, Fits, said_probability
 from dlbench.reports.threads.oversubscription import capacities, wait_policies

@@ -21,22 +21,13 @@ more threads altogether than the machine has CPUs share these, and then no speed
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.statistics import Ratio, ratio
-from dlbench.reports.matrix.analysis import Column, Group, Matrix, MatrixCell, Row
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.matrix.places import Column, Group, Place, Row, cell_at, group_of, row_of
 from dlbench.reports.storage.hosts import Host
-
-
-class Place(NamedTuple):
-    """What the cells of a line have in common, but for threads, workers and mini-batch."""
-
-    network: str
-    row: Row
-    machine: str
-    device: str
-    precision: str
-    placement: str
 
 
 @dataclass(frozen=True)
@@ -126,7 +117,8 @@ def workers(matrix: Matrix) -> Workers:
     def order(place: Place) -> tuple[object, ...]:
         where = machines.index(place.machine), devices.index((place.machine, place.device))
         # The precision that parity is proved at comes first.
-        return (*where, networks.index(place.network), place.precision != "float32", place[4:], place.row)
+        in_order = axes.sort_key(group_of(place.cell)), row_of(place.cell)
+        return (*where, networks.index(place.cell.network), *in_order)
 
     lines = (
         _line(place, found[place], matrix.hosts[place.machine])
@@ -143,7 +135,8 @@ def times(found: Ratio, factor: float) -> Ratio:
 
 
 def _place(group: Group, row: Row, column: Column) -> Place:
-    return Place(group.network, row, column.machine, column.device, group.precision, group.placement)
+    """Return what the cells of a line have in common: all but threads, workers and mini-batch."""
+    return Place(column.machine, axes.without(cell_at(group, row, column), "threads", "world_size", "batch_size"))
 
 
 def _line(place: Place, cells: dict[_At, MatrixCell], host: Host) -> Line:

@@ -2,22 +2,17 @@
 
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.reports.formats import csv, json
-from dlbench.reports.workers.analysis import Gain, Place, Point, Workers
+from dlbench.reports.matrix.places import Place, values
+from dlbench.reports.workers.analysis import Gain, Point, Workers
 
+_OF_A_POINT = ("threads", "world_size", "batch_size")
 _COLUMNS = (
     "machine",
     "machine_name",
-    "network",
-    "framework",
-    "mode",
-    "affinity",
-    "device",
-    "precision",
-    "placement",
-    "threads",
-    "world_size",
-    "batch_size",
+    *(name for name in axes.NAMES if name not in _OF_A_POINT),
+    *_OF_A_POINT,
     "status",
     "reason",
     "seconds_per_minibatch.median",
@@ -72,13 +67,7 @@ def _where(found: Workers, place: Place) -> dict[str, Any]:
         "machine": place.machine,
         "machine_name": found.hosts[place.machine].name,
         "effective_cpus": found.hosts[place.machine].effective_cpus,
-        "network": place.network,
-        "framework": place.row.framework,
-        "mode": place.row.mode,
-        "affinity": place.row.affinity,
-        "device": place.device,
-        "precision": place.precision,
-        "placement": place.placement,
+        **values(place.cell, *_OF_A_POINT),
     }
 
 

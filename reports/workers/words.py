@@ -17,8 +17,8 @@ from dlbench.reports.formats.layout import (
     entry,
     number,
     reasons,
-    row_name,
 )
+from dlbench.reports.naming import row_name, work_name
 from dlbench.reports.workers.analysis import Gain, Line, Point, Workers
 
 NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
@@ -67,9 +67,7 @@ def workers_page(found: Workers) -> Page:
 def line_name(found: Workers, line: Line, machine: bool = True) -> str:
     """Return what a line is called: its network, row, and where it was measured."""
     place = line.place
-    extra = [word for word in (place.precision, place.placement) if word not in ("float32", "resident")]
-    name = f"{', '.join([place.network, *extra])}: {row_name(place.row)}"
-    name += "" if place.device == "cpu" else f", {place.device}"
+    name = f"{work_name(place.cell)}: {row_name(place.cell)}" + ("" if place.on_cpu else f", {place.device}")
     return f"{name}, on {found.hosts[place.machine].name}" if machine else name
 
 

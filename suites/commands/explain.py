@@ -14,10 +14,10 @@ from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.attempts import disturbed
 from dlbench.reports.explained.analysis import explain
 from dlbench.reports.explained.words import TOP, explained_to_json, explained_to_terminal
+from dlbench.reports.naming import name_of
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import Record
 
-from ..display.progress import describe_cell
 from ..display.screen import err, say
 from ..display.status_line import StatusLine
 from ..environments import environment
@@ -135,7 +135,7 @@ def _plan(row: str, network: str, chosen: Choices, machine: Machine) -> Plan:
     )
     plan = expand(suite, replace(chosen, frameworks=row), preparation.capacity(machine), preparation.new_seed())
     if len(plan.cells) > 1:
-        first, second = (describe_cell(PlannedLaunch(cell, 0)) for cell in plan.cells[:2])
+        first, second = (name_of(cell) for cell in plan.cells[:2])
         raise UsageError(
             f"One cell is explained at a time, and this means {len(plan.cells)}: {first}; {second}"
             f"{'; ...' if len(plan.cells) > 2 else ''}. Give one value to each option, and one row. {_FORM}."
@@ -167,7 +167,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
     carrier = Carrier(plan, run, launcher, sources, _reference_at_hand, machine=machine)
     # What computes nothing disturbs nobody, and nobody disturbs it.
     with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
-        say(f"launching {describe_cell(planned)}")
+        say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:
 
             def tick(directory: Path) -> None:

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from statistics import median
 
 from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, CONFIRM
+from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
 from ..measuring.pairs import PlannedPair
-from ..planning.plan import PlannedLaunch
-from .progress import clock, describe_cell, result_line
+from .progress import clock, result_line
 from .status_line import StatusLine
 
 
 def pair_line(pair: PlannedPair, records: Mapping[str, Record]) -> str:
     """Return what a pair gave, in a few words."""
     stage = "confirming " if pair.stage == CONFIRM else ""
-    name = f"{describe_cell(PlannedLaunch(pair.cell, pair.launch))}, {stage}pair {pair.launch + 1}"
+    name = f"{name_of(pair.cell)}, {stage}pair {pair.launch + 1}"
     timed = {side: record for side, record in records.items() if record.outcome.samples_ns}
     if set(timed) == {BASELINE, CANDIDATE}:
         before, after = (median(timed[side].outcome.step_seconds()) for side in (BASELINE, CANDIDATE))
@@ -31,7 +31,7 @@ class PairDisplay(StatusLine):
 
     def starts(self, pair: PlannedPair, side: str, pairs_left: int) -> None:
         """Name the launch that begins."""
-        self._what = f"{describe_cell(PlannedLaunch(pair.cell, pair.launch))}, {side}; at most {pairs_left} pairs left"
+        self._what = f"{name_of(pair.cell)}, {side}; at most {pairs_left} pairs left"
 
     def ticks(self, phase: str, seconds_left: float) -> None:
         """Redraw the line, at most once a second."""

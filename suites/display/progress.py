@@ -7,12 +7,12 @@ from statistics import median
 
 from rich.console import Console
 
-from dlbench.adapters.protocol import BOUND, PRECISIONS, Status
+from dlbench.adapters.protocol import Status
+from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
 from ..measuring.ledger import Ledger
 from ..planning.plan import Plan, PlannedLaunch
-from ..planning.values import RESIDENT
 from .screen import counted
 from .status_line import StatusLine
 
@@ -34,19 +34,6 @@ def clock(seconds: float) -> str:
 def percent(share: float) -> str:
     """Return a share as "2 %", "0.45 %" or "13 %"."""
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
-
-
-def describe_cell(planned: PlannedLaunch) -> str:
-    """Return the launch in words: "fcn5 torch eager 2 threads"."""
-    cell = planned.cell
-    threads = "1 thread" if cell.threads == 1 else f"{cell.threads} threads"
-    where = "" if cell.device == "cpu" else f" on {cell.device}"
-    bound = " bound" if cell.affinity == BOUND else ""
-    precision = "" if cell.precision == PRECISIONS[0] else f" {cell.precision}"
-    copied = "" if cell.placement == RESIDENT else f" from {cell.placement} memory"
-    what = f"{cell.network} b{cell.batch_size} {cell.framework} {cell.mode}"
-    workers = "" if cell.world_size == 1 else f" x {cell.world_size} workers"
-    return f"{what} {threads}{bound}{where}{precision}{copied}{workers}"
 
 
 def result_line(record: Record) -> str:
@@ -86,7 +73,7 @@ def precision_lines(plan: Plan, ledger: Ledger) -> list[str]:
     for cell in wide[:_WIDE_SHOWN]:
         shown = "no interval" if math.isinf(widths[cell]) else f"±{percent(widths[cell])}"
         launches = counted(len(ledger.seen(cell)), "launch", "launches")
-        lines.append(f"  not {describe_cell(PlannedLaunch(cell, 0))}: {shown} after {launches}")
+        lines.append(f"  not {name_of(cell)}: {shown} after {launches}")
     if len(wide) > _WIDE_SHOWN:
         lines.append(f"  nor {len(wide) - _WIDE_SHOWN} more")
     return lines
@@ -110,7 +97,7 @@ class ProgressDisplay(StatusLine):
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """Name the launch that begins."""
         about = "~" if self._ledger and self._ledger.precision else ""
-        self._what = f"[{index}/{about}{total}] {describe_cell(planned)}"
+        self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:

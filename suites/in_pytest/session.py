@@ -12,6 +12,7 @@ import pytest
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
+from dlbench.reports.naming import name_of
 from dlbench.reports.pytest_benchmark import export as files
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import Record, Run
@@ -19,7 +20,6 @@ from dlbench.reports.storage.store import Store
 
 from ..commands import options
 from ..display.progress import clock as clock_text
-from ..display.progress import describe_cell
 from ..display.screen import counted
 from ..environments import environment
 from ..errors import DlbenchError
@@ -232,7 +232,7 @@ class _Progress:
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """A launch begins."""
         if self._live:
-            self._reporter.rewrite(f"dlbench: {index}/{total} {describe_cell(planned)}", erase=True)
+            self._reporter.rewrite(f"dlbench: {index}/{total} {name_of(planned.cell)}", erase=True)
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """During a launch nothing is said: a redraw would disturb it."""

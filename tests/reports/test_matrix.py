@@ -4,7 +4,8 @@ import pytest
 from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.matrix.analysis import Column, Group, Matrix, MatrixCell, Row, build_matrix, combine
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix, combine
+from dlbench.reports.matrix.places import column_at, group_at, row_at
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -61,10 +62,10 @@ def test_rows_and_columns_have_a_settled_order() -> None:
         ("fcn5", 64),
         ("lstm32", 64),
     ]
-    assert matrix.rows[Group("fcn5", 64)] == (
-        Row("mxnet", "eager"),
-        Row("torch", "compile"),
-        Row("torch", "eager"),
+    assert matrix.rows[group_at("fcn5", 64)] == (
+        row_at("mxnet", "eager"),
+        row_at("torch", "compile"),
+        row_at("torch", "eager"),
     )
     assert [(c.machine, c.device, c.threads) for c in matrix.columns] == [
         (make.MACHINE, "cpu", 1),
@@ -98,7 +99,7 @@ def test_workers_are_columns_of_their_own_behind_those_of_one() -> None:
     ]
     matrix = matrix_of(*records)
     expected = [(d, p, w) for d in ("cpu", "cuda:0") for w in (1, 2, 4) for p in (1, 2)]
-    assert [column[1:] for column in matrix.columns] == expected
+    assert [(column.device, column.threads, column.world_size) for column in matrix.columns] == expected
     assert len(matrix.cells) == len(records)
 
 
@@ -216,7 +217,7 @@ def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
 
 def test_two_builds_of_a_framework_stand_side_by_side() -> None:
     matrix = matrix_of(make.record(), make.record(framework="torch-nightly"))
-    assert matrix.rows[Group("fcn5", 64)] == (Row("torch", "eager"), Row("torch-nightly", "eager"))
+    assert matrix.rows[group_at("fcn5", 64)] == (row_at("torch", "eager"), row_at("torch-nightly", "eager"))
 
 
 def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
@@ -226,8 +227,8 @@ def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
     def fraction(threads: int, *others: Record) -> float | None:
         measured = make.record([1.0], threads=threads)
         matrix = matrix_of(measured, *others, ceilings=ceilings)
-        column = Column(make.MACHINE, "cpu", threads)
-        return matrix.cells[Group("fcn5", 64), Row("torch", "eager"), column].ceiling_fraction
+        column = column_at(make.MACHINE, "cpu", threads)
+        return matrix.cells[group_at("fcn5", 64), row_at("torch", "eager"), column].ceiling_fraction
 
     def sentinel(threads: int, rate: float, busy: float | None = None) -> Record:
         seen = make.threads(threads, 1.0, busy)

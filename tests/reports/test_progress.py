@@ -25,9 +25,10 @@ from dlbench.reports.evidence.means import geometric_mean, mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio, summarise
 from dlbench.reports.formats import latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.naming import condition_name
 from dlbench.reports.progress.analysis import Progress, Ranking, progress
 from dlbench.reports.progress.plot import progress_to_picture
-from dlbench.reports.progress.words import place_name, progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.progress.words import progress_page, progress_to_csv, progress_to_json
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode, released
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -182,7 +183,7 @@ def test_several_workers_are_a_place_of_their_own() -> None:
         ("cpu", 2),
         ("cuda:0", 2),
     ]
-    assert [place_name(ranking.place) for ranking in found.rankings][1:] == [
+    assert [condition_name(ranking.place.cell) for ranking in found.rankings][1:] == [
         "1 thread x 2 workers",
         "cuda:0, 1 thread x 2 workers",
     ]

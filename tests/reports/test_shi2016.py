@@ -5,7 +5,8 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against import shi2016
-from dlbench.reports.matrix.analysis import Group, Row, build_matrix, combine
+from dlbench.reports.matrix.analysis import build_matrix, combine
+from dlbench.reports.matrix.places import group_at, row_at
 from dlbench.reports.storage.results import Results
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.analysis import Curve, curves
@@ -43,7 +44,9 @@ def test_the_shape_is_that_of_table_4() -> None:
         "lstm32",
         "lstm64",
     ]
-    assert MATRIX.rows[Group("lstm32", 128)] == tuple(Row(name, "2016") for name in ("cntk", "tensorflow", "torch"))
+    assert MATRIX.rows[group_at("lstm32", 128)] == tuple(
+        row_at(name, "2016") for name in ("cntk", "tensorflow", "torch")
+    )
     assert [(c.device, c.threads) for c in MATRIX.columns] == [
         *[("cpu", p) for p in (1, 2, 4, 8)],
         *[("cpu", p) for p in (1, 2, 4, 8, 16, 32)],

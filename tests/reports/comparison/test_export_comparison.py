@@ -362,24 +362,14 @@ def test_cells_of_several_workers_are_named_apart_in_every_form() -> None:
     ]
     found = comparison(*(cell_of(Verdict.REGRESSION, 1.1, cell) for cell in of_each))
     assert [layout.threads_of(cell) for cell in of_each] == [
-        "1",
-        "1 bound",
-        "1 x2",
-        "1 x2 bound",
-        "cuda:0/1",
-        "cuda:0/1 bound",
-        "cuda:0/1 x2",
-        "cuda:0/1 x2 bound",
+        where for where in ("1", "1 x2", "cuda:0/1", "cuda:0/1 x2") for _ in ("all", "bound")
     ]
-    assert [layout.name_of(cell).partition("eager, ")[2] for cell in of_each] == [
-        "1 thread",
-        "1 thread bound",
-        "1 thread x 2 workers",
-        "1 thread x 2 workers bound",
-        "cuda:0/1",
-        "cuda:0/1 bound",
-        "cuda:0/1 x 2 workers",
-        "cuda:0/1 x 2 workers bound",
+    assert [layout.row_of(cell) for cell in of_each] == ["torch eager", "torch eager, bound"] * 4
+    assert [layout.name_of(cell).partition("torch ")[2] for cell in of_each] == [
+        f"eager{bound}, {where}{workers}"
+        for where in ("1 thread", "cuda:0, 1 thread")
+        for workers in ("", " x 2 workers")
+        for bound in ("", ", bound")
     ]
     for export in (comparison_to_terminal, comparison_to_markdown):
         assert "xN: N workers train on equal parts" in export(found)

@@ -19,7 +19,8 @@ from dlbench.reports.history.analysis import History, build_history
 from dlbench.reports.history.series import ABSOLUTE, RATIO, series_of
 from dlbench.reports.history.tables import history_to_json, history_to_markdown, history_to_terminal
 from dlbench.reports.history.what_changed import differences, explained
-from dlbench.reports.history.words import line_of, name_of
+from dlbench.reports.history.words import line_of
+from dlbench.reports.naming import name_of
 from dlbench.reports.storage.store import Store
 
 CELLS = {1: factory.cell(), 2: factory.cell(threads=2), 3: factory.cell(network="lstm32", batch_size=128)}
@@ -177,7 +178,7 @@ def test_terminal_lines_fit_and_say_what_matters(nights):
     for everything in (False, True):
         text = history_to_terminal(history, everything)
         assert max(map(len, text.splitlines())) <= 80
-        assert "fcn5, mini-batch 64: torch eager, 1 thread" in text
+        assert "fcn5, mini-batch 64, torch eager, 1 thread" in text
         assert "slower" in text
         assert "run-040" in text
         assert "2026-02-10" in text
@@ -236,7 +237,7 @@ def test_names_tell_cells_apart():
     changes += [{"world_size": 2}, {"world_size": 4}, {"world_size": 2, "device": "cuda:0"}]
     names = [name_of(factory.cell(**each)) for each in changes]
     assert len(set(names)) == len(names)
-    assert name_of(factory.cell(world_size=2)) == "fcn5, mini-batch 64: torch eager, 1 thread x 2 workers"
+    assert name_of(factory.cell(world_size=2)) == "fcn5, mini-batch 64, torch eager, 1 thread x 2 workers"
 
 
 def recorded(torch: str = "2.13.0", **changes: object):

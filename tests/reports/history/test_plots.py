@@ -51,7 +51,7 @@ def test_an_svg_names_cells_changes_and_units(tmp_path):
     history = history_of(3, changed=(1,), side="candidate")
     (written,) = history_to_picture(history, tmp_path / "history.svg")
     said = texts(written)
-    assert sum("fcn5, mini-batch 64: torch eager" in text for text in said) == 3
+    assert sum("fcn5, mini-batch 64, torch eager" in text for text in said) == 3
     (change,) = [text for text in said if "▲" in text]
     assert "2026-01-16" in change
     assert f"{history.changes[0][1].percent[0]:+.1f} %" in change

@@ -62,7 +62,7 @@ def test_the_old_store_is_one() -> None:
 def test_an_old_store_keeps_its_contents_and_gets_the_new_columns(old: Path) -> None:
     before = {row["id"]: json.loads(row["content"]) for row in rows(old, "SELECT id, content FROM records")}
     with Store.open(old) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4]
         assert [run.purpose for run in store.runs()] == ["suite", "suite"]
         assert store.records() == [Record.from_dict(content) for content in before.values()]
         hosts = {name: read_host(name, described) for name, described in store.machines().items()}
@@ -95,7 +95,7 @@ def test_a_store_of_version_2_keeps_its_cells_and_their_numbers(second: Path) ->
     assert len(cells) == 3
     assert "world_size" not in cells[0]
     with Store.open(second) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4]
         assert {number: cell._asdict() for number, cell in store.cells().items()} == {
             row["id"]: {**{k: v for k, v in row.items() if k not in ("id", "machine")}, "world_size": 1}
             for row in cells
@@ -154,7 +154,7 @@ def test_an_old_store_on_a_server_is_upgraded_too() -> None:
             connection.execute(sa.insert(sa.table(table, *names)), content)
     engine.dispose()
     with Store.open(URL) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4]
         assert [row["content"] for row in rows(VERSION_1, "SELECT content FROM records ORDER BY id")] == [
             row.content for row in store._rows(sa.select(schema.records.c.content).order_by(schema.records.c.id))
         ]

@@ -83,7 +83,7 @@ def test_the_change_with_what_changed_that_night(call, store):
     code, said, complaints = call("--store", store)
     assert (code, complaints) == (0, "")
     text = " ".join(said.split())
-    assert "2026-03-13 02:00 fcn5, mini-batch 64: torch eager, 1 thread" in text
+    assert "2026-03-13 02:00 fcn5, mini-batch 64, torch eager, 1 thread" in text
     assert "run night-12" in text
     assert "candidate: torch 2.13.0 -> 2.14.0" in text
     assert said.count("slower (") == 1

@@ -1,0 +1,87 @@
+"""The table of axes: what a cell can differ in, described once.
+
+Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option and its parser to every
+axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of ``Cell``, a line here, a line
+there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walks the table and holds everybody to it.
+"""
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+
+from .protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, Cell
+
+GROUP = "group"  # cells that differ in such an axis are different work: they stand in different blocks of a matrix
+ROW = "row"  # ways to do the same work
+COLUMN = "column"  # what the work is given
+
+
+class Axis(NamedTuple):
+    """One thing that a cell can differ in."""
+
+    name: str  # the field of Cell, and the key in JSON, CSV and the store
+    role: str  # GROUP, ROW or COLUMN: where its values stand in a matrix
+    usual: Any = None  # the value that names leave out; None: every value is said
+    short: str = "{}"  # an unusual value in the head of a column, in a benchmark's name
+    long: str = "{}"  # an unusual value in a sentence
+    order: Tuple[Any, ...] = ()  # values in the order of reports; others come behind, sorted
+
+
+AXES = (
+    Axis("network", GROUP),
+    Axis("framework", ROW),
+    Axis("mode", ROW),
+    Axis("affinity", ROW, OVERSUBSCRIBED, order=(BOUND, OVERSUBSCRIBED)),
+    Axis("device", COLUMN),
+    Axis("threads", COLUMN),
+    Axis("world_size", COLUMN, 1, "x{}", "x {} workers"),
+    Axis("batch_size", GROUP),
+    Axis("precision", GROUP, PRECISIONS[0], order=PRECISIONS),
+    Axis("placement", GROUP, PLACEMENTS[0], order=PLACEMENTS),
+)  # in the order of JSON keys and CSV columns
+
+NAMES = tuple(axis.name for axis in AXES)
+BLANK = Cell("", "", "", "", "", 0, 0)  # no value of an axis that is always said, the usual one of all others
+
+
+def of_role(*roles):
+    # type: (str) -> Tuple[Axis, ...]
+    """Return the axes that have one of these roles, in the order of the table."""
+    return tuple(axis for axis in AXES if axis.role in roles)
+
+
+def project(cell, names):
+    # type: (Cell, Iterable[str]) -> Cell
+    """Return the cell with these axes only: the others, and the adapter's folder, are as in ``BLANK``."""
+    return BLANK._replace(**{name: getattr(cell, name) for name in names})
+
+
+def without(cell, *names):
+    # type: (Cell, str) -> Cell
+    """Return what cells share that differ in these axes only."""
+    return project(cell, [name for name in NAMES if name not in names])
+
+
+def unusual(cell, *roles):
+    # type: (Cell, str) -> List[Axis]
+    """Return the axes (of these roles; of any where none is given) whose value is worth mentioning."""
+    return [
+        axis
+        for axis in AXES
+        if axis.usual is not None and getattr(cell, axis.name) != axis.usual and (not roles or axis.role in roles)
+    ]
+
+
+def values(cell):
+    # type: (Cell) -> Dict[str, Any]
+    """Return the value of every axis by its name, in the order of the table."""
+    return {name: getattr(cell, name) for name in NAMES}
+
+
+def sort_key(cell):
+    # type: (Cell) -> Tuple[Any, ...]
+    """Return a key that puts cells in the order of the table: known values first, in their order."""
+    key = []  # type: List[Any]
+    for axis in AXES:
+        value = getattr(cell, axis.name)
+        key.append(axis.order.index(value) if value in axis.order else len(axis.order))
+        key.append(value)
+    return tuple(key)

@@ -1,0 +1,84 @@
+"""The names of cells. Which axes are worth a word is said by the table of axes; here alone it becomes words."""
+
+from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell
+
+WORKERS_LEGEND = (
+    "xN: N workers train on equal parts of the mini-batch together; on the CPU each with so many threads, on GPUs each "
+    "on one of its own, the named one being the first"
+)
+
+
+def name_of(cell: Cell) -> str:
+    """Return a cell in words that no other cell has: "fcn5, mini-batch 64, torch eager, 2 threads x 2 workers"."""
+    return f"{group_name(cell)}, {rest_of(cell)}"
+
+
+def rest_of(cell: Cell) -> str:
+    """Return what stands beneath the group's name: "torch eager, 2 threads x 2 workers"."""
+    return f"{row_name(cell)}, {place_name(cell)}"
+
+
+def group_name(cell: Cell) -> str:
+    """Return what stands over the cells of the same work: "fcn5, mini-batch 64, bfloat16"."""
+    return f"{cell.network}, mini-batch {cell.batch_size}{_extra(cell, ', ', axes.GROUP)}"
+
+
+def work_name(cell: Cell) -> str:
+    """Return the work whatever its mini-batch: "fcn5, bfloat16"."""
+    return cell.network + _extra(cell, ", ", axes.GROUP)
+
+
+def row_name(cell: Cell) -> str:
+    """Return what stands before a row: "torch eager", "torch eager, bound"."""
+    mode = "" if cell.mode in ("", cell.framework) else f" {cell.mode}"
+    return f"{cell.framework}{mode}{_extra(cell, ', ', axes.ROW)}"
+
+
+def place_name(cell: Cell) -> str:
+    """Return what the cell is given, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers"."""
+    device = "" if cell.on_cpu else cell.device
+    return ", ".join(word for word in (device, threads_name(cell.threads)) if word) + extra_of_place(cell)
+
+
+def condition_name(cell: Cell) -> str:
+    """Return how a cell was run, whatever its framework and work: "4 threads, bound"."""
+    return place_name(cell) + _extra(cell, ", ", axes.ROW)
+
+
+def threads_name(threads: int | None) -> str:
+    """Return a thread count for a sentence; empty where the device has none to choose."""
+    if threads is None or threads < 0:
+        return ""
+    return "its own threads" if threads == 0 else f"{threads} thread{'s' if threads != 1 else ''}"
+
+
+def extra_of_place(cell: Cell) -> str:
+    """Return what follows threads or a device in a sentence where it is not as usual: " x 2 workers"."""
+    return "".join(" " + axis.long.format(getattr(cell, axis.name)) for axis in axes.unusual(cell, axes.COLUMN))
+
+
+def head_of(cell: Cell, own: str = "own") -> str:
+    """Return what the cell is given, for the head of a column: "2", "cuda:0/4", of two workers "2 x2"."""
+    threads = str(cell.threads) if cell.threads > 0 else own if cell.threads == 0 else ""
+    where = threads if cell.on_cpu else cell.device + (f"/{threads}" if cell.threads > 0 else "")
+    return short_extra(where, cell)
+
+
+def short_extra(name: str, cell: Cell) -> str:
+    """Return a column's name and behind it what is not as usual: "4 x2"."""
+    return name + _extra(cell, " ", axes.COLUMN)
+
+
+def slug(cell: Cell) -> str:
+    """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
+    words = [cell.network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
+    return "-".join([*words, *(_short(cell, axis) for axis in axes.unusual(cell))])
+
+
+def _extra(cell: Cell, joiner: str, role: str) -> str:
+    return "".join(joiner + _short(cell, axis) for axis in axes.unusual(cell, role))
+
+
+def _short(cell: Cell, axis: axes.Axis) -> str:
+    return axis.short.format(getattr(cell, axis.name))
