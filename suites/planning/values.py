@@ -144,20 +144,20 @@ def launch_range(text: str, option: str) -> tuple[int, int]:
 
 def affinity(word: str) -> str:
     """Return "bound" or "oversubscribed"; raises UsageError for anything else."""
-    return _one_of(word, "affinity", (BOUND, OVERSUBSCRIBED))
+    return one_of(word, "affinity", (BOUND, OVERSUBSCRIBED))
 
 
 def precision(word: str) -> str:
     """Return "float32", "tf32", "bfloat16" or "float16"; raises UsageError for anything else."""
-    return _one_of(word, "precision", PRECISIONS)
+    return one_of(word, "precision", PRECISIONS)
 
 
 def placement(word: str) -> str:
     """Return "resident", "pinned" or "pageable"; raises UsageError for anything else."""
-    return _one_of(word, "placement", PLACEMENTS)
+    return one_of(word, "placement", PLACEMENTS)
 
 
-def _one_of(word: str, what: str, known: tuple[str, ...]) -> str:
+def one_of(word: str, what: str, known: tuple[str, ...]) -> str:
     if word not in known:
         raise UsageError(f"{word[:40]!r} is no {what}. There are: {', '.join(known)}.")
     return word
