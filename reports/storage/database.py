@@ -20,6 +20,9 @@ from dlbench.reports.errors import StoreError
 BUSY_SECONDS = 60.0
 """How long a writer waits for other writers before it gives up."""
 
+LARGEST_COPY = 500_000_000
+"""Bytes of an older store that are copied into memory to be read."""
+
 # Set by writers only: SQLite must take the write lock when a transaction begins, since a transaction that turns from
 # reading to writing is refused at once, without waiting, when another wrote in between.
 _WRITES = "dlbench_writes"
@@ -156,6 +159,24 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def copy_in_memory(engine: sa.Engine, name: str) -> sa.Engine:
+    """Return an engine for a copy of a SQLite store; raises StoreError for a server, and for one too large to copy."""
+    if not is_sqlite(engine):
+        raise StoreError(f"{name} has an older schema; `dlbench run` with this store brings it up to date.")
+    with explained(name), engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        size = pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+        if size > LARGEST_COPY:
+            raise StoreError(
+                f"{name} has an older schema and is too large to be read as it is ({size / 1e6:.0f} MB); `dlbench run` "
+                "with this store brings it up to date."
+            )
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
+        driver: Any = connection.connection.driver_connection
+        driver.backup(copy)
+    return _sqlite_engine(lambda: copy, StaticPool)
 
 
 @contextmanager

@@ -48,8 +48,8 @@ class Store:
         """Open the store in a file, or at a database URL (anything that holds "://").
 
         With ``create`` a missing file is made and an older schema brought up to date. Without it nothing is
-        created or changed by opening, and a store that is missing, empty or of an older schema is a
-        StoreError. Raises StoreError.
+        created or changed by opening: of a store of an older schema a copy in memory is read, and one that is
+        missing or empty is a StoreError. Raises StoreError.
         """
         engine, name = database.open_engine(os.fspath(target), create)
         store = cls(engine, name)
@@ -377,10 +377,10 @@ class Store:
             if not create:
                 if version == 0:
                     raise StoreError(f"{self.name} holds no results yet; fill it with `dlbench run SUITE`.")
-                raise StoreError(
-                    f"{self.name} has the older schema {version}; `dlbench run` with this store brings it up to date."
-                )
-        if database.is_sqlite(self._engine):
+                # Reading changes nothing that is stored: a copy is brought up to date instead.
+                older, self._engine = self._engine, database.copy_in_memory(self._engine, self.name)
+                older.dispose()
+        if create and database.is_sqlite(self._engine):
             database.turn_on_write_ahead_log(self._engine, self.name)
         with self._writing() as connection:
             # Another process may have done it between the look above and this lock.

@@ -158,6 +158,7 @@ def placement(word: str) -> str:
 
 
 def one_of(word: str, what: str, known: tuple[str, ...]) -> str:
+    """Return the word where it is known; raises UsageError with the known ones otherwise."""
     if word not in known:
         raise UsageError(f"{word[:40]!r} is no {what}. There are: {', '.join(known)}.")
     return word

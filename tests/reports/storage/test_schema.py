@@ -177,11 +177,23 @@ def test_an_upgraded_store_is_appended_to(old: Path) -> None:
         assert len(store.medians()) == 14
 
 
-def test_reading_an_old_store_leaves_it_alone_and_says_what_to_do(old: Path) -> None:
+def test_reading_an_old_store_reads_all_of_it_and_leaves_it_alone(old: Path, tmp_path: Path) -> None:
     before = old.read_bytes()
-    with pytest.raises(StoreError, match=r"older schema 1; `dlbench run` with this store brings it up to date"):
-        Store.open(old, create=False)
+    upgraded = tmp_path / "upgraded.sqlite"
+    upgraded.write_bytes(before)
+    with Store.open(old, create=False) as read, Store.open(upgraded) as store:
+        assert read.records() == store.records()
+        assert read.cells() == store.cells()
+        assert read.medians() == store.medians()
     assert old.read_bytes() == before
+
+
+def test_an_old_store_that_is_too_large_to_copy_is_refused_with_the_remedy(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlbench.reports.storage.database.LARGEST_COPY", 1000)
+    with pytest.raises(StoreError, match="too large to be read as it is"):
+        Store.open(old, create=False)
 
 
 @pytest.mark.parametrize(

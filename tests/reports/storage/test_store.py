@@ -161,7 +161,10 @@ def test_an_older_store_is_brought_up_to_date_in_order(path: Path, monkeypatch: 
     later = [Migration(newest + n, f"step {n}", lambda _: None) for n in (2, 3)]
     steps = (*schema.MIGRATIONS, Migration(newest + 1, "notes", add_a_note), *later)
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
-    assert f"older schema {newest}" in refused(path, create=False)
+    before = path.read_bytes()
+    with Store.open(path, create=False) as read:
+        assert len(read.records()) == 2
+    assert path.read_bytes() == before
     with Store.open(path) as store:
         assert [version for version, _, _ in store.history()] == list(range(1, newest + 4))
         assert len(store.records()) == 2
