@@ -1,4 +1,8 @@
-"""Two thread counts held against one another: how many times slower, and whether that can be told from noise.
+"""What can be told from noise: the one rule behind the stars of a matrix, the advice on threads and its findings.
+
+`judge` is that rule: of two times one is clearly longer when their ratio is beyond `WORSE` and its interval does not
+include 1. A published ratio has no interval, and decides by its value. Where a report makes many comparisons, an
+adjusted p-value stands for the interval, so that advice and findings of one report cannot contradict one another.
 
 Where both have launches enough, Welch's t on the launches' log-medians gives a p-value, and Holm's step-down procedure
 adjusts it for the number of comparisons of the report. One in twenty comparisons of equal things is "significant" at
@@ -9,19 +13,68 @@ The best count is chosen by its time, so its own noise favours it a little; the 
 difference under `WORSE` is called none whatever its p-value.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
+from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, Summary, ratio
+
+Verdict = Literal["worse", "better", "no clear difference"]
 
 WORSE = 1.02
 """A smaller ratio is no difference worth a word."""
 SIGNIFICANCE = 0.05
 """Adjusted p-values below this are called significant."""
+POWER = 0.8
+"""How probable it is that as many launches as `launches_to_decide` names tell a difference that is really there."""
+MOST_LAUNCHES = 100
+"""More launches than anybody makes of one cell."""
 _NO_SPREAD = 1e-9
 """Launches whose logarithms are this close differ by rounding alone."""
+
+
+def judge(found: Ratio, p_adjusted: float | None = None) -> Verdict:
+    """Say whether the first of two times is clearly longer ("worse"), clearly shorter, or neither."""
+    significant = None if p_adjusted is None else p_adjusted < SIGNIFICANCE
+    if found.value > WORSE and (significant if significant is not None else found.low is None or found.low > 1.0):
+        return "worse"
+    if found.value < 1 / WORSE and (significant if significant is not None else found.high is None or found.high < 1.0):
+        return "better"
+    return "no clear difference"
+
+
+def clearly_slower(one: Summary, other: Summary) -> bool:
+    """Tell whether one time is longer than another by more than noise may explain."""
+    return judge(ratio(one, other)) == "worse"
+
+
+def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> int | None:
+    """Return how many launches of each would tell these two times apart; None where `MOST_LAUNCHES` would not.
+
+    It is the number from which Welch's t finds a difference as large as the one seen, with probability `POWER`, when
+    ``comparisons`` are adjusted for (after Bonferroni, the worst case of Holm's procedure).
+    """
+    difference = abs(math.log(one.median / other.median))
+    variance = _variance_of_launches(one) + _variance_of_launches(other)
+    for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
+        wanted = float(stdtrit(2 * (launches - 1), 1 - SIGNIFICANCE / max(1, comparisons) / 2)) + float(ndtri(POWER))
+        if wanted * math.sqrt(variance / launches) <= difference:
+            return launches
+    return None
+
+
+def _variance_of_launches(summary: Summary) -> float:
+    """Return the variance of the logarithms of launches' medians; of too few launches what is assumed of it."""
+    if summary.covers_launches:
+        return float(np.var(np.log(summary.launch_medians), ddof=1))
+    within = 0.0
+    if summary.low is not None and summary.high is not None and summary.coverage is not None:
+        within = math.log(summary.high / summary.low) / 2 / float(ndtri(0.5 + summary.coverage / 2))
+    return LAUNCH_DEVIATION**2 + within**2 * summary.launches
 
 
 @dataclass(frozen=True)
@@ -59,16 +112,16 @@ class Contrast:
         return self.p_adjusted is not None
 
     @property
-    def verdict(self) -> str:
-        """The one of "worse", "better", "no clear difference" that the evidence supports."""
-        if self.value > WORSE and self._told_apart(self.low is None or self.low > 1.0):
-            return "worse"
-        if self.value < 1 / WORSE and self._told_apart(self.high is None or self.high < 1.0):
-            return "better"
-        return "no clear difference"
+    def verdict(self) -> Verdict:
+        """What the evidence supports, by `judge`."""
+        return judge(self.ratio, self.p_adjusted)
 
-    def _told_apart(self, by_interval: bool) -> bool:
-        return by_interval if self.p_adjusted is None else self.p_adjusted < SIGNIFICANCE
+    @property
+    def swapped(self) -> "Contrast":
+        """T(against) / T(threads), with the same evidence."""
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        turned = Ratio(1 / self.value, low, high, self.ratio.method)
+        return replace(self, threads=self.against, against=self.threads, ratio=turned)
 
 
 def contrast(threads: int, against: int, slower: Summary, faster: Summary, test: bool = True) -> Contrast:

@@ -14,10 +14,10 @@ import numpy as np
 from scipy.special import bdtr, ndtri, stdtrit
 
 CONFIDENCE = 0.95
+PUBLISHED = "published value, no interval"
+"""The method of a summary of which nobody told the samples."""
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
-INDISTINGUISHABLE = 1.02
-TOLERATED = 1.05
 LAUNCH_DEVIATION = 0.02
 """Standard deviation assumed between launches of one cell where too few were made to see it; pairs of launches on a
 quiet 2-core virtual machine showed 0.3 to 1.7 %."""
@@ -89,7 +89,7 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
 
 def published(seconds: float) -> Summary:
     """Return a summary of a value that somebody published without its samples."""
-    return Summary(seconds, None, None, 1, 1, "published value, no interval", False, (seconds,))
+    return Summary(seconds, None, None, 1, 1, PUBLISHED, False, (seconds,))
 
 
 def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> Ratio:
@@ -97,7 +97,8 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
 
     With enough launches on both sides: Welch's t on the launch log-medians (Welch 1947; degrees of freedom after
     Satterthwaite 1946). Else the quotients of the ends of both intervals, which cover variation within launches only,
-    widened by what two launches of the same cell may differ by (`LAUNCH_DEVIATION`). Without intervals there is none.
+    widened by what two launches of the same cell may differ by (`LAUNCH_DEVIATION`); a single step is both ends of its
+    interval. Published values without intervals have none.
     """
     value = slower.median / faster.median
     if slower.covers_launches and faster.covers_launches:
@@ -114,24 +115,16 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
             value * math.exp(half),
             f"{confidence:.0%} Welch t over launch log-medians",
         )
-    if slower.low is None or slower.high is None or faster.low is None or faster.high is None:
+    if PUBLISHED in (slower.method, faster.method):
         return Ratio(value, None, None, "no interval")
+    ends = [(side.low or side.median, side.high or side.median) for side in (slower, faster)]
     allowance = math.exp(math.sqrt(2) * float(ndtri(0.5 + confidence / 2)) * LAUNCH_DEVIATION)
     return Ratio(
         value,
-        slower.low / faster.high / allowance,
-        slower.high / faster.low * allowance,
+        ends[0][0] / ends[1][1] / allowance,
+        ends[0][1] / ends[1][0] * allowance,
         f"quotients of the intervals' ends, widened for launches that deviate by {LAUNCH_DEVIATION:.0%}",
     )
-
-
-def indistinguishable(found: Ratio) -> bool:
-    """Tell whether the slower of two cannot be told from the faster.
-
-    It is within `INDISTINGUISHABLE` of it, or within `TOLERATED` where the interval of their ratio includes 1.
-    """
-    overlaps = found.low is not None and found.low <= 1.0
-    return found.value <= INDISTINGUISHABLE or (overlaps and found.value <= TOLERATED)
 
 
 def _student(freedom: float, confidence: float) -> float:

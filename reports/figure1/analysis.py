@@ -4,7 +4,7 @@ Pure functions. A line is one row of the matrix at one place (machine, device, t
 over the mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput
 X(b) is b / T(b): examples a second, for the recurrent networks sequences.
 
-The best mini-batch is the smallest whose throughput cannot be told from the highest (`statistics.indistinguishable`):
+The best mini-batch is the smallest whose throughput cannot be told from the highest (`contrasts.clearly_slower`):
 the same speed for less memory.
 
 The knee is the smallest mini-batch from which no larger one pays: throughput grows to none of them by `PAYS` or more
@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
-from dlbench.reports.evidence.statistics import Ratio, Summary, indistinguishable, ratio
+from dlbench.reports.evidence.contrasts import clearly_slower
+from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Place, Row, column_of
 from dlbench.reports.storage.hosts import Host
@@ -172,7 +173,7 @@ def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     if not each:
         return ()
     fastest = min(each.values(), key=lambda summary: summary.median)
-    return tuple(sorted(size for size, summary in each.items() if indistinguishable(ratio(summary, fastest))))
+    return tuple(sorted(size for size, summary in each.items() if not clearly_slower(summary, fastest)))
 
 
 def find_knee(times: Mapping[int, Summary]) -> Knee | None:

@@ -56,7 +56,7 @@ def _best(line: Line) -> str:
     partly = "" if all(point.takes_part for point in line.timed) else " of those that take part"
     text = f"best{partly} at {line.best}, {number(point.batch_size / point.seconds.median)} items/s"
     if line.as_fast:
-        return f"{text} ({', '.join(map(str, line.as_fast))} no faster)"
+        return f"{text} ({', '.join(map(str, line.as_fast))} not clearly faster)"
     largest = max(point.batch_size for point in line.timed)
     if line.best == largest:
         text += ", the largest that memory held" if line.memory_ends else ", the largest measured"

@@ -18,10 +18,11 @@ from dlbench.adapters import axes
 from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Cell, Parity, Status
 from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.contrasts import clearly_slower
 from dlbench.reports.evidence.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.evidence.medians import effective_records
 from dlbench.reports.evidence.observed import Observed, observe
-from dlbench.reports.evidence.statistics import Summary, indistinguishable, ratio, summarise
+from dlbench.reports.evidence.statistics import Summary, summarise
 from dlbench.reports.matrix.places import Column, Group, Row, cell_at, column_of, group_of, row_of
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.newest import BASELINE
@@ -177,7 +178,7 @@ def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
     if not pool or len(cells) < 2:
         return []
     least = min((timed for _, timed in pool), key=lambda timed: timed.median)
-    return [cell for cell, timed in pool if indistinguishable(ratio(timed, least))]
+    return [cell for cell, timed in pool if not clearly_slower(timed, least)]
 
 
 def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:

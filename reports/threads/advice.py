@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from dlbench.adapters.networks import NETWORKS
 from dlbench.reports.evidence import raised_flags
-from dlbench.reports.evidence.contrasts import SIGNIFICANCE, Contrast
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, INDISTINGUISHABLE
+from dlbench.reports.evidence.contrasts import MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
+from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.matrix.places import Group
 from dlbench.reports.threads.curve import Curve, Point
 
@@ -16,7 +16,7 @@ def advice(points: Sequence[Point], best: int | None, default: int | None) -> st
         return "nothing was timed"
     timed = [p for p in points if p.seconds is not None]
     taking_part = [p for p in timed if p.calm]
-    partly = ", the best of those that take part" if len(taking_part) < len(timed) else ""
+    partly = ", the best of those not disturbed" if len(taking_part) < len(timed) else ""
     words = [f"use {best} thread{'s' if best != 1 else ''}{partly}"]
     others = [
         (p.threads, p.penalty)
@@ -28,37 +28,47 @@ def advice(points: Sequence[Point], best: int | None, default: int | None) -> st
     elif len(taking_part) == 1:
         how = "timed" if len(timed) == 1 else "timed undisturbed"
         words = [f"only {best} thread{'s' if best != 1 else ''} {how}: nothing to compare"]
-    unsure = [str(threads) for threads, penalty in others if _may_be_noise(penalty)]
+    unsure = [str(n) for n, found in others if found.value > WORSE and found.verdict == "no clear difference"]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
+    words += _stake(taking_part, best)
     words += _disturbance(points)
     if default is not None:
         words.append(f"the framework's default is {default}")
     return "; ".join(words)
 
 
+def _stake(points: Sequence[Point], best: int) -> list[str]:
+    """Say how much faster the fastest count may be where it is not the one to use, and what would decide it."""
+    chosen = next((p for p in points if p.threads == best), None)
+    fastest = min(points, key=lambda p: p.seconds.median if p.seconds else 0.0, default=None)
+    if chosen is None or chosen.seconds is None or fastest is None or fastest.seconds is None:
+        return []
+    found = fastest.penalty
+    if fastest is chosen or found is None or found.value >= 1 / WORSE:
+        return []
+    count = launches_to_decide(fastest.seconds, chosen.seconds, found.family)
+    launches = f"more than {MOST_LAUNCHES}" if count is None else f"about {count}"
+    most = "" if found.low is None else f", by up to {max(1, round(100 * (1 - found.low)))}%"
+    return [f"{fastest.threads} may be faster{most}: to decide takes {launches} launches of each"]
+
+
 def _disturbance(points: Sequence[Point]) -> list[str]:
     disturbed = [p for p in points if p.seconds is not None and p.cell.has(raised_flags.CONTENDED)]
     if not disturbed:
         return []
+    several = len(disturbed) > 1
     where = ", ".join(str(p.threads) for p in disturbed)
-    if all(p.calm for p in disturbed):
-        return [f"others were in the way at {where}, wherever that can be told: measure again on a quiet machine"]
-    part = "takes" if len(disturbed) == 1 else "take"
-    return [f"others were in the way at {where}, which {part} no part: measure again on a quiet machine"]
-
-
-def _may_be_noise(found: Contrast) -> bool:
-    if found.value <= INDISTINGUISHABLE:
-        return False
-    if found.p_adjusted is not None:
-        return found.p_adjusted >= SIGNIFICANCE
-    return found.low is not None and found.low <= 1.0
+    said = f"the measurement{'s' if several else ''} with {where} thread{'s' if where != '1' else ''}"
+    said += " were disturbed" if several else " was disturbed"
+    if not all(p.calm for p in disturbed):
+        said += " and are left out" if several else " and is left out"
+    return [f"{said}: measure again on a quiet machine"]
 
 
 def _cost(threads: int, value: float) -> str:
     verb = "costs" if threads == 1 else "cost"
-    if 1 / INDISTINGUISHABLE <= value <= INDISTINGUISHABLE:
+    if 1 / WORSE <= value <= WORSE:
         return f"{threads} {verb} the same"
     return f"{threads} {verb} {_times(value)}"
 

@@ -5,8 +5,9 @@ fraction, the best p, and the penalty T(p) / T(best) of every other. Rows bound 
 measured so, its points up to the effective CPUs) get scaling laws; the others get comparisons, adjusted for their
 number over the whole report.
 
-The best p is the smallest whose time cannot be told from the fastest (`statistics.indistinguishable`). Fewer threads
-for the same time leave the rest to others. A p whose cell failed parity, or whose framework used more threads than
+The best p is the smallest that is not clearly slower than the fastest (`contrasts.judge`); fewer threads for the same
+time leave the rest to others. More threads than effective CPUs are best only where that is clearly faster than any p up
+to them. A p whose cell failed parity, or whose framework used more threads than
 asked, takes no part; nor does one where others were in the way, unless they were at every count up to the effective
 CPUs: past them nobody can tell others' waiting from a launch's own, and what is not seen there must not win by that.
 
@@ -14,13 +15,13 @@ All of it is of one process: cells of several workers are left out (`left_out`),
 exchange of gradients, which no law of threads describes. `workers` is their report.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dlbench.adapters.protocol import BOUND
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
-from dlbench.reports.evidence.statistics import Ratio, Summary, indistinguishable, ratio
+from dlbench.reports.evidence.statistics import Ratio, Summary
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column
 from dlbench.reports.storage.hosts import Host
@@ -42,12 +43,25 @@ class _Draft:
     """Those that can be used."""
     calm: dict[int, Summary]
     """Of them those that take part: see `_undisturbed`."""
-    best: int | None
-    comparisons: dict[tuple[int, int], Contrast]
+    fastest: int | None
+    comparisons: Mapping[tuple[int, int], Contrast]
 
     @property
     def bound(self) -> bool:
         return self.cells[0].row.affinity == BOUND
+
+    @property
+    def cpus(self) -> int | None:
+        """More threads than this share CPUs; None where each has its own."""
+        return None if self.bound else self.host.effective_cpus
+
+    def compare(self, threads: int, against: int) -> Contrast:
+        """Hold two counts against one another: as the whole report's tests tell it, else by the ratio's interval."""
+        if (threads, against) in self.comparisons:
+            return self.comparisons[threads, against]
+        if (against, threads) in self.comparisons:
+            return self.comparisons[against, threads].swapped
+        return contrast(threads, against, self.times[threads], self.calm[against], test=False)
 
 
 def curves(matrix: Matrix) -> list[Curve]:
@@ -63,7 +77,7 @@ def curves(matrix: Matrix) -> list[Curve]:
                     drafts.append(_draft(matrix.hosts[machine], cells))
     bound = {_row_unbound(draft) for draft in drafts if draft.bound and draft.times}
     return [
-        _finish(draft, comparisons, not draft.bound and _row_unbound(draft) in bound)
+        _finish(replace(draft, comparisons=comparisons), not draft.bound and _row_unbound(draft) in bound)
         for draft, comparisons in zip(drafts, _adjusted(drafts), strict=True)
     ]
 
@@ -83,22 +97,45 @@ def _threads_of_one(column: Column) -> bool:
     return column.device == "cpu" and column.threads is not None and column.world_size == 1
 
 
-def best_threads(times: Mapping[int, Summary]) -> int | None:
-    """Return the smallest thread count whose time cannot be told from the fastest; None where there is none."""
+def best_threads(
+    times: Mapping[int, Summary],
+    cpus: int | None = None,
+    compare: Callable[[int, int], Contrast] | None = None,
+) -> int | None:
+    """Return the smallest thread count that is not clearly slower than the fastest; None where there is none.
+
+    More threads than ``cpus`` are returned only where they are clearly faster than the fastest count up to it.
+    ``compare`` holds two counts against one another, by the interval of their ratio unless given.
+    """
     if not times:
         return None
-    fastest = min(times.values(), key=lambda summary: summary.median)
-    return min(threads for threads, summary in times.items() if indistinguishable(ratio(summary, fastest)))
+    hold = compare or (lambda p, q: contrast(p, q, times[p], times[q], test=False))
+    fastest = _fastest(times)
+    within = fastest_within(times, cpus)
+
+    def will_do(threads: int) -> bool:
+        if threads == fastest:
+            return True
+        shares_for_nothing = (
+            cpus is not None and within is not None and threads > cpus and hold(threads, within).verdict != "better"
+        )
+        return not shares_for_nothing and hold(threads, fastest).verdict != "worse"
+
+    return min(filter(will_do, times))
+
+
+def _fastest(times: Mapping[int, Summary]) -> int:
+    return min(times, key=lambda threads: (times[threads].median, threads))
 
 
 def _draft(host: Host, cells: tuple[MatrixCell, ...]) -> _Draft:
     usable = [(cell, cell.timed) for cell in cells if not cell.has(raised_flags.THREADS_EXCEEDED)]
     times = {cell.column.threads or 0: timed for cell, timed in usable if timed is not None}
     calm = _undisturbed(times, cells, host)
-    best = best_threads(calm)
+    fastest = _fastest(calm) if calm else None
     bound = cells[0].row.affinity == BOUND
-    found = {} if best is None or bound else penalties(calm, best, host)
-    return _Draft(host, cells, times, calm, best, found)
+    found = {} if fastest is None or bound else penalties(calm, fastest, host)
+    return _Draft(host, cells, times, calm, fastest, found)
 
 
 def _undisturbed(times: dict[int, Summary], cells: Iterable[MatrixCell], host: Host) -> dict[int, Summary]:
@@ -136,8 +173,9 @@ def _adjusted(drafts: Sequence[_Draft]) -> list[dict[tuple[int, int], Contrast]]
     return found
 
 
-def _finish(draft: _Draft, comparisons: Mapping[tuple[int, int], Contrast], fitted_bound: bool) -> Curve:
-    points = tuple(_point(cell, draft, comparisons) for cell in draft.cells)
+def _finish(draft: _Draft, fitted_bound: bool) -> Curve:
+    best = best_threads(draft.calm, draft.cpus, draft.compare)
+    points = tuple(_point(cell, draft, best) for cell in draft.cells)
     first = draft.cells[0]
     default = _default(draft.cells)
     return Curve(
@@ -145,11 +183,11 @@ def _finish(draft: _Draft, comparisons: Mapping[tuple[int, int], Contrast], fitt
         first.group,
         first.row,
         points,
-        draft.best,
+        best,
         default,
         None if fitted_bound or not draft.times else _fits(draft),
-        mechanism(points, draft.best),
-        advice(points, draft.best, default),
+        mechanism(points, best),
+        advice(points, best, default),
     )
 
 
@@ -159,21 +197,17 @@ def _fits(draft: _Draft) -> Fits:
     return fit_scaling({p: timed for p, timed in draft.calm.items() if limit is None or p <= limit})
 
 
-def _point(cell: MatrixCell, draft: _Draft, comparisons: Mapping[tuple[int, int], Contrast]) -> Point:
+def _point(cell: MatrixCell, draft: _Draft, best: int | None) -> Point:
     threads, host = cell.column.threads or 0, draft.host
-    seconds, best = draft.times.get(threads), draft.best
+    seconds = draft.times.get(threads)
     calm = threads in draft.calm
     if seconds is None or best is None:
         return Point(threads, cell, None, calm, None, None, None, None, None, None)
 
-    def against(other: int | None) -> Contrast | None:
-        if other is None:
-            return None
-        return comparisons.get((threads, other)) or contrast(threads, other, seconds, draft.calm[other], test=False)
-
     def past(limit: int | None) -> Contrast | None:
         beyond = limit is not None and threads > limit and not draft.bound
-        return against(fastest_within(draft.calm, limit)) if beyond else None
+        within = fastest_within(draft.calm, limit) if beyond else None
+        return None if within is None else draft.compare(threads, within)
 
     itself = Contrast(threads, threads, Ratio(1.0, None, None, "itself"))
     alone = draft.times.get(1)
@@ -187,7 +221,7 @@ def _point(cell: MatrixCell, draft: _Draft, comparisons: Mapping[tuple[int, int]
         speedup,
         None if speedup is None else speedup / threads,
         karp_flatt(speedup, threads) if speedup is not None and within else None,
-        itself if threads == best else against(best),
+        itself if threads == best else draft.compare(threads, best),
         past(host.physical_cores),
         past(host.effective_cpus),
     )

@@ -2,8 +2,8 @@
 
 The comparisons are settled before the times are seen, so that their number is known. With the CPUs not bound:
 
-- T(p) / T(best) at the machine's capacities (physical cores, logical CPUs), at twice those, at `MANY` threads, and at
-  every measured p past the physical cores;
+- T(p) / T(fastest) at the machine's capacities (physical cores, logical CPUs), at twice those, at `MANY` threads, and
+  at every measured p past the physical cores;
 - past the physical cores, and past the effective CPUs: T(p) / the fastest within them.
 """
 
@@ -40,12 +40,12 @@ def named_counts(host: Host) -> frozenset[int]:
     return frozenset([*told, *(2 * count for count in told), MANY])
 
 
-def penalties(times: Mapping[int, Summary], best: int, host: Host) -> dict[tuple[int, int], Contrast]:
-    """Return the comparisons of one curve, by the two thread counts; p-values are not adjusted yet."""
+def penalties(times: Mapping[int, Summary], fastest: int, host: Host) -> dict[tuple[int, int], Contrast]:
+    """Return the comparisons of one curve, by the two thread counts, each pair once; p-values are not adjusted yet."""
     cores = host.physical_cores
     wanted = named_counts(host) | {p for p in times if cores is not None and p > cores}
-    pairs = {(p, best) for p in times if p in wanted and p != best}
-    pairs |= {(p, within) for limit in (cores, host.effective_cpus) for p, within in _past(times, limit)}
+    pairs = {(p, within) for limit in (cores, host.effective_cpus) for p, within in _past(times, limit)}
+    pairs |= {(p, fastest) for p in times if p in wanted and p != fastest and (fastest, p) not in pairs}
     return {(p, q): contrast(p, q, times[p], times[q]) for p, q in sorted(pairs)}
 
 

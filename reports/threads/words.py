@@ -95,7 +95,7 @@ _UNBOUND = (_SECONDS, _SPEEDUP, _EFFICIENCY, _PENALTY, _WAIT, _BUSY, _CPU_SECOND
 NOTHING = "Nothing was measured on a CPU in one process yet."
 FEW_LAUNCHES_LEGEND = (
     f"Fewer than {ENOUGH_LAUNCHES} launches: their steps say nothing of how launches differ, so each interval vs best "
-    f"is widened by an assumed deviation of {LAUNCH_DEVIATION:.0%} between launches, and there are no p-values."
+    f"is widened by an assumed deviation of {LAUNCH_DEVIATION:.0%} between launches, and such a count has no p-value."
 )
 WAIT_LEGEND = (
     "Wait policy: what was set that decides whether waiting threads spin or sleep; the libraries' defaults where "

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence.statistics import Summary, indistinguishable, published, ratio, summarise
+from dlbench.reports.evidence.contrasts import judge
+from dlbench.reports.evidence.statistics import Summary, published, ratio, summarise
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, fastest_sizes, figure1, find_knee
 from dlbench.reports.figure1.plot import figure1_to_picture
 from dlbench.reports.figure1.tables import figure1_page, figure1_to_csv, figure1_to_json
@@ -148,13 +149,11 @@ def test_best_and_knee_keep_to_what_they_promise(times: dict[int, Summary]) -> N
     throughput = {size: size / seconds.median for size, seconds in times.items()}
     highest = max(throughput, key=lambda size: throughput[size])
     sizes = fastest_sizes(times)
-    best = sizes[0]
     assert highest in sizes
     for size in times:
         # Held against one another by the same number of examples, not by their own mini-batches.
         told = ratio(_same_items(times[size], size), _same_items(times[highest], highest))
-        assert (size in sizes) is indistinguishable(told)
-    assert throughput[best] >= throughput[highest] / 1.05 * (1 - 1e-9)
+        assert (size in sizes) is (judge(told) != "worse")
     knee = find_knee(times)
     if len(times) == 1:
         assert knee is None
@@ -167,9 +166,6 @@ def test_best_and_knee_keep_to_what_they_promise(times: dict[int, Summary]) -> N
     # None only in one order: shown not to pay, then not seen to, then not shown to.
     assert knee.latest is None or knee.batch_size is not None
     assert knee.batch_size is None or knee.earliest is not None
-    if best < largest:
-        assert knee.batch_size is not None
-        assert knee.batch_size <= best
     for size in times:
         pays = any(
             throughput[c] / throughput[size] > (1 + PAYS) ** math.log2(c / size) * (1 + 1e-9) for c in times if c > size

@@ -270,3 +270,16 @@ def test_matrices_side_by_side_mark_the_best_anew() -> None:
     both = combine([one, two])
     assert both.machines == (make.MACHINE, "m-two")
     assert {(c.column.machine, c.row.framework) for c in both.cells.values() if c.best} == {("m-two", "mxnet")}
+
+
+def test_of_two_that_noise_cannot_tell_apart_both_are_starred() -> None:
+    # One build under two names, one launch of three steps each: 2.03 and 2.18, and the intervals overlap.
+    one = make.record([2.00, 2.03, 2.09], framework="torch")
+    same = make.record([2.04, 2.18, 2.33], framework="torch-again")
+    cells = matrix_of(one, same).cells.values()
+    assert [cell.best for cell in cells] == [True, True]
+    slower = make.record([2.54, 2.58, 2.63], framework="torch-again")
+    assert sorted(cell.best for cell in matrix_of(one, slower).cells.values()) == [False, True]
+    # Of a single step nobody knows the spread, but launches are known to differ.
+    single = make.record([2.0]), make.record([2.08], framework="mxnet")
+    assert [cell.best for cell in matrix_of(*single).cells.values()] == [True, True]

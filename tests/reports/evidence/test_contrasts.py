@@ -8,8 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from dlbench.reports.evidence.contrasts import SIGNIFICANCE, Contrast, adjust, contrast, holm, welch
-from dlbench.reports.evidence.statistics import Ratio, Summary, published, summarise
+from dlbench.reports.evidence.contrasts import (
+    POWER,
+    SIGNIFICANCE,
+    Contrast,
+    adjust,
+    contrast,
+    holm,
+    launches_to_decide,
+    welch,
+)
+from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, Ratio, Summary, published, summarise
 
 probabilities = st.lists(st.floats(0, 1), max_size=7)
 
@@ -105,3 +114,31 @@ def test_equal_times_rarely_make_a_report_that_claims_anything() -> None:
         unadjusted += any((each.p_value or 0.0) < SIGNIFICANCE for each in pairs)
     assert false <= binom.ppf(0.999, reports, SIGNIFICANCE)
     assert unadjusted > reports / 2
+
+
+def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:
+    random = np.random.default_rng(4)
+    seen = summary(random, 4, 1.05, 0.03), summary(random, 4, 1.0, 0.03)
+    of_one = [float(np.var(np.log(each.launch_medians), ddof=1)) for each in seen]
+    needed = launches_to_decide(*seen)
+    assert needed is not None
+    difference = abs(math.log(seen[0].median / seen[1].median))
+    deviation = math.sqrt(sum(of_one) / 2)
+    told = 0
+    for _ in range(300):
+        one, other = summary(random, needed, math.exp(difference), deviation), summary(random, needed, 1.0, deviation)
+        told += (contrast(4, 2, one, other).p_value or 0.0) < SIGNIFICANCE
+    assert binom.ppf(0.001, 300, POWER - 0.05) <= told
+    more = launches_to_decide(*seen, comparisons=20)
+    assert more is None or more > needed
+    assert launches_to_decide(summarise([[1.0001] * 5]), summarise([[1.0] * 5])) is None
+    # From one launch what launches are assumed to differ by counts too.
+    assert (launches_to_decide(summarise([[1.06] * 5]), summarise([[1.0] * 5])) or 0) >= ENOUGH_LAUNCHES
+
+
+@given(st.floats(0.5, 2.0), st.floats(1.0, 1.5), st.none() | st.floats(0, 1))
+def test_a_contrast_the_other_way_round_says_the_opposite(value: float, width: float, p_adjusted: float | None) -> None:
+    opposite = {"worse": "better", "better": "worse", "no clear difference": "no clear difference"}
+    found = Contrast(4, 2, Ratio(value, value / width, value * width, ""), p_adjusted, p_adjusted)
+    assert found.swapped.verdict == opposite[found.verdict]
+    assert (found.swapped.threads, found.swapped.against) == (2, 4)
