@@ -3,6 +3,7 @@
     python3 suites/bootstrap.py run quick        any arguments of the dlbench command
     python3 suites/bootstrap.py test             the tests (further arguments go to pytest)
     python3 suites/bootstrap.py rest             the tests of the large and historic frameworks, which `test` leaves out
+    python3 suites/bootstrap.py properties       the properties alone, with many examples at random (--examples N)
     python3 suites/bootstrap.py check            formatting, lint, types, and the guest's syntax
 
 Needs Python 3.11 or newer with its venv module, and nothing else: no root, no installed package. The requirements are
@@ -28,9 +29,12 @@ PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
-# Two test files at a time, or up to four; then those that must not run beside others.
-SIDE_BY_SIDE = ["-n", "logical", "--maxprocesses", "4", "--dist", "loadfile", "-m", "not slow and not alone"]
+# Two groups of tests at a time, or up to four, in the order of their files: those of adapters take longest and come
+# first. Then those that must not run beside others.
+WORKERS = ["-n", "logical", "--maxprocesses", "4", "--dist", "loadgroup", "--no-loadscope-reorder"]
+SIDE_BY_SIDE = [*WORKERS, "-m", "not slow and not alone"]
 ALONE = ["-m", "alone and not slow"]
+DURATIONS = ["--durations=30"] if os.environ.get("CI") else []
 
 
 class SetUpError(Exception):
@@ -93,7 +97,7 @@ def run_tests(arguments: list[str]) -> int:
     if built != 0 and os.environ.get("CI"):
         return built
     variables = variables_of_tests(on_request=False)
-    parts = [arguments] if arguments else [SIDE_BY_SIDE, ALONE]
+    parts = [arguments] if arguments else [[*SIDE_BY_SIDE, *DURATIONS], [*ALONE, *DURATIONS]]
     codes = [subprocess.run([*PYTEST, *part], cwd=ROOT, env=variables).returncode for part in parts]
     return next((code for code in codes if code != 0), 0)
 
@@ -138,6 +142,15 @@ def run_rest_of_tests(arguments: list[str]) -> int:
     return subprocess.run([*PYTEST, *words], cwd=ROOT, env=variables_of_tests(on_request=True)).returncode
 
 
+def run_properties(arguments: list[str]) -> int:
+    """Try the properties at random: ``--examples N`` for one that usually gets a hundred, others in proportion."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--examples", type=int, default=1000)
+    given, others = parser.parse_known_args(arguments)
+    variables = {**os.environ, "DLBENCH_PROPERTY_EXAMPLES": str(max(1, given.examples))}
+    return subprocess.run([*PYTEST, *WORKERS, "-m", "hypothesis", *others], cwd=ROOT, env=variables).returncode
+
+
 def check() -> int:
     """Run every static check; return 1 when one fails."""
     commands = [
@@ -165,7 +178,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0 if arguments else 2
-    testing = arguments[0] in ("test", "rest", "check")
+    testing = arguments[0] in ("test", "rest", "properties", "check")
     try:
         problem = set_up(TEST_LOCK if testing else RUN_LOCK)
     except OSError as error:
@@ -179,6 +192,8 @@ def main(arguments: list[str]) -> int:
             return run_rest_of_tests(arguments[1:])
     except SetUpError as error:
         return fail(str(error))
+    if arguments[0] == "properties":
+        return run_properties(arguments[1:])
     if arguments[0] == "check":
         return check()
     command = str(VENV / "bin" / "dlbench")

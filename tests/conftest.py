@@ -9,14 +9,25 @@ from typing import Any
 
 import pytest
 from one_launch import find_framework_python, launch_once
+from properties import load_profile
 
 from dlbench.adapters.protocol import Outcome
 from dlbench.suites import cli
 from dlbench.suites.planning import external_adapters
 from dlbench.suites.planning.framework import catalogue
 
+load_profile()
+
 # So that the conformance suite holds an adapter outside the project to the contract too.
 external_adapters.register(None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file together, where several workers share the tests, unless they are grouped otherwise."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,10 @@ ONE_THREAD = 1.15
 
 
 def _marks(framework, mode=None, network=None):
-    marks = [pytest.mark.framework] if framework.environment == "own" else []
+    # Each framework may run beside the others, each of its launches by itself.
+    marks = [pytest.mark.xdist_group(f"conformance of {framework.name}")]
+    if framework.environment == "own":
+        marks.append(pytest.mark.framework)
     # A further mode of a framework shows in one network that it is driven rightly; `-m slow` looks at the others.
     further = network not in (None, USUAL) and not framework.modes[mode].default
     if network in SLOW or further or (framework.name == "reference" and network not in (None, REFERRED)):

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters import protocol
@@ -115,14 +115,12 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("control")
 
 
-@settings(deadline=None)
 @given(launches)
 def test_a_launch_is_read_as_it_was_written(folder, launch):
     protocol.write_launch(str(folder), launch)
     assert protocol.read_launch(str(folder)) == launch
 
 
-@settings(deadline=None)
 @given(outcomes)
 def test_an_outcome_is_read_as_it_was_written(folder, outcome):
     protocol.write_outcome(str(folder), outcome)
@@ -131,7 +129,6 @@ def test_an_outcome_is_read_as_it_was_written(folder, outcome):
     assert isinstance(read.status, Status)
 
 
-@settings(deadline=None)
 @given(cells, protocols, outcomes)
 def test_what_a_store_keeps_is_read_as_it_was(cell, one, outcome):
     def kept(value):

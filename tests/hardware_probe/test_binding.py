@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import recorded_trees
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from recorded_trees import Tree, write_tree
 
 from dlbench.hardware_probe import Cpu, Machine, Place, bound_mask, probe, probe_cpu
@@ -93,7 +94,7 @@ def test_a_record_of_an_older_version_is_bound_by_cores_alone(tmp_path: Path) ->
     assert bound_mask(old.cpu, 17) == tuple(range(17))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3))
 def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int
@@ -111,7 +112,7 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     assert seen == sorted(seen, key=seen.index)  # one socket, then the next
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3), st.integers(2, 4))
 def test_workers_get_the_same_cpus_and_share_as_few_cores_as_can_be(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int, workers: int

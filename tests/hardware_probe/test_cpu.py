@@ -12,8 +12,9 @@ import loky
 import psutil
 import pytest
 import recorded_trees
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from recorded_trees import write_tree
 
 from dlbench.hardware_probe import Cache, Frequency, probe_cpu
@@ -125,7 +126,7 @@ def test_an_empty_tree_still_gives_a_record(tmp_path: Path) -> None:
     assert cpu.effective_cpus >= 1
 
 
-@settings(max_examples=8, deadline=None)  # each example writes some hundred files
+@examples(8)  # each example writes some hundred files
 @given(sockets=st.integers(1, 3), cores=st.integers(1, 4), smt=st.sampled_from([1, 2, 4]))
 def test_counts_follow_the_topology(sockets: int, cores: int, smt: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +136,7 @@ def test_counts_follow_the_topology(sockets: int, cores: int, smt: int) -> None:
     assert cpu.caches[-1].instances == sockets
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     broken=st.dictionaries(
         st.sampled_from(sorted(recorded_trees.small_vm())),

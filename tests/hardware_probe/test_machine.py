@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import recorded_trees
 from fake_nvml import FakeNvml, board
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from recorded_trees import HOST_NAME, SERIAL, USER_NAME, write_tree
 
 from dlbench.hardware_probe import Gpus, Machine, Virtualisation, describe, probe
@@ -132,7 +133,7 @@ def test_another_gpu_moves_the_fingerprint() -> None:
         assert dataclasses.replace(XEON, gpus=gpus).fingerprint != XEON.fingerprint
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     installed=st.sampled_from([1, 2, 4, 8, 12, 15, 16, 24, 30, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]),
     reserved=st.floats(0, 0.05),

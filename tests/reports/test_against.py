@@ -11,8 +11,9 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import BOUND, Status
@@ -197,7 +198,7 @@ def test_where_no_network_is_common_nothing_is_compared_by_it() -> None:
     assert "no network has a speed-up in every row" in " ".join(FORMATS["terminal"](found).split())
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.floats(0.05, 5.0), st.floats(1.1, 20.0), st.sampled_from((1, 2, 4)))
 def test_a_machine_twice_as_fast_is_a_speedup_but_not_per_peak(seconds: float, factor: float, p: int) -> None:
     before = only(on(found_in(*launches(seconds, threads=p, **TENSORFLOW)), DESKTOP))
@@ -228,7 +229,7 @@ def test_several_workers_are_not_held_against_the_paper_s_one_process() -> None:
 STATUSES = [status for status in Status if status is not Status.PARITY_FAILED]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.tuples(

@@ -9,8 +9,9 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import BOUND, DeviceEvidence, Status
@@ -393,7 +394,7 @@ some_records = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(layout.QUANTITIES)))
 def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
     matrix = build_matrix(results_of(*records))

@@ -14,8 +14,9 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import Status
@@ -143,7 +144,7 @@ def summaries(draw: st.DrawFn) -> dict[int, Summary]:
     }
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(summaries())
 def test_best_and_knee_keep_to_what_they_promise(times: dict[int, Summary]) -> None:
     throughput = {size: size / seconds.median for size, seconds in times.items()}

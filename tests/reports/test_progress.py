@@ -15,8 +15,9 @@ import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import BOUND, Status
@@ -195,7 +196,7 @@ def test_several_workers_are_a_place_of_their_own() -> None:
     assert "xN:" not in FORMATS["terminal"](progress_of(OLD))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(st.floats(0.01, 10.0), min_size=3, max_size=6),
     st.lists(st.floats(0.01, 10.0), min_size=3, max_size=6),

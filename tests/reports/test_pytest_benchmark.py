@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 from factory_of_records import MACHINE, cell, contention, hole, outcome, parity, record, run, threads
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from properties import examples
 from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
@@ -34,13 +35,10 @@ from dlbench.reports.storage.untrusted_files import FileError
 from dlbench.reports.tables.analysis import tables
 from dlbench.reports.threads.analysis import curves
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
-
 SECONDS = st.floats(min_value=1e-7, max_value=1e4)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(SECONDS, min_size=1, max_size=30))
 def test_statistics_are_those_of_pytest_benchmark(data):
     theirs = Stats()
@@ -121,7 +119,7 @@ def written(tmp_path, text):
     return path
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs_with_records())
 def test_a_run_comes_back_whole(tmp_path, made):
     its_run, records = made
@@ -463,7 +461,7 @@ def places(value, here=()):
 
 
 @pytest.mark.parametrize("content", [foreign(), own()], ids=["foreign", "own"])
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data):
     place = data.draw(st.sampled_from([each for each in places(content) if each]))

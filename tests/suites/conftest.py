@@ -2,12 +2,6 @@
 
 import signal
 
-from hypothesis import settings
-
-# Properties are not timed: other programs may hold the machine.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
-
 # Started in the background of a script, this process ignores Ctrl-C, and the commands under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

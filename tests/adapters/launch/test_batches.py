@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from dlbench.adapters import networks
 from dlbench.adapters.launch import batches
@@ -102,7 +103,7 @@ def test_tensors_differ_from_one_another():
     assert len(digests) == len(weights)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.sampled_from(sorted(NETWORKS)), st.integers(1, 5))
 def test_a_mini_batch_fits_its_network(name, batch_size):
     network = NETWORKS[name]
@@ -123,7 +124,7 @@ def test_a_mini_batch_fits_its_network(name, batch_size):
     np.testing.assert_array_equal(batch.labels, again.labels)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.sampled_from(["resnet50"]), st.integers(1, 3), st.integers(1, 4))
 def test_a_repeated_mini_batch_is_the_small_one_over_and_over_where_it_is_normalised_over(name, size, times):
     network = NETWORKS[name]
@@ -136,7 +137,7 @@ def test_a_repeated_mini_batch_is_the_small_one_over_and_over_where_it_is_normal
     assert (large.inputs.dtype, large.labels.dtype) == (small.inputs.dtype, small.labels.dtype)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
 def test_equal_parts_may_have_labels_of_their_own(size, times, sets):
     network = NETWORKS["resnet50"]
@@ -151,7 +152,7 @@ def test_equal_parts_may_have_labels_of_their_own(size, times, sets):
     assert set(several.labels.flat) <= set(range(batches.output_classes(network)))
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.sampled_from(["fcn5", "lstm32", "alexnet"]), st.integers(2, 3), st.integers(1, 4))
 def test_elsewhere_each_example_comes_as_often_and_the_workers_parts_differ(name, size, times):
     network = NETWORKS[name]

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.launch import companions, evidence
@@ -141,7 +141,6 @@ snapshots = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(snapshots, snapshots)
 def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
     spread = evidence.thread_evidence(1, 1, before, after).cpu_seconds_by_thread
@@ -158,7 +157,6 @@ def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
     assert waited is None or waited >= 0
 
 
-@settings(deadline=None)
 @given(snapshots, snapshots)
 def test_what_one_side_does_not_tell_has_no_difference(before, after):
     found = evidence.contention(before, after)

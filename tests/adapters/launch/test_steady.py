@@ -6,8 +6,9 @@ import time
 import numpy as np
 import pytest
 import ruptures
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from properties import examples
 from scipy.stats import binomtest
 
 from dlbench.adapters.launch import steady
@@ -46,7 +47,7 @@ def share_below(hits, series):
 segments = st.lists(st.tuples(st.integers(1, 30), st.floats(-5, 5)), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(segments, st.floats(0.01, 20), st.integers(0, 2**32 - 1), st.floats(0.01, 1.0))
 def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
     signal = np.concatenate([np.full(length, level) for length, level in levels])
@@ -116,7 +117,7 @@ def test_what_is_left_after_a_gradual_warm_up_is_closer_than_matters():
     assert abs(np.mean(left)) < steady.RELEVANT / 2
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.integers(6, 60), st.data(), st.floats(1.01, 1000))
 def test_a_single_spike_never_counts(count, data, height):
     where = data.draw(st.integers(0, count - 1))
@@ -182,7 +183,7 @@ def test_noise_that_remembers_does_not_bias_what_is_left():
     assert np.std(left) <= 1.3 * np.std(whole)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.integers(6, 80), st.integers(0, 10**6), st.floats(0.01, 0.5), st.integers(-20, 30))
 def test_the_unit_of_time_is_of_no_matter(count, seed, slower, power):
     times = noisy(warming(5, slower, count), 0.02, np.random.default_rng(seed)) * 1e6
@@ -205,7 +206,7 @@ def test_a_long_series_is_looked_at_quickly():
     assert abs(found - 10_000) <= 2 * len(times) / steady.LONGEST
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.lists(st.integers(0, 10**15), min_size=1, max_size=450), st.integers(1, 10))
 def test_any_times_have_an_answer(times, minimum):
     start = steady_from(times, minimum)

@@ -4,8 +4,9 @@ import gc
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from dlbench.adapters.launch import timing
 from dlbench.adapters.protocol import Protocol
@@ -57,7 +58,7 @@ def test_the_minimum_never_exceeds_the_steps():
     assert run(Machine([1] * 99), steps=2, minimum_steps=5) == [1, 1]
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(
     st.lists(st.integers(0, 2 * SECOND), min_size=12, max_size=12),
     st.integers(1, 12),
@@ -175,7 +176,7 @@ def test_steps_that_take_no_time_at_all_have_an_end(monkeypatch):
     assert count >= 1
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.integers(20_000, 300_000_000))
 def test_a_device_is_kept_busy_for_the_time_asked_and_no_step_is_cut(step):
     machine = Machine(itertools.repeat(step))

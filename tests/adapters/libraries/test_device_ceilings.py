@@ -1,7 +1,7 @@
 """What a made-up GPU can do at best, found out by a clock that only its own work moves."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.launch import timing
@@ -49,7 +49,6 @@ def on(machine):
     return machine
 
 
-@settings(deadline=None)
 @given(
     start=st.integers(500, 20_000),
     work=st.integers(25_000, 30_000_000),
@@ -63,7 +62,6 @@ def test_copies_in_a_row_take_what_the_device_takes(start, work, fence, disturba
     assert work <= found * 1e9 <= work * (1 + (start + fence) / 4.9e6) + 1
 
 
-@settings(deadline=None)
 @given(start=st.integers(500, 20_000), work=st.integers(500, 10**6), fence=st.integers(0, 10**6))
 def test_an_operator_is_started_behind_others_and_finished_alone(start, work, fence):
     machine = on(Machine(start, work, fence, disturbance=10**6))

@@ -10,8 +10,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from properties import examples
 from rich.cells import cell_len
 
 import dlbench.reports
@@ -148,7 +149,7 @@ comparisons = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(comparisons)
 def test_whatever_the_names_every_form_stays_well_formed(found: Comparison) -> None:
     for name, export in EXPORTERS.items():

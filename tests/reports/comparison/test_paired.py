@@ -2,8 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from properties import examples
 from scipy import stats
 from simulated_launches import BAD, CI, QUIET, Conditions, launches
 
@@ -167,7 +168,7 @@ def test_what_is_no_pair_is_refused(baseline: list[float], candidate: list[float
         estimate_pairs(baseline, candidate)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(6, 25), st.floats(3, 1000))
 def test_one_launch_gone_astray_hardly_moves_the_ratio(count: int, factor: float) -> None:
     logs = np.linspace(-0.01, 0.01, count)

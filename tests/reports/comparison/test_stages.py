@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from properties import examples
 from simulated_launches import QUIET, gate, launches, pairs_needed
 
 from dlbench.reports.comparison.stages import Screening, judge_stages, next_look, screen, smallest_effect
@@ -73,7 +74,7 @@ suspects = st.builds(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(suspects, suspects, st.floats(0.9, 1.2), st.integers(0, 99))
 def test_the_verdict_on_a_suspect_rests_on_fresh_pairs_alone(one: Pairs, other: Pairs, ratio: float, seed: int) -> None:
     confirmed = pairs(ENOUGH, ratio, 0.02, seed)

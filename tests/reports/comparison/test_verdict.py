@@ -2,8 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from properties import examples
 from scipy import stats
 
 from dlbench.reports.comparison.verdict import (
@@ -231,7 +232,7 @@ def test_nothing_is_adjusted_where_nothing_was_tested() -> None:
     assert adjust([judgement(None)]) == [judgement(None)]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(launches, launches, st.floats(0.01, 0.5))
 def test_a_stricter_rule_finds_no_more(a: list[float], b: list[float], magnitude: float) -> None:
     if judge(a, b, Rule(magnitude=magnitude, p_value=0.001)).verdict is Verdict.REGRESSION:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -42,7 +42,6 @@ def summary(random: np.random.Generator, launches: int, centre: float = 1.0, dev
     return summarise([[centre * math.exp(deviation * random.standard_normal())] * 3 for _ in range(launches)])
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(3, 8), st.integers(3, 8), st.floats(0.9, 1.1))
 def test_the_p_value_says_what_the_interval_of_the_ratio_says(seed: int, m: int, n: int, shift: float) -> None:
     random = np.random.default_rng(seed)

@@ -8,8 +8,9 @@ import factory_of_records as make
 import pytest
 import sqlalchemy as sa
 from empty_stores import empty_store
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
@@ -64,7 +65,7 @@ def numbered(kept: list[Record]) -> dict[tuple[Any, ...], Record]:
     return {(r.run, r.launch, r.cell, r.attempt, r.side, r.stage): r for r in kept}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(several)
 def test_frame_records_and_store_agree_on_which_attempts_count(kept: list[Record]) -> None:
     with empty_store() as store:
@@ -86,7 +87,7 @@ def test_frame_records_and_store_agree_on_which_attempts_count(kept: list[Record
     assert len(of_records) == len({(r.run, r.launch, r.cell, r.side, r.stage) for r in kept})
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(several)
 def test_nights_are_those_of_the_launches_medians(kept: list[Record]) -> None:
     with empty_store() as store:

@@ -4,8 +4,9 @@ from typing import Any
 import factory_of_records as make
 import pytest
 from empty_stores import empty_store
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.formats import json
@@ -70,7 +71,7 @@ def fill(records: list[Record], place: int) -> Store:
 
 
 @pytest.mark.parametrize("compared", [False, True])
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_the_newest_records_make_the_matrix_of_all(compared: bool, data: st.DataObject) -> None:
     opened = [fill(records, place) for place, records in enumerate(data.draw(stores_of_records(compared)))]

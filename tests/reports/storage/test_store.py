@@ -11,8 +11,9 @@ from pathlib import Path
 import factory_of_records as make
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import StoreError
@@ -373,7 +374,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-fuzz = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @fuzz

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from scipy.optimize import least_squares as scipy_least_squares
 from scipy.stats import binom
 
@@ -63,7 +64,7 @@ def test_exact_times_give_amdahls_law_back(serial: float, alone: float) -> None:
     assert found.chosen.best_threads is None
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.floats(0.1, 3.0), min_size=len(COUNTS), max_size=len(COUNTS)))
 def test_no_other_solver_finds_a_better_fit(times: Sequence[float]) -> None:
     """Whatever the data, against scipy's bounded least squares from several starts, in the laws' own parameters."""
@@ -98,7 +99,7 @@ def test_a_published_curve_gives_the_published_optimum() -> None:
     assert found.chosen.best_threads.low is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.dictionaries(st.integers(1, 256), st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=4), max_size=9))
 def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) -> None:
     with pytest.MonkeyPatch.context() as patch:

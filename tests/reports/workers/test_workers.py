@@ -13,8 +13,9 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import Status
@@ -90,7 +91,7 @@ def test_figures_by_hand() -> None:
 times = st.floats(0.001, 1000.0)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(times, times, times, st.sampled_from((2, 4, 8)), st.sampled_from((1, 3)))
 def test_figures_keep_to_their_definitions(whole: float, part: float, team: float, count: int, threads: int) -> None:
     batch = 16 * count

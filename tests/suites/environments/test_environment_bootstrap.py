@@ -1,8 +1,11 @@
 """What the script for a fresh checkout hands to dlbench and pytest."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import properties
 import pytest
 
 from dlbench.suites import bootstrap
@@ -36,3 +39,41 @@ def test_frameworks_that_cannot_be_listed_end_it_in_one_line(monkeypatch, capfd,
     assert bootstrap.main([word]) == 3
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("dlbench: The frameworks could not be listed")
+
+
+def test_properties_are_tried_at_random_where_that_was_asked_for_and_the_same_way_otherwise(tmp_path):
+    (tmp_path / "conftest.py").write_text("from properties import load_profile\nload_profile()\n")
+    (tmp_path / "test_it.py").write_text(
+        "from hypothesis import given, strategies as st\nfrom properties import examples\n"
+        "seen = []\n@examples(10)\n@given(st.integers())\ndef test_it(number): seen.append(number)\n"
+        "def test_told(): print('seen', seen)\n"
+    )
+
+    def seen(**variables):
+        others = {name: value for name, value in os.environ.items() if name != properties.VARIABLE}
+        helpers = str(Path(properties.__file__).parent)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"],
+            env={**others, "PYTHONPATH": helpers, **variables},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        (line,) = [line for line in done.stdout.splitlines() if "seen [" in line]
+        return line
+
+    first = seen()
+    assert seen() == first
+    assert first.count(",") == 9
+    assert seen(**{properties.VARIABLE: "500"}).count(",") == 49
+
+
+def test_the_command_for_properties_asks_for_so_many_examples(monkeypatch):
+    called = []
+    monkeypatch.setattr(bootstrap, "set_up", lambda lock: "")
+    done = subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(bootstrap.subprocess, "run", lambda words, **options: called.append((words, options)) or done)
+    assert bootstrap.main(["properties", "--examples", "70", "-k", "matrix"]) == 0
+    ((words, options),) = called
+    assert words[-4:] == ["-m", "hypothesis", "-k", "matrix"]
+    assert options["env"][properties.VARIABLE] == "70"

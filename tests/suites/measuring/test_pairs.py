@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import factory_of_records as factory
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, CONFIRM, SCREEN, compare_sides
@@ -81,7 +82,7 @@ def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_lot() 
     assert firsts == {BASELINE, CANDIDATE}
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.integers(0, 10**6), st.integers(1, 60))
 def test_a_gate_that_was_interrupted_goes_on_as_if_it_had_not_been(seed, kept) -> None:
     following, times = for_gate(HOST), noisy({"slower": 0.08})

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pretended_gpus import TWO, gpus, nvml
+from properties import examples
 
 from dlbench.adapters.protocol import Contention, Outcome, Parity, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
@@ -235,7 +236,7 @@ BATCHES = expand(
 GROUPS = sorted({sizes_of(cell) for cell in BATCHES.cells})
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(st.dictionaries(st.sampled_from(GROUPS), st.sampled_from((0, *SIZES))))
 def test_beyond_the_mini_batch_that_runs_out_of_memory_none_is_launched(limits):
     def answer(cell):
@@ -272,7 +273,7 @@ def test_a_wrong_number_is_kept_and_launched_again():
     assert store.records()[0].outcome == wrong
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, len(ORDER)), st.integers(0, len(ORDER)))
 def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
     store = open_store()
@@ -294,7 +295,7 @@ def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
 statuses = st.sampled_from([Status.OK, Status.CRASHED, Status.TIMED_OUT, Status.UNSUPPORTED, Status.OUT_OF_MEMORY])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(statuses, min_size=len(PLAN.cells), max_size=len(PLAN.cells)), st.integers(0, len(ORDER)))
 def test_an_interrupted_run_ends_with_the_records_of_one_that_was_not(chosen, end):
     of = dict(zip(PLAN.cells, chosen, strict=True))
@@ -349,7 +350,7 @@ class FullStore:
         return getattr(self.store, name)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, len(ORDER) - 1))
 def test_a_full_disk_loses_nothing_that_was_finished(room):
     store = open_store()
@@ -465,7 +466,7 @@ def test_every_block_launches_each_cell_that_needs_it_once_in_the_plans_shuffled
     assert 0 < len({record.cell for record in records if record.launch == 7}) < len(PRECISE.cells)
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(st.integers(0, 120))
 def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end):
     def answer():

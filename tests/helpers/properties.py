@@ -1,0 +1,33 @@
+"""How many examples the properties are tried with: the same few in every run, or as many as asked for, at random."""
+
+import os
+from typing import Any
+
+from hypothesis import settings
+from hypothesis.internal.conjecture import engine
+
+#: How many examples at random a property gets that usually gets a hundred; others in proportion.
+VARIABLE = "DLBENCH_PROPERTY_EXAMPLES"
+USUAL = 100
+
+
+def examples(usual: int, **others: Any) -> settings:
+    """Return the settings of a property that needs so many examples, or as many in proportion to what was asked for."""
+    asked = int(os.environ.get(VARIABLE, USUAL))
+    return settings(max_examples=max(1, usual * asked // USUAL), **others)
+
+
+def load_profile() -> None:
+    """Let every run try the same examples, unless some are asked for at random; no property is timed."""
+    at_random = VARIABLE in os.environ
+    settings.register_profile(
+        "dlbench",
+        derandomize=not at_random,
+        database=None,
+        deadline=None,
+        print_blob=True,
+        max_examples=examples(USUAL).max_examples,
+    )
+    settings.load_profile("dlbench")
+    # A failing example is simplified, but for no longer than this; the usual limit is five minutes.
+    engine.MAX_SHRINKING_SECONDS = 20
