@@ -4,6 +4,18 @@
 process imports it under another one than the host.
 """
 
+#: Mini-batches of the full networks with a shipped reference: the smallest of each family that behaves.
+SMALLEST_SHIPPED = {"fcn5": 16, "alexnet": 4, "lstm32": 4, "resnet50": 8}
+
+
+def reference_adapter(name, kind=None, dtype="float64"):
+    """Return the reference adapter, or a ``kind`` of it, for the network of this name; on the host only."""
+    from dlbench.adapters.protocol import Cell
+    from dlbench.adapters.reference.adapter import ReferenceAdapter
+
+    cell = Cell("reference", "reference", dtype, name, "cpu", 1, 4)
+    return (kind or ReferenceAdapter)(cell, {"dtype": dtype}, "")
+
 
 def small_networks(networks):
     """Return small networks by name: odd sizes, strides that do not divide, more than one of everything."""

@@ -193,7 +193,7 @@ class FrozenParameter(ReferenceAdapter):
     """The last bias is left out of the optimiser."""
 
     def update(self, name, gradient):
-        if name not in ("fc.bias", "fc2.bias", "fc8.bias"):
+        if name not in ("fc.bias", "fc2.bias", "fc4.bias", "fc8.bias"):
             super().update(name, gradient)
 
 

@@ -1,0 +1,118 @@
+"""The float64 reference is right: numerical and automatic differentiation agree with it."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_networks import SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
+
+from dlbench.adapters import networks
+from dlbench.adapters.launch import batches, parity
+from dlbench.suites.measuring import references
+from dlbench.suites.planning.framework import GUEST_DIRECTORY
+
+SMALL = small_networks(networks)
+
+
+def prepared(network, batch_size):
+    adapter = reference_adapter(network.name)
+    adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, batch_size))
+    return adapter
+
+
+def loss_of(adapter):
+    return adapter.model.forward(adapter.inputs, adapter.labels)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_gradients_are_those_of_finite_differences(name):
+    network = SMALL[name]
+    adapter = prepared(network, network.batch_size)
+    loss_of(adapter)
+    gradients = {name: gradient.copy() for name, gradient in adapter.model.backward()}
+    assert set(gradients) == {parameter.name for parameter in networks.parameters(network)}
+    step = 1e-6
+    for parameter, gradient in gradients.items():
+        flat = adapter.weights[parameter].reshape(-1)
+        for index in batches.sampled_entries(parameter, flat.size, 12):
+            kept = flat[index]
+            flat[index] = kept + step
+            above = loss_of(adapter)
+            flat[index] = kept - step
+            below = loss_of(adapter)
+            flat[index] = kept
+            numerical = (above - below) / (2.0 * step)
+            assert gradient.reshape(-1)[index] == pytest.approx(numerical, rel=1e-5, abs=2e-9), parameter
+
+
+def test_a_chunked_convolution_is_the_whole_one(monkeypatch):
+    from dlbench.adapters.reference import arithmetic
+
+    random = np.random.RandomState(1)
+    images, weight = random.rand(5, 3, 9, 8), random.rand(4, 3, 3, 3)
+    whole = arithmetic.convolution(images, weight, 2, 1)
+    gradient = random.rand(*whole.shape)
+    by_weight = arithmetic.convolution_weight_gradient(gradient, images, weight, 2, 1)
+    by_images = arithmetic.convolution_input_gradient(gradient, images, weight, 2, 1)
+    monkeypatch.setattr(arithmetic, "CHUNK_BYTES", 1)
+    np.testing.assert_allclose(arithmetic.convolution(images, weight, 2, 1), whole, rtol=1e-13)
+    np.testing.assert_allclose(
+        arithmetic.convolution_weight_gradient(gradient, images, weight, 2, 1), by_weight, rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        arithmetic.convolution_input_gradient(gradient, images, weight, 2, 1), by_images, rtol=1e-13
+    )
+
+
+def test_the_first_of_equal_maxima_gets_the_gradient():
+    from dlbench.adapters.reference import arithmetic
+
+    images = np.zeros((1, 1, 4, 4))
+    maxima, places = arithmetic.max_pool(images, 2, 2, 0)
+    back = arithmetic.max_pool_backward(np.ones_like(maxima), places, images.shape, 2, 2, 0)
+    expected = np.zeros((4, 4))
+    expected[::2, ::2] = 1.0
+    np.testing.assert_array_equal(back[0, 0], expected)
+
+
+def differentiate_by_torch(python: Path, folder: Path, *wanted: str) -> None:
+    script = Path(__file__).parents[2] / "helpers" / "autodiff.py"
+    subprocess.run([python, "-I", script, GUEST_DIRECTORY, folder, *wanted], check=True, timeout=550)
+
+
+@pytest.mark.framework
+def test_the_reference_agrees_with_automatic_differentiation(framework_python, tmp_path):
+    differentiate_by_torch(framework_python("torch"), tmp_path, *SMALL)
+    for name, network in SMALL.items():
+        other = parity.load(str(tmp_path / f"{name}-b{network.batch_size}.npz"))
+        own = parity_observation(parity, batches, reference_adapter(name), network, network.batch_size)
+        verdict = parity.judge(own, other, network.parity)
+        assert verdict.loss_error < 1e-14, name
+        assert verdict.update_error < 1e-11, (name, verdict.worst_parameter)
+
+
+@pytest.mark.framework
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+def test_the_shipped_references_agree_with_automatic_differentiation(framework_python, tmp_path, name):
+    size = SMALLEST_SHIPPED.get(name, networks.NETWORKS[name].batch_size)
+    shipped = references.find(name, size)
+    if not shipped.exists():
+        size = networks.NETWORKS[name].batch_size
+        shipped = references.find(name, size)
+    differentiate_by_torch(framework_python("torch"), tmp_path, f"{name}:{size}")
+    other = parity.load(str(tmp_path / f"{name}-b{size}.npz"))
+    verdict = parity.judge(parity.load(str(shipped)), other, networks.NETWORKS[name].parity)
+    assert verdict.loss_error < 1e-12
+    assert verdict.update_error < 1e-8, verdict.worst_parameter
+
+
+@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+def test_every_network_has_a_reference_at_the_papers_mini_batch(name):
+    network = networks.NETWORKS[name]
+    path = references.find(name, network.batch_size)
+    reference = parity.load(str(path))
+    assert len(reference.losses) == network.parity.steps, "made with another recipe: run reference/generate.py"
+    assert set(reference.updates) == {parameter.name for parameter in networks.parameters(network)}
+    assert path.stat().st_size < 150_000
