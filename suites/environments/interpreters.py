@@ -20,19 +20,24 @@ MANIFEST = "dlbench-environment.json"
 _INSPECT = """
 import importlib.util, json, os, platform, sys
 found = {}
+folders = [each for each in sys.path if os.path.basename(each) in ("site-packages", "dist-packages")]
 for folder in sys.path:
     if os.path.isdir(folder):
         for name in os.listdir(folder):
             if name.endswith((".dist-info", ".egg-info")):
                 project, _, version = name.rpartition(".")[0].partition("-")
                 found[project.lower().replace("_", "-")] = version.split("-py")[0]
-wanted = sys.argv[1:]
+wanted = {name: importlib.util.find_spec(name) for name in sys.argv[1:]}
+for spec in wanted.values():
+    folders += [str(each) for each in (spec and spec.submodule_search_locations) or ()]
 print(json.dumps({
     "version": platform.python_version(),
     "implementation": platform.python_implementation(),
     "distributions": found,
     "prefix": sys.prefix,
-    "missing": [name for name in wanted if importlib.util.find_spec(name) is None],
+    "executable": sys.executable,
+    "folders": folders,
+    "missing": [name for name in wanted if wanted[name] is None],
 }))
 """
 
@@ -46,6 +51,8 @@ class Inspection:
     distributions: dict[str, str]
     missing: tuple[str, ...]
     prefix: Path | None = None  # the folder that its packages are in
+    executable: Path | None = None
+    folders: tuple[Path, ...] = ()  # what packages are imported from, and those of the modules asked for
 
     @property
     def name(self) -> str:
@@ -53,8 +60,11 @@ class Inspection:
         return f"{self.implementation} {self.version}"
 
     @property
-    def digest(self) -> str:
-        """Twelve hex digits that change with the interpreter's version or any distribution's."""
+    def digest_of_versions(self) -> str:
+        """Twelve hex digits that change with the interpreter's version or any distribution's.
+
+        This is what records of dlbench before 0.2 have as their environment; see `contents.digest_of`.
+        """
         content = json.dumps([self.name, sorted(self.distributions.items())])
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
@@ -80,6 +90,8 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
             {**content["distributions"], **_debian_packages(interpreter)},
             tuple(content["missing"]),
             Path(content["prefix"]) if "prefix" in content else None,
+            Path(content["executable"]) if content.get("executable") else None,
+            tuple(map(Path, content.get("folders", ()))),
         )
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise FrameworkEnvironmentError(

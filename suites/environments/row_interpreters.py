@@ -8,9 +8,9 @@ from ..display.screen import err
 from ..display.status_line import StatusLine
 from ..errors import FrameworkEnvironmentError
 from ..planning.values import Build
-from . import environment, needs
+from . import contents, environment, needs
 from .environment import Report, State
-from .interpreters import inspect
+from .interpreters import Inspection, inspect
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,14 @@ class Source:
     build: Build
     interpreter: Path | None
     name: str  # "CPython 3.11.7"; "" where there is none
-    digest: str  # of the interpreter's version and distributions; "" where there is none
+    digest: str  # of the interpreter and its packages' files (see `contents`); "" where there is none
     reason: str = ""
     folder: Path | None = None  # of the environment: what {environment} in a framework's variables stands for
+
+
+def look_into(build: Build, interpreter: Path) -> Inspection:
+    """Return what an interpreter is and holds of what a build needs: NumPy and the framework's own module."""
+    return inspect(interpreter, ("numpy", build.framework.imports))
 
 
 def brought(build: Build) -> Source:
@@ -33,8 +38,7 @@ def brought(build: Build) -> Source:
     assert build.interpreter is not None
     if build.framework.unavailable:
         raise FrameworkEnvironmentError(needs.unavailable(build.framework))
-    needed = ("numpy", build.framework.imports)
-    inspection = inspect(build.interpreter, needed)
+    inspection = look_into(build, build.interpreter)
     if inspection.missing:
         lacking = " and ".join(inspection.missing)
         raise FrameworkEnvironmentError(
@@ -42,7 +46,7 @@ def brought(build: Build) -> Source:
             f"(`{build.interpreter} -m pip install ...`) or give another interpreter."
         )
     folder = inspection.prefix or build.interpreter.parent.parent
-    return Source(build, build.interpreter, inspection.name, inspection.digest, folder=folder)
+    return Source(build, build.interpreter, inspection.name, contents.digest_of(inspection), folder=folder)
 
 
 def prepare(builds: Iterable[Build], report: Report, build_missing: bool = True) -> dict[str, Source]:
@@ -73,8 +77,9 @@ def _own(build: Build, to_build: bool, report: Report) -> Source:
         if located.interpreter is None:
             report(f"{build.framework.title} is left out. {located.reason}")
             return Source(build, None, "", "", located.reason)
-        inspection = inspect(located.interpreter)
-        return Source(build, located.interpreter, inspection.name, inspection.digest, folder=located.directory)
+        inspection = look_into(build, located.interpreter)
+        digest = contents.digest_of(inspection)
+        return Source(build, located.interpreter, inspection.name, digest, folder=located.directory)
     except FrameworkEnvironmentError as error:
         report(f"{build.framework.title} is left out. {error}")
         return Source(build, None, "", "", str(error))

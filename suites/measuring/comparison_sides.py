@@ -120,11 +120,8 @@ def words(side: Side, sources: Iterable[Source]) -> str:
         framework = source.build.framework
         packages = inspect(source.interpreter).distributions if framework.computes else {}
         version = packages.get(framework.imports, "")
-        # Two builds of one version have one digest: the name of the folder tells them apart.
-        given = source.build.interpreter
-        where = f", in {given.parent.parent.name}" if given is not None else ""
         code = f", adapter {adapter_digest(framework)}" if outside else ""
-        about = f"(environment {source.digest}{where}{code})"
+        about = f"(environment {source.digest}{code})"
         parts.append(" ".join(w for w in (source.build.name, version, about) if w))
     parts += [f"{key}={value}" for key, value in side.variables.items()]
     parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []

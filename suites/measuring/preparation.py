@@ -16,10 +16,9 @@ from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
-from ..environments import environment, row_interpreters
+from ..environments import contents, environment, row_interpreters
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.environment import Report
-from ..environments.interpreters import inspect
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
 from ..planning.framework import catalogue, offered
@@ -181,15 +180,25 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
         if record is None:
             continue
         _check_same_adapter(build, record)
-        interpreter = build.interpreter or environment.locate(build.framework).interpreter
-        here = inspect(interpreter) if interpreter else None
-        if here is None or here.digest != record.environment:
-            now = f"{here.name}, environment {here.digest}" if here else "not built"
-            then = f"{record.interpreter}, environment {record.environment}"
-            raise UsageError(
-                f"The unfinished run measured {build.name} with {then}; here it is {now}. Give that interpreter "
-                f"(--python {build.name}=...), or start a new run."
-            )
+        _check_same_environment(build, record)
+
+
+def _check_same_environment(build: Build, record: Record) -> None:
+    interpreter = build.interpreter or environment.locate(build.framework).interpreter
+    here = row_interpreters.look_into(build, interpreter) if interpreter else None
+    digest = contents.digest_of(here) if here else ""
+    if digest == record.environment:
+        return
+    if here and here.digest_of_versions == record.environment:
+        raise UsageError(
+            f"The unfinished run began with an earlier dlbench, which knew the build of {build.name} by its versions "
+            "alone: nobody can tell whether its files are those of now. Leave out --resume to start a new run."
+        )
+    now = f"{here.name}, environment {digest}" if here else "not built"
+    raise UsageError(
+        f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; here "
+        f"it is {now}. Give that interpreter (--python {build.name}=...), or leave out --resume to start a new run."
+    )
 
 
 def _check_same_adapter(build: Build, record: Record) -> None:

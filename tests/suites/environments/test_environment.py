@@ -223,7 +223,9 @@ def test_whatever_ends_a_build_leaves_nothing(tiny, home, monkeypatch, error):
 def test_a_build_that_was_killed_is_half_built_and_made_anew(tiny, home, tmp_path, monkeypatch):
     hangs = tmp_path / "hangs"
     program = (
-        "import sys; from dlbench.suites import environment; from dlbench.suites.planning.framework import Framework\n"
+        "import sys\n"
+        "from dlbench.suites.environments import environment\n"
+        "from dlbench.suites.planning.framework import Framework\n"
         "environment.build(Framework.model_validate_json(sys.argv[1]))"
     )
     variables = {**os.environ, "FAKE_VENV_HANGS": str(hangs)}
@@ -464,7 +466,9 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         lines.append(f"{name}==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
     framework = make_framework(tmp_path, "".join(lines), python=HOST, imports="othermodule")
     program = (
-        "import sys; from dlbench.suites import environment; from dlbench.suites.planning.framework import Framework\n"
+        "import sys\n"
+        "from dlbench.suites.environments import environment\n"
+        "from dlbench.suites.planning.framework import Framework\n"
         "environment.build(Framework.model_validate_json(sys.argv[1]))"
     )
     with serving(served) as server:

@@ -87,8 +87,8 @@ def test_the_digest_changes_with_version_and_distributions():
     same = interpreters.Inspection("3.11.1", "CPython", {"numpy": "1", "torch": "2.0"}, ())
     newer = interpreters.Inspection("3.11.1", "CPython", {"torch": "2.1", "numpy": "1"}, ())
     other = interpreters.Inspection("3.11.2", "CPython", {"torch": "2.0", "numpy": "1"}, ())
-    assert one.digest == same.digest
-    assert len({one.digest, newer.digest, other.digest}) == 3
+    assert one.digest_of_versions == same.digest_of_versions
+    assert len({one.digest_of_versions, newer.digest_of_versions, other.digest_of_versions}) == 3
 
 
 def test_the_hosts_python_path_is_not_seen(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
-from dlbench.suites.environments.interpreters import inspect
+from dlbench.suites.environments import contents, row_interpreters
 from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring import preparation
 from dlbench.suites.planning import suite
@@ -106,8 +106,11 @@ def record_made_with(run, cell, environment):
 def test_a_run_is_not_resumed_with_another_build_than_it_was_begun_with(store):
     plan = plan_of(frameworks="null")
     run = preparation.begin(plan, store, HERE)
-    same = inspect(Path(sys.executable)).digest
+    here = row_interpreters.look_into(plan.rows[0].build, Path(sys.executable))
+    same = contents.digest_of(here)
     preparation.check_same_builds(plan, [record_made_with(run, plan.cells[0], same)])
     preparation.check_same_builds(plan, [record_made_with(run, plan.cells[0], "")])  # it never ran
     with pytest.raises(UsageError, match="measured null with CPython 3, environment another"):
         preparation.check_same_builds(plan, [record_made_with(run, plan.cells[0], "another")])
+    with pytest.raises(UsageError, match="earlier dlbench, which knew the build of null by its versions alone"):
+        preparation.check_same_builds(plan, [record_made_with(run, plan.cells[0], here.digest_of_versions)])

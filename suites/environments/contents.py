@@ -1,0 +1,106 @@
+"""What a build's files are, in twelve hex digits: two builds of one version differ in it, two copies of one do not.
+
+Read are all files of the interpreter's package folders, shared libraries included, the framework's own folder where it
+lies elsewhere, what an environment has from Debian, and the interpreter itself. Left out is what differs between equal
+installations (compiled bytecode, notes of where and how a package was installed) and dlbench, which is no part of what
+it measures. The digest of a listing (paths, sizes, times of change) is kept, so that a second look reads no file.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from .folders import home
+from .interpreters import Inspection
+
+_BYTECODE = (".pyc", ".pyo")
+_NOTES = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"})
+"""In a ``.dist-info`` folder: they name paths of this installation, or who installed it."""
+_OWN = ("dlbench", "__editable__.dlbench", "__editable___dlbench")
+_DEBIAN = "debian"
+
+
+class _File(NamedTuple):
+    name: str  # below the folder it is found in: the same in every copy of it
+    path: str
+    status: os.stat_result
+
+
+def digest_of(inspection: Inspection) -> str:
+    """Return twelve hex digits that change with the interpreter or any file of its packages, wherever they lie."""
+    found = sorted(_files(inspection))
+    packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
+    place = hashlib.sha256(json.dumps([str(inspection.prefix), *map(str, inspection.folders)]).encode()).hexdigest()
+    contents = _kept_or_read(found, home() / "cache" / "contents" / f"{place[:16]}.json")
+    return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[:12]
+
+
+def _files(inspection: Inspection) -> Iterator[_File]:
+    if inspection.executable is not None:
+        with contextlib.suppress(OSError):
+            executable = inspection.executable.resolve()
+            yield _File("python", str(executable), executable.stat())
+    folders = list(dict.fromkeys(folder.resolve() for folder in inspection.folders))
+    if inspection.prefix is not None:
+        folders.append(inspection.prefix / _DEBIAN)
+    for folder in folders:
+        if not any(other in folder.parents for other in folders):
+            yield from _below(str(folder), folder.name)
+
+
+def _below(folder: str, name: str) -> Iterator[_File]:
+    """Give the files of a folder and the folders in it; links to folders are not followed."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # not there, or not for this user: nothing that a launch could import
+        return
+    for entry in entries:
+        if entry.name.endswith(_BYTECODE) or entry.name == "__pycache__" or entry.name.startswith(_OWN):
+            continue
+        if name.endswith(".dist-info") and entry.name in _NOTES:
+            continue
+        with contextlib.suppress(OSError):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path, f"{name}/{entry.name}")
+            elif entry.is_file():
+                yield _File(f"{name}/{entry.name}", entry.path, entry.stat())
+
+
+def _kept_or_read(files: list[_File], kept: Path) -> str:
+    """Return the digest of these files' contents: the one kept, where the listing is the one it was made of."""
+    listing = hashlib.sha256()
+    for name, path, status in files:
+        line = name, path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        listing.update(repr(line).encode(errors="surrogateescape"))
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        before = json.loads(kept.read_text(encoding="utf-8"))
+        if before["listing"] == listing.hexdigest():
+            return str(before["contents"])
+    contents = _read(files)
+    with contextlib.suppress(OSError):  # of a home that cannot be written: it is read anew each time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
+        partial.write_text(json.dumps({"listing": listing.hexdigest(), "contents": contents}), encoding="utf-8")
+        partial.replace(kept)
+    return contents
+
+
+def _read(files: list[_File]) -> str:
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for file, read in zip(files, pool.map(_digest_of_file, files), strict=True):
+            digest.update(f"{file.name}\0{read}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _digest_of_file(file: _File) -> str:
+    try:
+        with Path(file.path).open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        return f"cannot be read: {error.errno}"

@@ -1,0 +1,118 @@
+"""A build is what its files are: equal copies have one digest, and whatever a launch could run differently another."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlbench.suites.environments import contents
+from dlbench.suites.environments.interpreters import Inspection, inspect
+
+FILES = {
+    "torch/optim/sgd.py": b"momentum = 0\n",
+    "torch/lib/libtorch.so": b"\x7fELF" + bytes(5000),
+    "torch-2.13.0.dist-info/METADATA": b"Name: torch\nVersion: 2.13.0\n",
+    "torch-2.13.0.dist-info/RECORD": b"torch/optim/sgd.py,sha256=x,13\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+
+
+def make(root: Path, **changed: bytes | None) -> Inspection:
+    """Fill a package folder under ``root`` with FILES, and return what an interpreter there would answer."""
+    folder = root / "lib" / "site-packages"
+    for name, text in {**FILES, **changed}.items():
+        if text is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(text)
+    return Inspection("3.11.7", "CPython", {"torch": "2.13.0"}, (), root, Path(sys.executable), (folder,))
+
+
+def test_equal_copies_in_other_folders_have_one_digest(tmp_path):
+    one = contents.digest_of(make(tmp_path / "a"))
+    assert len(one) == 12
+    assert contents.digest_of(make(tmp_path / "b" / "deeper")) == one
+
+
+@pytest.mark.parametrize("name", ["torch/optim/sgd.py", "torch/lib/libtorch.so", "sitecustomize.py", "more/new.py"])
+def test_another_file_is_another_build(tmp_path, name):
+    changed = (FILES.get(name) or b"")[:-1] + b"!"
+    here, edited = make(tmp_path / "a"), make(tmp_path / "b", **{name: changed})
+    assert here.digest_of_versions == edited.digest_of_versions
+    assert contents.digest_of(here) != contents.digest_of(edited)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch/__pycache__/sgd.cpython-311.pyc",
+        "torch/optim/sgd.pyc",
+        "torch-2.13.0.dist-info/RECORD",
+        "torch-2.13.0.dist-info/INSTALLER",
+        "torch-2.13.0.dist-info/direct_url.json",
+        "dlbench/suites/cli.py",
+        "__editable___dlbench_0_1_0_finder.py",
+    ],
+)
+def test_what_installing_or_running_leaves_behind_is_no_part_of_it(tmp_path, name):
+    assert contents.digest_of(make(tmp_path / "a", **{name: b"other"})) == contents.digest_of(make(tmp_path / "b"))
+
+
+def test_an_edit_in_place_is_seen_even_with_size_and_time_as_before(tmp_path):
+    made = make(tmp_path)
+    before = contents.digest_of(made)
+    edited = made.folders[0] / "torch/optim/sgd.py"
+    status = edited.stat()
+    edited.write_bytes(b"momentum = 1\n")
+    os.utime(edited, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert contents.digest_of(made) != before
+
+
+def test_a_second_look_reads_no_file(tmp_path, monkeypatch):
+    made = make(tmp_path)
+    first = contents.digest_of(made)
+    monkeypatch.setattr(contents, "_read", lambda files: pytest.fail("read again"))
+    assert contents.digest_of(made) == first
+
+
+def test_a_home_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "file" / "home"))
+    made = make(tmp_path)
+    assert contents.digest_of(made) == contents.digest_of(made)
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(st.sampled_from(["a.py", "b.py", "p/c.py", "p/d.so"]), st.binary(max_size=8), max_size=4),
+    st.dictionaries(st.sampled_from(["a.py", "b.py", "p/c.py", "p/d.so"]), st.binary(max_size=8), max_size=4),
+)
+def test_digests_are_equal_exactly_where_the_files_are(tmp_path, one, other):
+    digests = []
+    for name, files in (("one", one), ("other", other)):
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+        digests.append(contents.digest_of(make(tmp_path / name, **files)))
+    assert (digests[0] == digests[1]) == (one == other)
+
+
+def test_a_framework_outside_the_package_folders_counts_too(tmp_path):
+    """An editable install: a path file in the package folder, the package itself in a checkout."""
+    environment, checkout = tmp_path / "environment", tmp_path / "checkout"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (checkout / "mine").mkdir(parents=True)
+    module = checkout / "mine" / "__init__.py"
+    module.write_text("answer = 1\n")
+    (site,) = (environment / "lib").glob("python*/site-packages")
+    (site / "mine.pth").write_text(f"{checkout}\n")
+    interpreter = environment / "bin" / "python"
+    before = contents.digest_of(inspect(interpreter, ("mine",)))
+    module.write_text("answer = 2\n")
+    assert contents.digest_of(inspect(interpreter, ("mine",))) != before
