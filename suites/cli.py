@@ -1,14 +1,11 @@
-"""The command line.
-
-Exit codes: 0 done; 1 the run ended and not one cell gave a number, or a gate confirmed a regression; 2 bad input; 3 an
-interpreter or environment is missing; 4 the result store cannot be used; 5 a gate's candidate gave no number where its
-baseline did; 130 Ctrl-C; 143 SIGTERM.
-"""
+"""The command line. Exit codes: `errors.py`, and README.md."""
 
 import errno
+import io
 import os
 import signal
 import sys
+import time
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -24,6 +21,7 @@ from .commands.history import history_command
 from .commands.list_and_probe import list_command, probe_command
 from .commands.report import report_app
 from .commands.run import plan_command, run_command
+from .commands.store import store_app
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .measuring import preparation
 from .planning import external_adapters
@@ -41,6 +39,10 @@ app = typer.Typer(
 )
 app.add_typer(env_app, name="env")
 app.add_typer(report_app, name="report")
+app.add_typer(store_app, name="store")
+
+_ENDING_SECONDS = 10.0
+"""For so long after the first Ctrl-C a further one is ignored: launches are ended and the store is closed."""
 
 # What the parser of the command line raises: typer has no public name for it, and where it lies depends on its version.
 _BadUsage: type[Exception] = typer.BadParameter.__mro__[2]
@@ -90,19 +92,61 @@ def _end_for_usage(error: Any) -> NoReturn:
     sys.exit(UsageError.exit_code)
 
 
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Begin to end at the first Ctrl-C, and let no second one break into that for some seconds."""
+    began = time.monotonic()
+
+    def again(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() - began > _ENDING_SECONDS:
+            os._exit(Interrupted.exit_code)
+
+    signal.signal(signal.SIGINT, again)
+    raise KeyboardInterrupt
+
+
+def _settle_streams() -> None:
+    """Make output possible whatever the terminal's encoding; raises UsageError where standard output is closed."""
+    if sys.stderr is None:  # what is printed to no file goes to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process lasts
+    if sys.stdout is None:
+        raise UsageError("Standard output is closed, and results have nowhere to go. Redirect it: > /dev/null.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _check_words(words: list[str]) -> None:
+    """Raise UsageError for an option or an argument with nothing in it, such as a variable of a script left empty."""
+    for before, word in zip(["", *words], words, strict=False):
+        option, equals, value = word.partition("=")
+        if equals and option.startswith("--") and not value.strip():
+            raise UsageError(f"{option} has an empty value. Give one, or leave the option out.")
+        if not word.strip():
+            if before.startswith("--") and "=" not in before:
+                raise UsageError(f"{before} has an empty value. Give one, or leave the option out.")
+            raise UsageError("An argument is empty. Give its value, or leave it out.")
+
+
 def main() -> NoReturn:
     """Run the command line; every expected error is one line on stderr and a documented exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a script's job in the background
+        signal.signal(signal.SIGINT, _interrupt)
     # A reader that leaves a pipe early (head) ends this command as it ends any other.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     code = 0
     try:
+        _settle_streams()
+        _check_words(sys.argv[1:])
         code = app(standalone_mode=False) or 0
         if code == Interrupted.exit_code:
             raise Interrupted("Interrupted.")
         sys.stdout.flush()
     except _BadUsage as error:
         _end_for_usage(error)
+    except KeyboardInterrupt:
+        print("dlbench: Interrupted.", file=sys.stderr)
+        sys.exit(Interrupted.exit_code)
     except DlbenchError as error:
         print(f"dlbench: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -1,16 +1,16 @@
-"""The errors of the host side, each one full sentence or two: what is wrong, where, and what to do.
+"""The errors of the host side and every exit code; each error is one full sentence or two: what is wrong, what to do.
 
     DlbenchError                        reports/errors.py
     |-- StoreError          exit 4      the result store cannot be used
     |-- ReportError         exit 2      a report was asked for that these records cannot give
     `-- SuitesError                     this room
-        |-- UsageError      exit 2      an axis, a name or an option that cannot be meant
+        |-- UsageError      exit 2      an axis, a name or an option that is wrong
         |   `-- SuiteError  exit 2      a suite file that cannot be read as one
         |-- FrameworkEnvironmentError exit 3  an interpreter or environment that is missing or broken
         `-- Interrupted     exit 130    Ctrl-C: finished records are stored
             `-- Terminated  exit 143    the same by SIGTERM
 
-Exit code 1 is left to "the run ended and not one cell of it gave a number".
+Results of a command that ran to its end, where they are not 0, are the constants below.
 """
 
 import difflib
@@ -30,6 +30,16 @@ __all__ = [
 ]
 
 
+NOTHING_MEASURED = 1
+"""`run` and `explain`: not one cell gave a number."""
+GATE_FAILED = 1
+"""`gate`: a regression is confirmed."""
+GATE_BROKEN = 5
+"""`gate`: the candidate gave no number where the baseline did."""
+GATE_UNDECIDED = 6
+"""`gate`: no regression is confirmed, and the evidence of at least one cell does not suffice to say there is none."""
+
+
 class SuitesError(DlbenchError):
     """Base of this room's errors."""
 
@@ -37,7 +47,7 @@ class SuitesError(DlbenchError):
 
 
 class UsageError(SuitesError):
-    """An axis value, a name or an option that cannot be meant."""
+    """An axis value, a name or an option that is wrong."""
 
     exit_code = 2
 

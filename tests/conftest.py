@@ -54,7 +54,7 @@ def command(
     """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def carry_out(*words: str) -> tuple[Any, str, str]:
         monkeypatch.setattr(sys, "argv", ["dlbench", *words])
@@ -64,4 +64,5 @@ def command(
         return caught.value.code, said.out, said.err
 
     yield carry_out
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -6,6 +6,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import to_dict
 from dlbench.reports.comparison import layout as layout
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
+from dlbench.reports.comparison.outcome import gate_outcome
 from dlbench.reports.formats.csv import csv_text
 from dlbench.reports.formats.json import flag_content, json_text
 
@@ -51,6 +52,7 @@ def comparison_to_csv(comparison: Comparison) -> str:
 
 def comparison_content(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as plain JSON types."""
+    gate = gate_outcome(comparison) if comparison.purpose == "gate" else None
     return {
         "baseline": comparison.baseline,
         "candidate": comparison.candidate,
@@ -58,6 +60,7 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         "same_session": comparison.same_session,
         "machines": [{"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts],
         "headline": layout.headline(comparison),
+        "gate": None if gate is None else {"outcome": gate.outcome.value, "why": gate.why},
         "counts": {each.name: len(cells) for each, cells in layout.by_finding(comparison).items()},
         "geometric_mean": None if comparison.geometric_mean is None else dict(vars(comparison.geometric_mean)),
         "rule": dict(vars(comparison.rule)),

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from dlbench.reports.comparison import layout as layout
 from dlbench.reports.comparison.compared import CellComparison, Comparison
 from dlbench.reports.comparison.layout import Finding
+from dlbench.reports.comparison.outcome import gate_outcome
 
 _OUTCOMES = {
     Finding.REGRESSION: "failure",
@@ -39,6 +40,8 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
         "headline": layout.headline(comparison),
         "summary": " ".join(layout.closing(comparison)),
     }
+    if comparison.purpose == "gate":
+        facts["gate"] = gate_outcome(comparison).line
     for key, value in facts.items():
         ElementTree.SubElement(properties, "property", name=key, value=_xml(layout.line(value)))
     for cell in comparison.cells:

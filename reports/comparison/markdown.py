@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dlbench.reports.comparison import layout as layout
 from dlbench.reports.comparison.compared import CellComparison, Comparison
 from dlbench.reports.comparison.layout import Finding
+from dlbench.reports.comparison.outcome import gate_outcome
 from dlbench.reports.formats.markdown import escaped, pipe_row
 
 _SECTIONS = {
@@ -24,6 +25,8 @@ _HEAD = ("cell", "candidate / baseline", "launches", "why")
 def comparison_to_markdown(comparison: Comparison) -> str:
     """Return the comparison: the counts, what is grave, then the rest within ``<details>``."""
     parts = [f"## {escaped(layout.headline(comparison))}\n", _paragraph(layout.heading(comparison) + ".")]
+    if comparison.purpose == "gate":
+        parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
     parts += [_paragraph(text) for text in (layout.machines(comparison), *layout.closing(comparison)) if text]
     for found, cells in layout.by_finding(comparison).items():
         title = _SECTIONS[found]

@@ -7,6 +7,7 @@ import textwrap
 
 from dlbench.reports.comparison import layout as layout
 from dlbench.reports.comparison.compared import Comparison
+from dlbench.reports.comparison.outcome import gate_outcome
 from dlbench.reports.formats.terminal import WIDTH, tables_to_terminal
 
 _MOST_REASONS = 8
@@ -20,7 +21,10 @@ def comparison_to_terminal(comparison: Comparison, width: int = WIDTH, colour: b
         # A table without a title begins with an empty line, which sets it off.
         parts.append(tables_to_terminal([layout.table(comparison.cells)], width, colour))
     facts = [*layout.reasons(comparison.cells, _MOST_REASONS), *layout.details_of(comparison.cells)]
-    for block in (facts, layout.legend(comparison), [*layout.closing(comparison), layout.headline(comparison) + "."]):
+    end = [*layout.closing(comparison), layout.headline(comparison) + "."]
+    if comparison.purpose == "gate":
+        end.append(gate_outcome(comparison).line)
+    for block in (facts, layout.legend(comparison), end):
         if block:
             parts.append("\n" + _paragraphs(block, width))
     return "".join(parts)

@@ -3,6 +3,7 @@
 Every function raises StoreError, in one line that names the store and the remedy.
 """
 
+import contextlib
 import errno
 import os
 import sqlite3
@@ -49,6 +50,24 @@ def writing(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
         connection.begin(),
     ):
         yield connection
+
+
+def back_up(engine: sa.Engine, path: str, suffix: str) -> Path:
+    """Copy a SQLite store as it is to a new file beside it, named by ``suffix``; raises what the file system does."""
+    target = Path(f"{path}.{suffix}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = Path(f"{path}.{suffix}.{number}")
+    with contextlib.closing(sqlite3.connect(target)) as copy:
+        _copy(engine, copy)
+    return target
+
+
+def _copy(engine: sa.Engine, target: sqlite3.Connection) -> None:
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.backup(target)
 
 
 def is_sqlite(engine: sa.Engine) -> bool:
@@ -109,8 +128,14 @@ def _check_file(path: Path, create: bool) -> None:
             _check_header(path)
             return
         if not create:
-            raise StoreError(f"There is no store {path}; fill one with `dlbench run SUITE --store {path}`.")
-        path.parent.mkdir(parents=True, exist_ok=True)
+            raise StoreError(
+                f"There is no result store {path}. Measure first (`dlbench run quick`), or name another: --store FILE."
+            )
+        if not path.parent.is_dir():
+            raise StoreError(
+                f"The store {path} cannot be created: there is no folder {path.parent}. Make it, or choose another "
+                "place with --store FILE."
+            )
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
     except (OSError, ValueError) as error:
@@ -164,18 +189,17 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
 def copy_in_memory(engine: sa.Engine, name: str) -> sa.Engine:
     """Return an engine for a copy of a SQLite store; raises StoreError for a server, and for one too large to copy."""
     if not is_sqlite(engine):
-        raise StoreError(f"{name} has an older schema; `dlbench run` with this store brings it up to date.")
+        raise StoreError(f"{name} has an older schema; `dlbench store upgrade` brings it up to date.")
     with explained(name), engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         size = pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
         if size > LARGEST_COPY:
             raise StoreError(
-                f"{name} has an older schema and is too large to be read as it is ({size / 1e6:.0f} MB); `dlbench run` "
-                "with this store brings it up to date."
+                f"{name} has an older schema and is too large to be read as it is ({size / 1e6:.0f} MB); `dlbench store "
+                f"upgrade {name}` brings it up to date."
             )
-        copy = sqlite3.connect(":memory:", check_same_thread=False)
-        driver: Any = connection.connection.driver_connection
-        driver.backup(copy)
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    _copy(engine, copy)
     return _sqlite_engine(lambda: copy, StaticPool)
 
 

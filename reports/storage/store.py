@@ -8,7 +8,7 @@ wrong is a StoreError of one line that names the store and the remedy.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.errors import RecordError, StoreError
+from dlbench.reports.errors import StoreError
 from dlbench.reports.evidence import medians
-from dlbench.reports.storage import database, newest, queries, record_columns, schema
+from dlbench.reports.storage import database, newest, opening, queries, record_columns, schema
 from dlbench.reports.storage.cell_columns import from_columns
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.newest import CellSummary
@@ -44,21 +44,21 @@ class Store:
         self._hosts: dict[str, Host] = {}
 
     @classmethod
-    def open(cls, target: str | os.PathLike[str], create: bool = True) -> "Store":
+    def open(
+        cls,
+        target: str | os.PathLike[str],
+        create: bool = True,
+        upgrade: bool | None = None,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> "Store":
         """Open the store in a file, or at a database URL (anything that holds "://").
 
-        With ``create`` a missing file is made and an older schema brought up to date. Without it nothing is
-        created or changed by opening: of a store of an older schema a copy in memory is read, and one that is
-        missing or empty is a StoreError. Raises StoreError.
+        With ``create`` a missing file is made. With ``upgrade``, which is as ``create`` unless given, a store of an
+        older schema is brought up to date; ``report`` is told so, and where it is kept as it was. Without it a file is
+        read as a copy in memory that is brought up to date, and nothing may be written. Raises StoreError.
         """
         engine, name = database.open_engine(os.fspath(target), create)
-        store = cls(engine, name)
-        try:
-            store._prepare(create)
-        except BaseException:
-            engine.dispose()
-            raise
-        return store
+        return cls(opening.ready(engine, name, create, create if upgrade is None else upgrade, report), name)
 
     def __enter__(self) -> Self:
         return self
@@ -352,42 +352,6 @@ class Store:
 
     def _writing(self) -> AbstractContextManager[sa.Connection]:
         return database.writing(self._engine, self.name)
-
-    def _prepare(self, create: bool) -> None:
-        """Check that this is a store of ours and of a known schema, and bring it up to date where allowed."""
-        with database.explained(self.name):
-            with self._engine.begin() as connection:
-                version = schema.stored_version(connection)
-                strangers = (
-                    not version and database.is_sqlite(self._engine) and sa.inspect(connection).get_table_names()
-                )
-            known = schema.newest_version()
-            if strangers:
-                raise StoreError(
-                    f"{self.name} is a database of another program (it has a table {strangers[0]}); "
-                    "choose another file with --store."
-                )
-            if version > known:
-                raise StoreError(
-                    f"{self.name} was written by a newer dlbench (schema {version}, this one knows "
-                    f"{known}); upgrade dlbench or choose another file with --store."
-                )
-            if version == known:
-                return
-            if not create:
-                if version == 0:
-                    raise StoreError(f"{self.name} holds no results yet; fill it with `dlbench run SUITE`.")
-                # Reading changes nothing that is stored: a copy is brought up to date instead.
-                older, self._engine = self._engine, database.copy_in_memory(self._engine, self.name)
-                older.dispose()
-        if create and database.is_sqlite(self._engine):
-            database.turn_on_write_ahead_log(self._engine, self.name)
-        with self._writing() as connection:
-            # Another process may have done it between the look above and this lock.
-            try:
-                schema.migrate(connection)
-            except RecordError as error:
-                raise RecordError(f"In {self.name}: {error}") from error
 
     def _parse(self, text: Any) -> dict[str, Any]:
         try:

@@ -1,7 +1,6 @@
 """`dlbench export` and `dlbench import`: results in the form of other tools."""
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,8 +36,6 @@ def export_command(
     - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
     """
     _check_format(form)
-    if "://" not in store_file and not Path(store_file).exists():
-        raise UsageError(f"There is no result store {store_file} here. Name one: --store FILE.")
     with Store.open(store_file, create=False) as store:
         narrowed = {"--run": run, "--suite": suite, "--machine": machine}
         found = [
@@ -79,7 +76,7 @@ def import_command(
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(files)}. Nothing was imported.")
     existed = "://" in store_file or os.path.exists(store_file)  # noqa: PTH110 - "://" is no path
-    with Store.open(store_file) as store:
+    with Store.open(store_file, report=say) as store:
         present = {run.id for run in store.runs()} if existed else set()
         for each in imported:
             if each.run.id in present:

@@ -78,8 +78,6 @@ def history_command(
         from dlbench.reports.history.plot import check_picture
 
         check_picture(plot)
-    if "://" not in store_file and not Path(store_file).exists():
-        raise UsageError(f"There is no result store {store_file} here. Measure first, or name one: --store FILE.")
     chosen = _Chosen(suite, machine, networks, frameworks, threads, start)
     with Store.open(store_file, create=False) as store:
         history = _history(store, chosen, least, None if everything else _EXPLAINED)

@@ -7,7 +7,7 @@ import typer
 
 from dlbench.hardware_probe import describe, measure, probe
 
-from ..display.screen import out, print_json, say, table
+from ..display.screen import counted, out, print_json, say, table
 from ..environments import row_interpreters
 from ..errors import UsageError
 from ..measuring import capabilities, preparation
@@ -165,6 +165,8 @@ def probe_command(
 ) -> None:
     """Say what this machine is and, with --ceilings, what it can do.
 
+    A ceiling measured while other programs used the CPUs is marked with "?": `run` does not keep such a one.
+
     Examples:
 
     - `dlbench probe --ceilings --threads 1,2,4`
@@ -175,6 +177,7 @@ def probe_command(
         content: dict[str, Any] = {"machine": machine.to_dict()}
         if measured is not None:
             content["ceilings"] = measured.to_dict()
+            content["doubts"] = {each.threads: each.doubt for each in measured.measured if each.doubt}
         print_json(content)
         return
     table("Machine", ["", ""], [[label, value] for label, value in describe(machine)])
@@ -185,10 +188,14 @@ def probe_command(
             ["threads", "GEMM GFLOP/s", "memory GB/s"],
             [
                 [
-                    str(each.threads),
+                    str(each.threads) + ("?" if each.doubt else ""),
                     f"{each.gemm_flops_per_second / 1e9:.1f}",
                     f"{each.bandwidth_bytes_per_second / 1e9:.1f}",
                 ]
                 for each in measured.measured
             ],
         )
+        for each in measured.measured:
+            if each.doubt:
+                threads_said = counted(each.threads, "thread")
+                out.print(f"? {threads_said}: too low to be a ceiling, {each.doubt}", markup=False)

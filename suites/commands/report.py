@@ -61,10 +61,6 @@ def _results(
     stores: list[str] | None, run: str | None, suite: str | None, machine: str | None, all_runs: bool = False
 ) -> Results:
     targets = stores or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
-    if not stores and "://" not in targets[0] and not Path(targets[0]).exists():
-        raise UsageError(
-            f"There is no result store {targets[0]} here. Measure first (dlbench run quick), or name one: --store FILE."
-        )
     # Of a store of many nights only what a report shows is read.
     read = Results.read if all_runs else Results.read_newest
     results = read(targets, run, suite, machine)

@@ -1,10 +1,16 @@
 """A virtual environment with a framework's locked Python packages."""
 
+import email
 import hashlib
 import re
 import shutil
 import sys
+import zipfile
 from pathlib import Path
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import Framework
@@ -13,6 +19,7 @@ from .debian import Draw
 
 _FILES = "python"
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_ONLY_WHERE = "\n# Only where"
 _COMMENT = re.compile(r"(^|\s)#.*")
 # What pip prints when no package index can be reached, as against an index that lacks the package.
 _NO_NETWORK = (
@@ -46,11 +53,13 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
         pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
     options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
     online = [*options, "--retries", "2"]
-    hashed = is_hashed(framework.lock_file)
-    if hashed:
-        _download(framework, _lines(framework.lock_file), [*pip, "download", *online], kept, log, draw)
-    source = [*options, "--no-index", "--find-links", str(kept / _FILES)] if hashed else online
-    _run(framework, [*pip, "install", *source, "-r", str(framework.lock_file)], log, framework.title, draw)
+    source, wanted = online, framework.lock_file
+    if is_hashed(framework.lock_file):
+        wanted = kept / "requirements.txt"
+        lines = _download(framework, [*pip, "download", *online], _Kept(kept, directory), log, draw)
+        wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        source = [*options, "--no-index", "--find-links", str(kept / _FILES)]
+    _run(framework, [*pip, "install", *source, "-r", str(wanted)], log, framework.title, draw)
 
 
 def is_hashed(lock: Path) -> bool:
@@ -59,8 +68,12 @@ def is_hashed(lock: Path) -> bool:
 
 
 def _lines(lock: Path) -> list[str]:
+    return _requirements(lock.read_text(encoding="utf-8"))
+
+
+def _requirements(text: str) -> list[str]:
     """Return the requirements of a lock, one a line: continued lines joined and comments left out, as pip does."""
-    lines = lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    lines = text.replace("\\\n", " ").splitlines()
     return [line for each in lines if (line := _COMMENT.sub("", each).strip())]
 
 
@@ -72,22 +85,78 @@ def _run(framework: Framework, command: list[str], log: Path, doing: str, draw: 
         raise FrameworkEnvironmentError(_why_pip_failed(framework, children.said(log)[before:], log))
 
 
-def _download(framework: Framework, lines: list[str], command: list[str], kept: Path, log: Path, draw: Draw) -> None:
+class _Kept(NamedTuple):
+    """Where files are kept, and the environment they are for."""
+
+    folder: Path
+    environment: Path
+
+
+def _download(framework: Framework, command: list[str], kept: _Kept, log: Path, draw: Draw) -> list[str]:
     """Download the file of each requirement, one after the other, those that are there and verified left out.
 
-    In one command pip would keep nothing before it has everything.
+    In one command pip would keep nothing before it has everything. Returns the requirements: those that the lock has
+    after a line ``# Only where ...`` are among them where a file that came asks for them.
     """
-    files = kept / _FILES
+    files = kept.folder / _FILES
     files.mkdir(parents=True, exist_ok=True)
-    one = kept / "requirement.txt"
+    one = kept.folder / "requirement.txt"
     there = {_digest(path) for path in files.iterdir()}
-    for number, line in enumerate(lines, start=1):
+    always, where_asked = _sections(framework.lock_file)
+    wanted = []
+    for number, line in enumerate([*always, *where_asked], start=1):
+        name = re.split(r"[ =@]", line, maxsplit=1)[0]
+        if number > len(always) and canonicalize_name(name) not in _asked_for(files, kept.environment):
+            continue
+        wanted.append(line)
         if not there.isdisjoint(_HASH.findall(line)):
             continue
         one.write_text(line + "\n", encoding="utf-8")
-        name = re.split(r"[ =@]", line, maxsplit=1)[0]
         download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
-        _run(framework, download, log, f"{framework.title}: {name}, {number} of {len(lines)} packages", draw)
+        doing = f"{framework.title}: {name}, {number} of {len(always) + len(where_asked)} packages"
+        _run(framework, download, log, doing, draw)
+    return wanted
+
+
+def _sections(lock: Path) -> tuple[list[str], list[str]]:
+    """Return the requirements before and after the line that begins with ``# Only where``."""
+    always, _, where_asked = lock.read_text(encoding="utf-8").partition(_ONLY_WHERE)
+    return _requirements(always), _requirements(where_asked.partition("\n")[2])
+
+
+def _asked_for(files: Path, environment: Path) -> set[str]:
+    """Return the names that wheels ask for in this environment, each once for every extra that another asks of it."""
+    python = next((path.name[6:] for path in (environment / "lib").glob("python3.*")), "")
+    told = {_name_of(path): _told(path) for path in sorted(files.glob("*.whl"))}
+    extras: dict[str, set[str]] = {name: {""} for name in told}
+    for _ in told:  # an extra may ask for another one
+        for name, requirements in told.items():
+            for each in requirements:
+                if any(_applies(each, extra, python) for extra in extras[name]):
+                    extras.setdefault(canonicalize_name(each.name), {""}).update(each.extras)
+    return {
+        canonicalize_name(each.name)
+        for name, requirements in told.items()
+        for each in requirements
+        if any(_applies(each, extra, python) for extra in extras[name])
+    }
+
+
+def _applies(requirement: Requirement, extra: str, python: str) -> bool:
+    here = {"extra": extra, **({"python_version": python, "python_full_version": f"{python}.0"} if python else {})}
+    return requirement.marker is None or requirement.marker.evaluate(here)
+
+
+def _name_of(wheel: Path) -> str:
+    return canonicalize_name(wheel.name.partition("-")[0])
+
+
+def _told(wheel: Path) -> list[Requirement]:
+    """Return what a wheel says it needs."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    return [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
 
 
 def _digest(path: Path) -> str:
@@ -125,8 +194,9 @@ def _why_pip_failed(framework: Framework, text: str, log: Path) -> str:
         return _no_room(framework)
     if "DO NOT MATCH THE HASHES" in text:
         return (
-            f"{tried}: the package index gave a file with another checksum than {framework.lock_file.name} has. Check "
-            f"pip's index settings (the whole log: {log})."
+            f"{tried}: the package index gave another file than {framework.lock_file} names by its checksum. Check "
+            f"pip's index settings (the whole log: {log}); or, for another build, bring an interpreter that has it: "
+            f"--python {framework.name}=/path/to/python."
         )
     if any(sign in text for sign in _NO_NETWORK):
         return (

@@ -111,7 +111,7 @@ class SuiteSession:
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
-            store = stack.enter_context(Store.open(target))
+            store = stack.enter_context(Store.open(target, report=said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
             sources = preparation.prepare_sources(plan, said.line, build_missing=False)

@@ -17,6 +17,7 @@ import dlbench.adapters
 
 from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
+from .toml_words import sentence
 
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
@@ -166,13 +167,6 @@ class Framework(_Data):
         return filled
 
 
-def explain(error: ValidationError) -> str:
-    """Return the first complaint of a validation as 'key: what is wrong'."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
-    return " ".join(f"{key}: {first['msg']}".split())
-
-
 def read(path: Path) -> Framework:
     """Return the framework that this framework.toml describes; raises SuiteError naming file and key.
 
@@ -191,7 +185,7 @@ def read(path: Path) -> Framework:
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{path} is not valid TOML: {error}.") from error
     except ValidationError as error:
-        raise SuiteError(f"{path} does not describe a framework: {explain(error)}.") from error
+        raise SuiteError(f"{path} does not describe a framework: {sentence(error, Framework)}") from error
 
 
 @functools.cache

@@ -14,7 +14,8 @@ from dlbench.adapters.protocol import OVERSUBSCRIBED, PRECISIONS, Protocol
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices
 from . import values as axes
-from .framework import explain, offered
+from .framework import offered
+from .toml_words import sentence
 
 # Any numbers do for checking words at reading time; the real ones come with the plan.
 _SOME_CAPACITY = axes.Capacity(cores=1, cpus=1)
@@ -153,7 +154,7 @@ def parse(text: str, where: str) -> Suite:
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{where} is not valid TOML: {error}.") from error
     except ValidationError as error:
-        raise SuiteError(f"{where}, key {explain(error)}. See the suites in suites/definitions.") from error
+        raise SuiteError(f"{where}, {sentence(error, Suite)}") from error
     except (RecursionError, ValueError) as error:
         raise SuiteError(f"{where} cannot be read as a suite: {error}.") from error
     _check_words(suite, where)

@@ -188,6 +188,23 @@ def test_reading_an_old_store_reads_all_of_it_and_leaves_it_alone(old: Path, tmp
     assert old.read_bytes() == before
 
 
+def test_an_upgrade_is_told_and_keeps_the_store_as_it_was(old: Path) -> None:
+    before = rows(old, "SELECT content FROM records ORDER BY id")
+    said: list[str] = []
+    with Store.open(old, create=False, upgrade=True, report=said.append) as store:
+        kept = store.records()
+    copy = old.with_name("old.sqlite.schema-1")
+    assert said == [f"{old} is upgraded from schema 1 to {schema.newest_version()}; as it was it is kept in {copy}"]
+    assert rows(copy, "SELECT content FROM records ORDER BY id") == before
+    assert [row["version"] for row in rows(copy, "SELECT version FROM schema_history")] == [1]
+    shutil.copy(copy, old)
+    with Store.open(old, report=said.append) as store:
+        assert store.records() == kept
+    assert said[1].endswith(f"{copy}.2")
+    with Store.open(old, report=said.append):
+        assert len(said) == 2
+
+
 def test_an_old_store_that_is_too_large_to_copy_is_refused_with_the_remedy(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

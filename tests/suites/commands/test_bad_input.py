@@ -1,8 +1,10 @@
 """Whatever is wrong with what a person gives: one line with the remedy, a documented exit code, nothing damaged."""
 
+import os
 import re
 import signal
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from processes import run_command
 
 from dlbench.reports.storage.store import Store
 from dlbench.suites import cli
-from dlbench.suites.environments import environment
+from dlbench.suites.environments import environment, needs
 from dlbench.suites.planning.framework import find
 
 GOOD = 'name = "good"\nsummary = "s"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
@@ -27,7 +29,7 @@ def call(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def carry_out(*words):
         monkeypatch.setattr(sys, "argv", ["dlbench", *words])
@@ -37,7 +39,8 @@ def call(tmp_path, monkeypatch, capsys):
         return caught.value.code, said.out, said.err
 
     yield carry_out
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def one_line(errors: str) -> str:
@@ -116,9 +119,25 @@ def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, parts):
         (["env", "remove", "null"], 3, ["nothing to remove"]),
         (["env", "nosuch"], 2, ["nosuch"]),
         (["run", "quick", *QUICKLY, "--budget", "soon"], 2, ["10m"]),
-        (["run", "quick", "--no-ceilings", "--resume"], 4, ["There is no store dlbench.sqlite", "dlbench run"]),
+        (["run", "quick", "--no-ceilings", "--resume"], 4, ["There is no result store dlbench.sqlite", "dlbench run"]),
         (["run", "quick", "--networks", "fcn5", "--resume"], 2, ["keeps its own cells", "--resume"]),
-        (["report", "matrix", "--store", "none.sqlite"], 4, ["none.sqlite", "dlbench run"]),
+        *(
+            (words, 4, ["There is no result store none.sqlite. Measure first (`dlbench run quick`)", "--store FILE"])
+            for words in (
+                ["report", "matrix", "--store", "none.sqlite"],
+                ["report", "runs", "--store", "none.sqlite"],
+                ["history", "--store", "none.sqlite"],
+                ["export", "--store", "none.sqlite"],
+                ["compare", "latest", "previous", "--store", "none.sqlite"],
+                ["store", "upgrade", "none.sqlite"],
+            )
+        ),
+        (["run", "quick", *QUICKLY, "--store", "no/such/x.sqlite"], 4, ["there is no folder no/such", "--store FILE"]),
+        (["run", "quick", "--frameworks", ""], 2, ["--frameworks has an empty value"]),
+        (["run", "quick", "--budget="], 2, ["--budget has an empty value"]),
+        (["run", "quick", "--threads", " "], 2, ["--threads has an empty value"]),
+        (["run", ""], 2, ["An argument is empty"]),
+        (["list", "--json", ""], 2, ["--json has an empty value"]),
         (["report", "matrix", "--format", "jsn"], 2, ["Did you mean 'json'?"]),
         (["report", "threads", "--reference", "shi2061"], 2, ["Did you mean 'shi2016'?"]),
     ],
@@ -128,6 +147,51 @@ def test_other_wrong_words(call, words, code, parts):
     assert (found, out) == (code, "")
     for part in parts:
         assert part in one_line(errors)
+
+
+def test_a_store_that_a_variable_names_is_missing_in_the_same_words(call, monkeypatch):
+    monkeypatch.setenv("DLBENCH_STORE", "nope.sqlite")
+    code, out, errors = call("report", "matrix")
+    assert (code, out) == (4, "")
+    assert "There is no result store nope.sqlite. Measure first" in one_line(errors)
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_output_in_another_encoding_is_output(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "dlbench.suites", "report", "matrix", "--reference", "shi2016"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"resnet50" in done.stdout
+    assert done.stderr == b""
+
+
+def test_a_closed_output_is_one_line(tmp_path):
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -m dlbench.suites list >&-', sys.executable], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "Standard output is closed" in one_line(done.stderr)
+
+
+def test_a_second_interrupt_does_not_break_into_the_first(call, monkeypatch):
+    ended = []
+
+    def install(*arguments):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            ended.append("cleanly")
+
+    monkeypatch.setattr(environment, "_install", install)
+    monkeypatch.setattr(needs, "missing", lambda framework, folder: "")
+    code, _, errors = call("env", "build", "jax")
+    assert code == 130
+    assert ended == ["cleanly"]
+    assert errors.splitlines()[-1] == "dlbench: Interrupted."
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

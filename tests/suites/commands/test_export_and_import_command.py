@@ -123,7 +123,6 @@ def test_the_newest_run_is_exported_unless_another_is_chosen(call):
     [
         (["export", "--run", "none"], "matches --run none"),
         (["export", "--format", "pytest-benchmrk"], "Did you mean 'pytest-benchmark'?"),
-        (["export", "--store", "none.sqlite"], "no result store none.sqlite"),
         (["import", "none.json"], "none.json cannot be read: No such file"),
         (["import", "bad.json"], "NaN is no number"),
         (["import", "good.json", "bad.json"], "NaN is no number"),

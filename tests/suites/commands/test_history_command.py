@@ -163,8 +163,8 @@ def test_one_line_for_what_is_wrong(call, store, tmp_path, words, part):
 
 def test_stores_without_a_history(call, tmp_path):
     code, said, complaints = call()
-    assert (code, said) == (2, "")
-    assert "There is no result store dlbench.sqlite here" in complaints
+    assert (code, said) == (4, "")
+    assert "There is no result store dlbench.sqlite." in complaints
     assert list(tmp_path.iterdir()) == []
     with Store.open(tmp_path / "empty.sqlite"):
         pass

@@ -1,0 +1,107 @@
+"""What is wrong with a TOML file, in TOML's words: key, what is wrong, what would be right."""
+
+import difflib
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+_MEANT: Mapping[str, str] = {
+    "string": 'text in quotes, as in "torch"',
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "tuple": 'a list, as in ["fcn5", "lstm32"]',
+    "list": 'a list, as in ["fcn5", "lstm32"]',
+    "dict": "a table, as in [protocol]",
+    "model": "a table, as in [protocol]",
+    "date": "a date, as in 2026-03-01",
+}
+"""What a value must be, by what the name of pydantic's complaint begins with."""
+
+
+_TYPES = ("int", "str", "float", "bool")
+_COUNTS = ("threads", "device_threads", "world_sizes")
+
+
+def _complaint(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right"."""
+    first = error.errors()[0]
+    place = list(first["loc"])
+    if len(place) > 1 and place[-1] in _TYPES:  # of several types that are allowed each has its complaint
+        place.pop()
+    key = ".".join(str(part) for part in place) or "(the whole file)"
+    return " ".join(f"key {key}: {_what(first, place, model)}".split())
+
+
+def sentence(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return the complaint with the mark that ends it."""
+    said = _complaint(error, model)
+    return said if said.endswith("?") else f"{said}."
+
+
+def _what(first: Any, place: list[Any], model: type[BaseModel]) -> str:
+    kind, limits, value = first["type"], first.get("ctx", {}), first.get("input")
+    if kind == "missing":
+        return "it is missing"
+    if kind == "extra_forbidden":
+        known = sorted(_keys(model, place[:-1]))
+        here = {each: f"{each!r}" for each in known}
+        below = {
+            each: f"{each!r} in [{'.'.join(map(str, [*place[:-1], table]))}]"
+            for table in known
+            for each in _keys(model, [*place[:-1], table])
+        }
+        near = difflib.get_close_matches(str(place[-1]), {**below, **here}, n=1, cutoff=0.6)
+        if near:
+            return f"unknown key. Did you mean {({**below, **here})[near[0]]}?"
+        return f"unknown key. Known: {', '.join(known)}"
+    if kind in ("too_short", "string_too_short"):
+        return "it must not be empty"
+    if kind == "literal_error":
+        return f"{value!r} is not one of {limits['expected']}"
+    if kind == "string_pattern_mismatch":
+        return f"{value!r} may hold letters, digits, '.', '_' and '-' only, and begins with a letter or digit"
+    if kind == "finite_number":
+        return "it must be a finite number"
+    for name, words in _BOUNDS.items():
+        if kind == name:
+            return f"{value!r} is out of range: it must be {words(limits)}"
+    if kind == "value_error":
+        return str(first["msg"]).removeprefix("Value error, ")
+    if place[-1] in _COUNTS:
+        return f"{_shown(value)} is not a list of counts, as in [1, 2, 4]"
+    meant = next((words for name, words in _MEANT.items() if kind.startswith(name)), "")
+    return f"{_shown(value)} is not {meant}" if meant else str(first["msg"])
+
+
+_BOUNDS: Mapping[str, Callable[[Any], str]] = {
+    "greater_than_equal": lambda limits: f"at least {limits['ge']:g}",
+    "greater_than": lambda limits: f"more than {limits['gt']:g}",
+    "less_than_equal": lambda limits: f"at most {limits['le']:g}",
+    "less_than": lambda limits: f"less than {limits['lt']:g}",
+}
+
+
+def _shown(value: object) -> str:
+    """Return a value as TOML writes it, cut short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value[:40]}"'
+    return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else str(value)[:40]
+
+
+def _keys(model: Any, place: list[Any]) -> set[str]:
+    """Return the keys that a table of the file may have."""
+    for part in place:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            field = model.model_fields.get(str(part))
+            model = field.annotation if field else None
+        else:
+            model = (typing.get_args(model) or (None,))[-1 if isinstance(part, str) else 0]
+        inner = [each for each in typing.get_args(model) if isinstance(each, type) and issubclass(each, BaseModel)]
+        if inner and typing.get_origin(model) not in (dict, tuple, list):
+            model = inner[0]
+    return set(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else set()
