@@ -113,8 +113,8 @@ def _virtual(settings: Settings) -> Iterator[Finding]:
         f"yes, under {virtual.hypervisor}" if virtual.hypervisor else "yes",
         why,
         Remedy(
-            "From inside nothing mends it: take a dedicated host or a real machine for numbers that are to last, and "
-            "here compare only what was measured in turns within one run."
+            "Cannot be fixed from inside the virtual machine: take a dedicated host or a real machine for numbers that "
+            "are to last, and here compare only what was measured in turns within one run."
         ),
     )
 

@@ -195,8 +195,8 @@ def copy_in_memory(engine: sa.Engine, name: str) -> sa.Engine:
         size = pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
         if size > LARGEST_COPY:
             raise StoreError(
-                f"{name} has an older schema and is too large to be read as it is ({size / 1e6:.0f} MB); `dlbench store "
-                f"upgrade {name}` brings it up to date."
+                f"{name} has an older schema and is too large to be read as it is ({size / 1e6:.0f} MB); "
+                f"`dlbench store upgrade {name}` brings it up to date."
             )
     copy = sqlite3.connect(":memory:", check_same_thread=False)
     _copy(engine, copy)

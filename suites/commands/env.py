@@ -1,5 +1,7 @@
 """`dlbench env`: build, list and remove the frameworks' environments."""
 
+import textwrap
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,11 +28,17 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
     if as_json:
         print_json(frameworks)
         return
+    home = environment.home() / "environments"
+    out.print(f"Environments lie in {home}.", soft_wrap=True, markup=False)
     for each in frameworks:
-        where = each["interpreter"] or each["reason"]
         kinds = [kind for kind in ("historic", "large") if each[kind]]
         kind = f" ({', '.join(kinds)})" if kinds else ""
-        out.print(f"{each['name']}: {each['state']}{kind}. {where}", soft_wrap=True, markup=False)
+        where = Path(each["interpreter"]) if each["interpreter"] else None
+        if where is not None and where.is_relative_to(home):
+            where = where.relative_to(home)
+        line = f"{each['name']}: {each['state']}{kind}. {where or each['reason']}"
+        shown = textwrap.wrap(line, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        out.print("\n".join(shown), soft_wrap=True, markup=False)
 
 
 @env_app.command("build")
@@ -43,8 +51,8 @@ def env_build(
 ) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
-    Files that a lock names by checksum are verified; when a build is interrupted they are kept, and the same command
-    goes on with them. Packages locked by version alone are left to pip, which may fetch them again.
+    Every file is verified by the checksum in its lock. When a build is interrupted, files are kept, and the same
+    command goes on with them. Packages that an adapter of your own locks by version alone are left to pip.
 
     Examples:
 

@@ -108,7 +108,7 @@ def _date(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise UsageError(f"--since {text[:40]!r} is no date. Write it as 2026-03-01.") from error
+        raise UsageError(f"--since {text[:40]!r} is not a date. Write it as 2026-03-01.") from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 

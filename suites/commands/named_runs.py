@@ -65,7 +65,7 @@ def _find(word: str, store_file: str) -> tuple[Run, list[Record], str, dict[str,
                 raise unknown_name("run", word, [each.id for each in runs[-5:]])
             if len(found) > 1 and not exact:
                 raise UsageError(
-                    f"{len(found)} runs begin with {word!r}: {found[0].id} to {found[-1].id}. Write more of the id."
+                    f"{len(found)} runs begin with {word!r}: {found[0].id} to {found[-1].id}. Give more characters."
                 )
             run = (exact or found)[0]
         records = store.records(run=run.id)

@@ -31,7 +31,7 @@ report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and
 
 Stores = Annotated[
     list[str] | None,
-    typer.Option("--store", metavar="FILE", help="Result store; several stand side by side by machine."),
+    typer.Option("--store", metavar="FILE", help="Result store. Repeat the option to compare machines."),
 ]
 Run = Annotated[str | None, typer.Option("--run", help="Only the run with this id.")]
 SuiteName = Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")]

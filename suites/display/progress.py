@@ -56,7 +56,7 @@ def remark(ledger: Ledger, record: Record) -> str:
     if record.attempt:
         parts.append(f"attempt {record.attempt + 1}")
     if ledger.disturbed(record):
-        parts.append("others were in the way")
+        parts.append("disturbed")
     return ", ".join(parts)
 
 

@@ -95,27 +95,41 @@ class _Kept(NamedTuple):
 def _download(framework: Framework, command: list[str], kept: _Kept, log: Path, draw: Draw) -> list[str]:
     """Download the file of each requirement, one after the other, those that are there and verified left out.
 
-    In one command pip would keep nothing before it has everything. Returns the requirements: those that the lock has
-    after a line ``# Only where ...`` are among them where a file that came asks for them.
+    In one command pip would keep nothing before it has everything. Returns the requirements. Of several lines of one
+    package the first that pip finds is taken (``torch==2.13.0+cpu`` before ``torch==2.13.0``); lines after one that
+    begins with ``# Only where`` are taken where a file that came asks for their package.
     """
     files = kept.folder / _FILES
     files.mkdir(parents=True, exist_ok=True)
     one = kept.folder / "requirement.txt"
     there = {_digest(path) for path in files.iterdir()}
-    always, where_asked = _sections(framework.lock_file)
+    always, where_asked = map(_by_name, _sections(framework.lock_file))
     wanted = []
-    for number, line in enumerate([*always, *where_asked], start=1):
-        name = re.split(r"[ =@]", line, maxsplit=1)[0]
-        if number > len(always) and canonicalize_name(name) not in _asked_for(files, kept.environment):
+    for number, (name, lines) in enumerate([*always.items(), *where_asked.items()], start=1):
+        if number > len(always) and name not in _asked_for(files, kept.environment):
             continue
-        wanted.append(line)
-        if not there.isdisjoint(_HASH.findall(line)):
-            continue
-        one.write_text(line + "\n", encoding="utf-8")
-        download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
         doing = f"{framework.title}: {name}, {number} of {len(always) + len(where_asked)} packages"
-        _run(framework, download, log, doing, draw)
+        for line in lines:
+            if there.isdisjoint(_HASH.findall(line)):
+                one.write_text(line + "\n", encoding="utf-8")
+                try:
+                    download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
+                    _run(framework, download, log, doing, draw)
+                except FrameworkEnvironmentError:
+                    if line is lines[-1]:
+                        raise
+                    continue
+            wanted.append(line)
+            break
     return wanted
+
+
+def _by_name(lines: list[str]) -> dict[str, list[str]]:
+    """Return the lines of each package, by its name; several are alternatives."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(canonicalize_name(re.split(r"[ =@]", line, maxsplit=1)[0]), []).append(line)
+    return found
 
 
 def _sections(lock: Path) -> tuple[list[str], list[str]]:

@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--dlbench-no-quiet-gate",
         action="store_true",
-        help="With --dlbench-suite: wait for no quiet machine, and repeat no launch that others disturbed.",
+        help="With --dlbench-suite: do not wait for a quiet machine or repeat disturbed launches.",
     )
     group.addoption(
         "--dlbench-python",

@@ -131,7 +131,7 @@ class VerdictSession:
 def _judgement(baseline: Launches, candidate: Launches) -> Judgement:
     lost, made = baseline.disturbed + candidate.disturbed, baseline.made + candidate.made
     if lost and lost >= CONTENDED_SHARE * made:
-        why = f"others were in the way of {lost} of {made} launches; measure again on a quiet machine"
+        why = f"other programs disturbed {lost} of {made} launches; measure again on a quiet machine"
         return undecided(Verdict.CONTENDED, why, len(baseline.seconds), len(candidate.seconds))
     found = judge(baseline.seconds, candidate.seconds, DEFAULT, same_session=False)
     if baseline.machine == candidate.machine:

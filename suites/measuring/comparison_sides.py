@@ -47,7 +47,7 @@ def variables(words: Sequence[str]) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals or not name or name[0].isdigit() or not _VARIABLE_NAME_CHARACTERS.issuperset(name):
             raise UsageError(
-                f"{word[:60]!r} is no environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
+                f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
             )
         if "\0" in value:
             raise UsageError(f"The value of {name} holds a zero byte, which no environment variable can.")

@@ -139,7 +139,7 @@ def _of_number(word: str, gpus: Gpus) -> Device:
 def _of_uuid(word: str, gpus: Gpus) -> Device:
     matching = [device for device in present(gpus) if (device.uuid or "").startswith(word)]
     if len(matching) > 1:
-        raise UsageError(f"{word} begins several UUIDs: {_listed(matching)}. Write more of it.")
+        raise UsageError(f"{word} matches several GPUs: {_listed(matching)}. Give more characters.")
     if matching:
         return matching[0]
     for gpu in gpus.devices:

@@ -11,6 +11,7 @@ from dlbench.hardware_probe.sentinel import Reading, SentinelError
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
+from .machine_lock import other_dlbench
 from .waiting import RECORD_LENGTH, Gate, Verdict, Waited
 
 PATIENCE_SECONDS = 15.0
@@ -69,12 +70,14 @@ class BlockGate:
             self._keep(block, "before", reading, verdict)
         if not waited.verdict.quiet:
             after = f", waited {waited.seconds:.0f} s" if waited.seconds >= _WORTH_SAYING else ""
+            another = other_dlbench()
+            named = f", among them another {another}" if another else ""
             self._report(
-                f"block {block + 1}: others are busy ({waited.verdict.reasons[0]}){after}, going on: disturbed "
-                "launches will be marked"
+                f"block {block + 1}: other programs are busy ({waited.verdict.reasons[0]}{named}){after}, going on: "
+                "disturbed launches will be marked"
             )
         elif waited.seconds >= _WORTH_SAYING:
-            self._report(f"block {block + 1}: waited {waited.seconds:.0f} s until others were quiet")
+            self._report(f"block {block + 1}: waited {waited.seconds:.0f} s until other programs were quiet")
 
     def after(self, block: int) -> None:
         """Take a reading and wait for nothing."""

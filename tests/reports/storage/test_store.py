@@ -116,8 +116,10 @@ def test_reading_creates_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "empty").stat().st_size == 0
 
 
-def test_a_missing_folder_is_made(tmp_path: Path) -> None:
-    fill(tmp_path / "new" / "folder" / "results.sqlite", 1)
+def test_a_missing_folder_is_not_made_but_named(tmp_path: Path) -> None:
+    said = refused(tmp_path / "new" / "folder" / "results.sqlite")
+    assert f"there is no folder {tmp_path / 'new' / 'folder'}. Make it" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:

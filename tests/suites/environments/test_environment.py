@@ -505,6 +505,23 @@ def test_checksums_on_continued_lines_are_checksums(home, tmp_path):
     assert not python_packages.is_hashed(make_framework(tmp_path, "one==1 \\\n  --no-binary\n").lock_file)
 
 
+@pytest.mark.parametrize(("found", "taken"), [("1.0", [1]), ("cpu 1.0", [0]), ("", None)])
+def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(tiny, tmp_path, found, taken):
+    kept = tmp_path / "kept"
+    lines = [f"one==1.0+cpu --hash=sha256:{'0' * 64}", f"one==1.0 --hash=sha256:{'1' * 64}"]
+    tiny.lock_file.write_text("\n".join(lines))
+    # Pip, asked for the file of the requirement in its last word.
+    pip = script(tmp_path / "pip", f'#!/bin/sh\nfor last; do :; done; for each in {found}; do\n'
+                 'grep -q "$each --hash\\|+$each --hash" "$last" && exit 0; done; exit 1\n')  # fmt: skip
+    places = python_packages._Kept(kept, tmp_path / "environment")
+    asked = lambda: python_packages._download(tiny, [str(pip)], places, tmp_path / "log", lambda line: None)  # noqa: E731
+    if taken is None:
+        with pytest.raises(FrameworkEnvironmentError):
+            asked()
+    else:
+        assert asked() == [lines[number] for number in taken]
+
+
 def test_each_kept_file_is_read_once(tiny, tmp_path, monkeypatch):
     kept = tmp_path / "kept"
     (kept / "python").mkdir(parents=True)
@@ -515,7 +532,9 @@ def test_each_kept_file_is_read_once(tiny, tmp_path, monkeypatch):
     read = []
     digest = python_packages._digest
     monkeypatch.setattr(python_packages, "_digest", lambda path: read.append(path.name) or digest(path))
-    python_packages._download(tiny, lines, ["false"], kept, tmp_path / "log", lambda line: None)
+    tiny.lock_file.write_text("\n".join(lines))
+    places = python_packages._Kept(kept, tmp_path / "environment")
+    assert python_packages._download(tiny, ["false"], places, tmp_path / "log", lambda line: None) == lines
     assert sorted(read) == [f"{number}.whl" for number in range(5)]
 
 

@@ -10,7 +10,7 @@ from dlbench.suites.environments import python_packages
 from dlbench.suites.planning.framework import shipped
 
 LOCKED = [each for each in shipped().values() if each.environment == "own" and each.lock_file.exists()]
-LINE = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( --hash=sha256:[0-9a-f]{64})+")
+LINE = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*(?:\+cpu)?( --hash=sha256:[0-9a-f]{64})+")
 
 
 @pytest.mark.parametrize("framework", LOCKED, ids=lambda each: each.name)
@@ -18,7 +18,7 @@ def test_every_line_of_a_lock_has_a_version_and_checksums(framework):
     lines = [line for line in framework.lock_file.read_text().splitlines() if line and not line.startswith("#")]
     assert lines
     assert [line for line in lines if not LINE.fullmatch(line)] == []
-    names = [line.partition("==")[0] for line in lines]
+    names = [line.split()[0] for line in lines]
     assert len(names) == len(set(names))
     assert python_packages.is_hashed(framework.lock_file)
 

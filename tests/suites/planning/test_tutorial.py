@@ -1,10 +1,10 @@
 """adapters/TUTORIAL.md, carried out: its files written as they stand there, its commands run as they stand there."""
 
+import itertools
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,38 +19,33 @@ FILES = dict(re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", TEXT, flags=re.MU
 
 @pytest.fixture(scope="module")
 def tutorial(tmp_path_factory) -> Path:
-    """Give a folder with the tutorial's files, and with littlenet as a wheel that pip finds."""
+    """Give a folder with the tutorial's files, and with littlenet packaged as the tutorial says."""
     folder = tmp_path_factory.mktemp("tutorial")
     for name, content in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
-    (folder / "wheels").mkdir()
-    with zipfile.ZipFile(folder / "wheels" / "littlenet-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("littlenet.py", FILES["littlenet.py"])
-        about = "littlenet-1.0.dist-info"
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: littlenet\nVersion: 1.0\n")
-        wheel.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{about}/RECORD", "")
+    _, words = command_of("python3 -m pip wheel")
+    done = subprocess.run([sys.executable, *words[1:]], cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name for path in (folder / "wheels").iterdir()] == ["littlenet-1.0-py3-none-any.whl"]
     return folder
 
 
-def pip_finds(folder: Path) -> dict[str, str]:
-    return {"PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {folder / 'wheels'}".strip()}
-
-
-def command_of(start: str) -> list[str]:
-    """Return the words of the tutorial's command that begins so, with the path filled in."""
-    line = next(line.strip() for line in TEXT.splitlines() if line.strip().startswith(start))
-    return line.replace("path/to/littlenet", "littlenet").split()
+def command_of(start: str, folder: Path | None = None) -> tuple[dict[str, str], list[str]]:
+    """Return the variables and words of the tutorial's command that holds this, with the paths filled in."""
+    line = next(line.strip() for line in TEXT.splitlines() if line.startswith("    ") and start in line)
+    words = line.replace("path/to/littlenet", "littlenet").replace("$PWD", str(folder)).split()
+    variables = dict(word.split("=", 1) for word in itertools.takewhile(lambda word: re.match("[A-Z_]+=", word), words))
+    return variables, words[len(variables) :]
 
 
 @pytest.fixture(scope="module")
 def built(tutorial) -> Path:
     """Give the folder once its environment is built by the tutorial's command."""
-    words = command_of("dlbench env build")
-    done = run_command(tutorial, *words[1:], **pip_finds(tutorial))
+    variables, words = command_of("dlbench env build", tutorial)
+    # Where the packages of other people are found is this machine's affair, and stays.
+    variables["PIP_FIND_LINKS"] += f" {os.environ.get('PIP_FIND_LINKS', '')}"
+    done = run_command(tutorial, *words[1:], **variables)
     assert done.returncode == 0, done.stderr
     assert "Littlenet: ready" in done.stderr
     return tutorial
@@ -59,13 +54,14 @@ def built(tutorial) -> Path:
 def test_the_tutorial_has_the_files_it_speaks_of():
     assert set(FILES) == {
         "littlenet.py",
+        "pyproject.toml",
         *(f"littlenet/{name}" for name in ("framework.toml", "requirements.lock", "adapter.py", "networks.py")),
     }
 
 
 @pytest.mark.framework
 def test_it_runs_as_the_tutorial_says(built):
-    words = command_of("dlbench run quick")
+    _, words = command_of("dlbench run quick")
     done = run_command(built, *words[1:], "--steps", "3", "--no-ceilings", "--no-quiet-gate")
     assert done.returncode == 0, done.stderr
     fcn5, lstm32 = (line for line in done.stdout.splitlines() if line.startswith("  littlenet plain"))
@@ -76,9 +72,9 @@ def test_it_runs_as_the_tutorial_says(built):
 
 @pytest.mark.framework
 def test_it_conforms_as_the_tutorial_says(built):
-    variable, _, *words = command_of("DLBENCH_ADAPTERS=")
-    name, _, value = variable.partition("=")
-    framework, _, folder = value.partition("=")
+    variables, (_, *words) = command_of("DLBENCH_ADAPTERS=littlenet=path/to/littlenet .venv")
+    (name,) = variables
+    framework, _, folder = variables[name].partition("=")
     assert (name, framework) == ("DLBENCH_ADAPTERS", "littlenet")
     home = variables_of_command(built / "home")
     done = subprocess.run(

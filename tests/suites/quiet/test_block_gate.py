@@ -9,6 +9,7 @@ from dlbench.adapters.protocol import Protocol
 from dlbench.hardware_probe.sentinel import Reading, SentinelError
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
+from dlbench.suites.quiet import block_gate
 from dlbench.suites.quiet.block_gate import GIVE_UPS, PATIENCE_SECONDS, BlockGate, earlier_readings
 from dlbench.suites.quiet.waiting import RECORD_LENGTH, Gate
 
@@ -82,7 +83,14 @@ def test_a_machine_that_becomes_quiet_is_waited_for(store):
     machine, said = Machine([BUSY, BUSY, BUSY]), []
     gate_of(store, machine, said).before(2)
     assert moments(store) == [(2, "before", False)] * 3 + [(2, "before", True)]
-    assert said == [f"block 3: waited {machine.time:.0f} s until others were quiet"]
+    assert said == [f"block 3: waited {machine.time:.0f} s until other programs were quiet"]
+
+
+def test_another_dlbench_is_named(store, monkeypatch):
+    monkeypatch.setattr(block_gate, "other_dlbench", lambda: "dlbench (process 12)")
+    machine, said = Machine([], last=BUSY), []
+    gate_of(store, machine, said).before(0)
+    assert "among them another dlbench (process 12))" in said[0]
 
 
 def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(store):
@@ -90,7 +98,7 @@ def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(sto
     gate_of(store, machine, said).before(0)
     assert PATIENCE_SECONDS <= machine.time < PATIENCE_SECONDS + 2
     (line,) = said
-    assert line.startswith("block 1: others are busy (programs waited for a CPU 12%")
+    assert line.startswith("block 1: other programs are busy (programs waited for a CPU 12%")
     assert line.endswith("waited 15 s, going on: disturbed launches will be marked")
     assert not any(quiet for *_, quiet in moments(store))
 

@@ -15,7 +15,7 @@ import pytest
 from processes import PATIENCE, wait_until
 
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
-from dlbench.suites.quiet.machine_lock import lock_file, measuring
+from dlbench.suites.quiet.machine_lock import lock_file, measuring, other_dlbench
 
 pytestmark = pytest.mark.alone
 
@@ -154,3 +154,18 @@ def test_waiting_ends_by_ctrl_c() -> None:
             wait_until(lambda: second.poll() is not None, "the waiting process to end")
         assert first.poll() is None
         assert lock_file().with_suffix(".pid").read_text() == str(first.pid)
+
+
+def test_another_dlbench_at_work_is_found_by_its_command_line(tmp_path: Path) -> None:
+    commands = {
+        1: ["/sbin/init"],
+        12: ["/usr/bin/python3", "-m", "dlbench.suites", "run", "quick"],
+        13: ["vi", "/home/user/dlbench/README.md"],
+        os.getpid(): ["/usr/bin/python3", "/opt/bin/dlbench", "run"],
+    }
+    for number, words in commands.items():
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "cmdline").write_text("\0".join(words) + "\0")
+    assert other_dlbench(tmp_path) == "dlbench (process 12)"
+    (tmp_path / "12" / "cmdline").unlink()
+    assert other_dlbench(tmp_path) == ""
