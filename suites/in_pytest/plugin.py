@@ -41,6 +41,15 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
 )
 
 
+_OF_SUITES = (
+    *(f"--dlbench-{name}" for name, *_ in _OPTIONS),
+    "--dlbench-no-quiet-gate",
+    "--dlbench-python",
+    "--dlbench-adapter",
+)
+"""What says nothing without --dlbench-suite."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options; every name begins with dlbench."""
     group = parser.getgroup("dlbench", "dlbench: deep-learning frameworks side by side")
@@ -75,6 +84,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Judge every benchmark against this pytest-benchmark JSON or dlbench store; only a regression fails the "
         "session. May be repeated: each JSON of a plain benchmark is one launch.",
     )
+    group.addoption(
+        "--dlbench-undecided",
+        choices=("pass", "fail"),
+        default="pass",
+        help="Whether a session with nothing or too little to judge by fails, with exit code 6.",
+    )
     parser.addini(
         "dlbench_verdict",
         "judge the benchmarks that --benchmark-compare finds by dlbench's rule; only a regression fails the session",
@@ -87,6 +102,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load what was asked for."""
     suite = config.getoption("dlbench_suite")
     baselines = config.getoption("dlbench_baseline") or []
+    if not suite:
+        _refuse_without_suite(config)
     if not (suite or baselines or config.getini("dlbench_verdict")):
         return
     if not hasattr(config.hook, "pytest_benchmark_update_json"):
@@ -101,6 +118,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if baselines or config.getini("dlbench_verdict"):
         config.pluginmanager.register(VerdictSession(config, baselines), VERDICT_PLUGIN)
+
+
+def _refuse_without_suite(config: pytest.Config) -> None:
+    """Raise UsageError for an option that only says what of a suite to measure."""
+    for option in _OF_SUITES:
+        if config.getoption(option.lstrip("-").replace("-", "_")):
+            raise pytest.UsageError(f"dlbench: {option} goes with --dlbench-suite. Add the suite, or leave it out.")
 
 
 @pytest.fixture

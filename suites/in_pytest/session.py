@@ -34,6 +34,7 @@ from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from .cells import CellsModule
 from .replay import MeasuredCell, clock
+from .words import of_suite
 
 FIXTURE = "dlbench_cell"
 
@@ -51,7 +52,7 @@ class SuiteSession:
             brought = {row.build.name: row.build for row in self._plan.rows if row.build.interpreter is not None}
             preparation.check_brought(brought.values())
         except DlbenchError as error:
-            raise pytest.UsageError(f"dlbench: {error}") from error
+            raise pytest.UsageError(of_suite(error)) from error
         self._described = self._machine.to_dict()
         self._waits = not config.getoption("dlbench_no_quiet_gate")
         self._cells = {files.cell_id(cell): cell for cell in self._plan.cells}
@@ -95,7 +96,7 @@ class SuiteSession:
             try:
                 self._measure(tuple(self._cells[name] for name in self._cells if name in chosen))
             except DlbenchError as error:
-                raise pytest.UsageError(f"dlbench: {error}") from error
+                raise pytest.UsageError(of_suite(error)) from error
         return (yield)
 
     def _measure(self, cells: tuple[Cell, ...]) -> None:

@@ -13,14 +13,25 @@ import pytest
 
 from dlbench.hardware_probe import probe
 from dlbench.reports.comparison.analysis import CONTENDED_SHARE
+from dlbench.reports.comparison.layout import Finding
+from dlbench.reports.comparison.outcome import GateOutcome, Outcome, outcome_of
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Verdict, adjust, judge, undecided
 from dlbench.reports.pytest_benchmark.export import KEY
 from dlbench.reports.pytest_benchmark.files import accept, fingerprint_of, records_of
 from dlbench.reports.storage.hosts import host_of
 
-from ..errors import DlbenchError
+from ..errors import GATE_UNDECIDED, DlbenchError
 from .baselines import Baselines, Key, Launches, launches_of
+from .words import of_baseline
 
+_FINDINGS = {
+    Verdict.REGRESSION: Finding.REGRESSION,
+    Verdict.CONTENDED: Finding.CONTENDED,
+    Verdict.INCONCLUSIVE: Finding.INCONCLUSIVE,
+    Verdict.COMPARISON: Finding.INCONCLUSIVE,  # of another machine: it says nothing of a change
+    Verdict.IMPROVEMENT: Finding.IMPROVEMENT,
+    Verdict.NO_REGRESSION: Finding.NO_REGRESSION,
+}
 _ORDER = (
     Verdict.REGRESSION,
     Verdict.CONTENDED,
@@ -45,7 +56,7 @@ class VerdictSession:
             for target in targets:
                 self._baselines.add(target)
         except DlbenchError as error:
-            raise pytest.UsageError(f"dlbench: {error}") from error
+            raise pytest.UsageError(of_baseline(error)) from error
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: Mapping[str, Any]) -> None:
@@ -68,8 +79,13 @@ class VerdictSession:
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[Any]:
         """Fail the session where something got slower."""
         result = yield
-        if self._regressions and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        outcome = self._outcome().outcome
+        strict = self._asked and self._config.getoption("dlbench_undecided") == "fail"
+        if session.exitstatus == pytest.ExitCode.OK:
+            if outcome is Outcome.FAILED:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            elif outcome is Outcome.UNDECIDED and strict:
+                session.exitstatus = GATE_UNDECIDED
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -81,9 +97,8 @@ class VerdictSession:
             if self._asked:
                 self._show(terminalreporter)
 
-    @property
-    def _regressions(self) -> int:
-        return sum(1 for _, judgement in self._judged if judgement.verdict is Verdict.REGRESSION)
+    def _outcome(self) -> GateOutcome:
+        return outcome_of(Counter(_FINDINGS[judgement.verdict] for _, judgement in self._judged), "benchmark")
 
     def _judge(self, benchmarks: Sequence[Mapping[str, Any]]) -> None:
         judged = []
@@ -117,8 +132,11 @@ class VerdictSession:
 
     def _show(self, reporter: Any) -> None:
         reporter.section("dlbench verdicts")
+        outcome = self._outcome()
+        ending = f"verdict {outcome.outcome}: {outcome.why}"
         if not self._judged:
             reporter.write_line("No benchmark of this session is in the baseline.")
+            reporter.write_line(ending)
             return
         width = max(len(judgement.verdict) for _, judgement in self._judged)
         for name, judgement in sorted(self._judged, key=lambda pair: (_ORDER.index(pair[1].verdict), pair[0])):
@@ -126,6 +144,7 @@ class VerdictSession:
             reporter.write_line(f"{judgement.verdict:{width}}  {name}: {judgement.sentence}", red=bad)
         found = Counter(judgement.verdict for _, judgement in self._judged)
         reporter.write_line(", ".join(f"{found[each]} {each}" for each in _ORDER if found[each]))
+        reporter.write_line(ending)
 
 
 def _judgement(baseline: Launches, candidate: Launches) -> Judgement:

@@ -143,7 +143,7 @@ def pair(
     if baseline_python:
         if first:
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
-        first = tuple(axes.build(word) for word in baseline_python)
+        first = tuple(axes.build(word, "--baseline") for word in baseline_python)
     sides = []
     for name, chosen, words, revision in zip(
         (BASELINE, CANDIDATE), (first, second), environments, revisions, strict=True

@@ -15,7 +15,7 @@ from .framework import Framework, catalogue, find, modes_meant, offered
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _COUNT = re.compile(r"(?:([0-9]{1,18})\*)?(cores|cpus)")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 MOST_THREADS = 4096
@@ -70,7 +70,7 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
         number = int(word) if _NUMBER.fullmatch(word) else 0
     if number < 1:
         shown = word if len(word) < 60 else word[:50] + "..."
-        raise UsageError(f"{shown!r} is no {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
+        raise UsageError(f"{shown!r} is not a {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
     return number
 
 
@@ -112,19 +112,25 @@ def _ladder(low: int, high: int) -> set[int]:
 
 
 def duration(text: str) -> float:
-    """Return the seconds meant by "90", "90s", "10m" or "1.5h"."""
+    """Return the seconds meant by "90s", "10m" or "1.5h"; raises UsageError for anything else."""
     match = _DURATION.fullmatch(text.strip())
-    if not match or float(match[1]) <= 0:
-        raise UsageError(f"{text!r} is no duration. Write for example 90s, 10m or 1.5h.")
+    if not match:
+        raise UsageError(f"{text!r} is not a duration. Write for example 90s, 10m or 1.5h.")
+    if match[2] is None:
+        raise UsageError(f"{text!r} needs a unit: {text.strip()}s, {text.strip()}m or {text.strip()}h.")
+    if float(match[1]) <= 0:
+        raise UsageError(f"{text!r} is out of range: give more than 0.")
     return float(match[1]) * _SECONDS[match[2]]
 
 
 def share(text: str, option: str) -> float:
     """Return the number meant by "2%", "2.5 %" or "0.02"; raises UsageError unless 0 < it < 1."""
     match = _SHARE.fullmatch(text.strip())
-    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not match:
+        raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a percentage such as 2% or 2.5%.")
+    value = float(match[1]) / (100 if match[2] else 1)
     if not 0 < value < 1:
-        raise UsageError(f"{option} {text[:40]!r} is no share. Write a percentage such as 2% or 2.5%.")
+        raise UsageError(f"{option} {text[:40]} is out of range: give more than 0% and less than 100%, such as 2.5%.")
     return value
 
 
@@ -137,7 +143,7 @@ def launch_range(text: str, option: str) -> tuple[int, int]:
     fewest, most = (int(word) for word in words_given)
     if not 1 <= fewest <= most <= MOST_LAUNCHES:
         raise UsageError(
-            f"{option} {text.strip()[:40]} cannot be meant. Give numbers from 1 to {MOST_LAUNCHES}, the smaller first."
+            f"{option} {text.strip()[:40]} is out of range. Give numbers from 1 to {MOST_LAUNCHES}, the smaller first."
         )
     return fewest, most
 
@@ -160,34 +166,34 @@ def placement(word: str) -> str:
 def one_of(word: str, what: str, known: tuple[str, ...]) -> str:
     """Return the word where it is known; raises UsageError with the known ones otherwise."""
     if word not in known:
-        raise UsageError(f"{word[:40]!r} is no {what}. There are: {', '.join(known)}.")
+        raise UsageError(f"{word[:40]!r} is not a known {what}. Known: {', '.join(known)}.")
     return word
 
 
-def build(text: str) -> Build:
+def build(text: str, option: str = "--python") -> Build:
     """Return the build meant by "torch=/path/to/python" or "torch-nightly:torch=/path/to/python"."""
     name, equals, path = text.partition("=")
     row, colon, framework = name.partition(":")
     framework = framework if colon else row
     if not equals or not path or not _ROW_NAME.fullmatch(row):
         raise UsageError(
-            f"--python {text!r} cannot be read. Write FRAMEWORK=PATH or NAME:FRAMEWORK=PATH, "
+            f"{option} {text!r} cannot be read. Write FRAMEWORK=PATH or NAME:FRAMEWORK=PATH, "
             "for example torch-nightly:torch=/opt/nightly/bin/python."
         )
     if colon and row in catalogue() and row != framework:
-        raise UsageError(f"--python {text!r}: {row} is the name of another framework. Choose another row name.")
+        raise UsageError(f"{option} {text!r}: {row} is the name of another framework. Choose another row name.")
     if framework not in offered():
         raise unknown_name("framework", framework, offered())
-    return Build(row, find(framework), _absolute(path))
+    return Build(row, find(framework), _absolute(path, option))
 
 
-def _absolute(path: str) -> Path:
+def _absolute(path: str, option: str) -> Path:
     """Return where an interpreter lies: launches start in folders of their own. Links stay: venvs need them."""
     try:
         # Without a slash it is a command, as the shell would take it.
         return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
     except (RuntimeError, ValueError) as error:  # ~name of a user who does not exist
-        raise UsageError(f"--python: {path} names no home folder. Give the full path of a python.") from error
+        raise UsageError(f"{option}: {path} names no home folder. Give the full path of a python.") from error
 
 
 def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:

@@ -297,7 +297,7 @@ def test_the_terminal_ends_with_mean_smallest_effect_and_counts() -> None:
     assert "called a regression 80% of the time: 4.0%" in text
     assert "1 no regression, 1 no number." in text
     assert text.endswith(
-        "gate failed: of 6 cells 1 slower than the baseline, 1 without a number though the baseline has one"
+        "gate failed: of 7 cells 1 slower than the baseline, 1 without a number though the baseline has one"
     )
     for found in Finding:
         assert f"{found.value}: " in text

@@ -234,11 +234,17 @@ def test_benchmark_skip_measures_nothing_and_benchmark_only_takes_the_cells(sess
     ("words", "part"),
     [
         (["--dlbench-suite", "quik"], "no suite named 'quik'. Did you mean 'quick'?"),
-        (["--dlbench-threads", "0"], "'0' is no thread count"),
+        (["--dlbench-threads", "0"], "'0' is not a thread count"),
         (["--dlbench-python", "null=/none/python"], "/none/python"),
         (["--dlbench-baseline", "none.json"], "none.json cannot be read"),
-        (["--dlbench-baseline", "none.sqlite"], "none.sqlite"),
-        (["--dlbench-budget", "soon"], "'soon' is no duration"),
+        (
+            ["--dlbench-baseline", "none.sqlite"],
+            "no result store none.sqlite. Measure first (`dlbench run quick`), or name "
+            "another: --dlbench-baseline FILE",
+        ),
+        (["--dlbench-launches", "x"], "--dlbench-launches 'x' cannot be read"),
+        (["--dlbench-python", "null"], "--dlbench-python 'null' cannot be read"),
+        (["--dlbench-budget", "soon"], "'soon' is not a duration"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(session, words, part):
@@ -246,6 +252,22 @@ def test_what_cannot_be_meant_is_one_line(session, words, part):
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [each for each in found.errlines if each.startswith("ERROR")]
     assert part in line
+
+
+def test_an_option_of_a_suite_without_one_is_refused(pytester):
+    pytester.makepyfile("def test_other(): pass")
+    found = pytester.runpytest("--dlbench-frameworks", "null")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines(["*--dlbench-frameworks goes with --dlbench-suite*"])
+
+
+@pytest.mark.usefixtures("base")
+@pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 6)])
+def test_a_session_says_when_it_decides_nothing(session, pytester, undecided, code):
+    words = "--dlbench-launches", "2", "--dlbench-baseline", "base.json", "--dlbench-undecided", undecided
+    found = session(*words, suite=slower(pytester, 1.0))
+    assert found.ret == code
+    found.stdout.fnmatch_lines(["verdict undecided: of 2 benchmarks 2 inconclusive"])
 
 
 def test_tests_spread_over_processes_are_refused(session, pytester):
@@ -313,7 +335,14 @@ def test_only_a_regression_fails_the_session(session, pytester, baseline, factor
     assert found.ret == code
     found.assert_outcomes(passed=2)
     verdict = {25: "REGRESSION", -25: "IMPROVEMENT"}[round(100 * factor - 100)] if launches > 2 else "INCONCLUSIVE"
-    found.stdout.fnmatch_lines([*[f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)], f"2 {verdict}"])
+    ending = {"REGRESSION": "failed", "IMPROVEMENT": "passed", "INCONCLUSIVE": "undecided"}[verdict]
+    found.stdout.fnmatch_lines(
+        [
+            *[f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)],
+            f"2 {verdict}",
+            f"verdict {ending}: *2 benchmarks*",
+        ]
+    )
 
 
 @pytest.mark.usefixtures("base")
@@ -326,7 +355,7 @@ def test_launches_that_others_disturbed_are_no_regression(session, pytester):
     words = "--dlbench-launches", "4", "--dlbench-baseline", "base.json"
     found = session(*words, suite=slower(pytester, 1.25))
     assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["CONTENDED  dlbench*: others were in the way of 4 of 8 launches*", "2 CONTENDED"])
+    found.stdout.fnmatch_lines(["CONTENDED  dlbench*: other programs disturbed 4 of 8 launches*", "2 CONTENDED"])
 
 
 def test_launches_end_where_a_cell_is_precise(session, pytester):
