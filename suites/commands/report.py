@@ -329,4 +329,4 @@ def runs_command(store: Stores = None, as_json: options.Json = False) -> None:
         print_json(rows)
         return
     heads = ["id", "suite", "finished", "cells", "records"]
-    table("Runs", heads, [[str(row[head]) for head in heads] for row in rows])
+    table("Runs", heads, [[str(row[head]) for head in heads] for row in rows], whole=("id",))

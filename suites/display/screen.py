@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +18,9 @@ def program() -> str:
         return "dlbench"
     return os.path.relpath(called) if called.is_absolute() and called.is_relative_to(Path.cwd()) else str(called)
 
+
+_NARROWEST = 66
+"""Columns of a table with something that must not be folded, on a narrower terminal too."""
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -33,14 +36,14 @@ def print_json(content: object) -> None:
     print(json.dumps(content, indent=1))
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table to stdout, folded to the terminal's width."""
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Collection[str] = ()) -> None:
+    """Print a table to stdout, folded to the terminal's width; what is named in ``whole`` is to be copied: no fold."""
     shown = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for name in columns:
-        shown.add_column(name, overflow="fold")
+        shown.add_column(name, overflow="fold", no_wrap=name in whole)
     for row in rows:
         shown.add_row(*row)
-    out.print(shown, markup=False)
+    out.print(shown, markup=False, crop=False, width=max(out.width, _NARROWEST) if whole else None)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
