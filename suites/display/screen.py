@@ -43,7 +43,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], who
         shown.add_column(name, overflow="fold", no_wrap=name in whole)
     for row in rows:
         shown.add_row(*row)
-    out.print(shown, markup=False, crop=False, width=max(out.width, _NARROWEST) if whole else None)
+    wide = Console(highlight=False, file=out.file, width=_NARROWEST) if whole and out.width < _NARROWEST else out
+    wide.print(shown, markup=False)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
