@@ -96,8 +96,8 @@ class Ceiling:
         for what, busy in (("products", self.gemm_cpus_busy), ("bandwidth loop", self.bandwidth_cpus_busy)):
             if busy < _BUSY_ENOUGH * wanted:
                 return (
-                    f"only {busy:.2g} of {wanted:g} CPUs were at work during the {what}: other programs were "
-                    "running, or not all threads were used; measure again when the machine is quiet"
+                    f"only {busy:.2g} of {wanted:g} CPUs were at work during the {what}: other programs used them, "
+                    "or not all threads were used; measure again on a quiet machine"
                 )
         return None
 

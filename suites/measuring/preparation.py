@@ -149,15 +149,17 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
     missing = wanted - {each.threads for each in known}
     if not missing:
         return
-    report(f"measuring this machine's ceilings at {', '.join(map(str, sorted(missing)))} threads")
+    counts = ", ".join(map(str, sorted(missing)))
+    report(f"measuring this machine's peak speed with {counts} thread{'' if counts == '1' else 's'}")
     try:
         new = measure(missing)
     except CeilingError as error:
-        report(f"no ceilings: {error}")
+        report(f"no peak speed: {error}")
         return
     for each in new.measured:
         if each.doubt:
-            report(f"no ceiling at {each.threads} threads: {each.doubt}")
+            with_threads = f"{each.threads} thread{'' if each.threads == 1 else 's'}"
+            report(f"no peak speed with {with_threads}: {each.doubt}")
     sound = [each for each in new.measured if not each.doubt]
     merged = sorted((*known, *sound), key=lambda each: each.threads)
     if not merged:
