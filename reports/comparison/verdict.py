@@ -128,6 +128,7 @@ def judge(
         spreads.append((math.sqrt(variance + extra), _within(freedom * ((variance + extra) / variance) ** 2)))
         method += f", widened by {rule.session_deviation:.1%} for each session"
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
+    cautious = max(spreads, key=lambda spread: _smallest(*spread, rule.p_value, rule.magnitude))
     slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
     return _decide(
         math.exp(shift),
@@ -135,11 +136,11 @@ def judge(
         math.exp(shift + half),
         slower_p,
         faster_p,
-        max(_smallest(error, free, rule.p_value, rule.magnitude) for error, free in spreads),
+        _smallest(*cautious, rule.p_value, rule.magnitude),
         (len(a), len(b)),
         method,
         rule,
-        *spreads[-1],
+        *cautious,
     )
 
 
@@ -198,7 +199,8 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
     doubled = [min(1.0, 2 * (judgements[place].p or 0.0)) for place in places]
     for place, value in zip(places, false_discovery_control(doubled), strict=True):
         effect = _adjusted_effect(judgements[place], len(places), rule)
-        each = replace(judgements[place], adjusted_p=float(value), smallest_effect=effect)
+        sentence = judgements[place].sentence.replace(_shows(judgements[place].smallest_effect), _shows(effect))
+        each = replace(judgements[place], adjusted_p=float(value), smallest_effect=effect, sentence=sentence)
         if each.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT) and value > rule.false_discovery_rate:
             clear = each.high is not None and each.high < 1 + rule.tolerance
             verdict = Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE
@@ -254,6 +256,7 @@ def _decide(
     freedom: float,
 ) -> Judgement:
     change = f"{ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+    effect = smallest if math.isfinite(smallest) else None
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
         verdict, sentence = Verdict.REGRESSION, f"slower by {change}"
     elif ratio < 1 / (1 + rule.magnitude) and faster_p <= rule.improvement_p_value:
@@ -264,15 +267,14 @@ def _decide(
         sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
         verdict = Verdict.INCONCLUSIVE
     else:
-        shows = (
-            f"a slowdown of {smallest:.1%} would have shown"
-            if math.isfinite(smallest)
-            else "so few launches cannot show one"
-        )
-        verdict, sentence = Verdict.INCONCLUSIVE, f"{change}: {rule.tolerance:.0%} slower is not excluded; {shows}"
+        sentence = f"{change}: {rule.tolerance:.0%} slower is not excluded; {_shows(effect)}"
+        verdict = Verdict.INCONCLUSIVE
     p = slower_p if ratio >= 1 else faster_p
-    effect = smallest if math.isfinite(smallest) else None
     return Judgement(verdict, ratio, low, high, p, None, effect, *launches, method, sentence, error, freedom)
+
+
+def _shows(effect: float | None) -> str:
+    return "so few launches cannot show one" if effect is None else f"a slowdown of {effect:.1%} would have shown"
 
 
 def _smallest(error: float, freedom: float, p_value: float, magnitude: float) -> float:

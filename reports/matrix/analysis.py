@@ -6,7 +6,8 @@ machines, a published table) side by side, one group of columns for each machine
 Which records count: of each cell on each machine those of the newest run that measured it, unless all runs are asked
 for; a run that only skipped a cell does not displace one that measured it. Records of another environment (another
 build of the framework) than the newest one's are never pooled with it. Of a launch that was repeated one attempt counts
-(see `medians`). Of a comparison only the candidate's launches count: its baseline stands for another build of the row.
+(see `medians`). Runs of two sides (compare, gate) are left out by `Results`, unless one is asked for; of that one the
+candidate's launches count, since its baseline stands for another build of the row.
 `Results.newest` reads from a store no more than what counts by these rules.
 """
 
@@ -146,7 +147,9 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
                 by_place[group, cell.row, column] = replace(cell, best=True)
     known = {name: hosts.get(name) or Host(name, name[:12]) for name in machines}
     used = {column.machine for column in columns}
-    return Matrix({n: h for n, h in known.items() if n in used}, tuple(columns), rows, by_place, tuple(notes))
+    places = [(group, row, column) for group in groups for row in rows[group] for column in columns]
+    ordered = {place: by_place[place] for place in places if place in by_place}
+    return Matrix({n: h for n, h in known.items() if n in used}, tuple(columns), rows, ordered, tuple(notes))
 
 
 def combine(matrices: Sequence[Matrix]) -> Matrix:
@@ -189,13 +192,13 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
             continue
         grouped.setdefault((record.machine, record.cell), []).append(record)
     chosen = {}
-    displaced = dict.fromkeys(results.displaced)
+    displaced = set(results.displaced)
     for key, found in grouped.items():
         measured = [record for record in found if record.outcome.status is not Status.SKIPPED]
         newest = (measured or found)[-1]
         same_build = [record for record in found if record.environment == newest.environment]
         if any(record.environment != newest.environment for record in measured):
-            displaced[f"{newest.cell.framework} {newest.cell.mode}"] = None
+            displaced.add(f"{newest.cell.framework} {newest.cell.mode}")
         attempts = [
             record
             for record in same_build
@@ -204,18 +207,22 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
         chosen[key] = effective_records(attempts, results.hosts)
     notes = [
         f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
-        for name in displaced
+        for name in sorted(displaced)
     ]
     runs = {record.run for found in chosen.values() for record in found}
     if len(runs) > 1:
         times = sorted(record.started for found in chosen.values() for record in found)
         first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
-        notes.append(f"From {len(runs)} runs, {first} to {last} UTC: a machine may have changed between them.")
+        notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
     compared = sorted({record.run for found in chosen.values() for record in found if record.side})
     if compared:
         notes.append(
             f"{', '.join(compared)}: a comparison of two builds; shown is the candidate, the baseline is left out."
         )
+    if results.comparisons:
+        runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
+        newest_of = max(results.comparisons)
+        notes.append(f"Left out: {runs_of} of two builds (compare, gate); --run {newest_of} shows the candidate of one.")
     return chosen, notes
 
 

@@ -26,6 +26,8 @@ class Results:
 
     By machine, device and precision: (threads asked for, FLOP/s), none of which used more threads than that.
     """
+    comparisons: tuple[str, ...] = ()
+    """Runs of two sides (compare, gate) whose records were left out, since they were not asked for."""
     displaced: tuple[str, ...] = ()
     """Rows ("framework mode") of which cells were measured with an older environment too, in records left out."""
 
@@ -39,15 +41,17 @@ class Results:
     ) -> "Results":
         """Read opened stores: all their records, or those of a run, suite or machine (fingerprint).
 
-        A record that lies in several of the stores counts once. Raises StoreError.
+        Of comparisons (two builds under one name) only a run that is asked for is read. A record that lies in several of the stores counts once. Raises StoreError.
         """
         return cls.merge(cls._of_one(store, run, suite, machine) for store in stores)
 
     @classmethod
     def _of_one(cls, store: Store, run: str | None, suite: str | None, machine: str | None) -> "Results":
-        records = tuple(store.stream(run=run, suite=suite, machine=machine))
-        machines = dict.fromkeys(record.machine for record in records)
-        return cls(records, *cls._known_of(store, machines))
+        found = tuple(store.stream(run=run, suite=suite, machine=machine))
+        machines = dict.fromkeys(record.machine for record in found)
+        records = tuple(record for record in found if run is not None or not record.side)
+        left_out = tuple(dict.fromkeys(record.run for record in found if record.side and run is None))
+        return cls(records, *cls._known_of(store, machines), comparisons=left_out)
 
     @classmethod
     def _known_of(cls, store: Store, machines: Iterable[str]) -> tuple[dict[str, Host], dict[str, Ceilings]]:
@@ -75,7 +79,7 @@ class Results:
 
         These are, of each cell on each machine, the records of the newest run that measured it, with the environment
         that it was last measured with; so `build_matrix` makes the same of them as of all records, without reading
-        all. Launches of a comparison's baseline are left out. Raises StoreError.
+        all. Raises StoreError.
         """
         opened = list(stores)
         summaries = [store.cell_summaries(run, suite, machine) for store in opened]
@@ -101,10 +105,11 @@ class Results:
         parts = []
         for place, store in enumerate(opened):
             machines = dict.fromkeys(s.machine for s in sorted(summaries[place], key=lambda s: s.first_id))
-            records = (r for of, cells in chosen[place].items() for r in store.records_of_cells(of, cells))
-            parts.append(cls(tuple(records), *cls._known_of(store, machines)))
+            records = (r for of, cells in chosen[place].items() for r in store.records_of_cells(of, cells, run is not None))
+            left_out = () if run is not None else tuple(store.compared_runs(suite, machine))
+            parts.append(cls(tuple(records), *cls._known_of(store, machines), comparisons=left_out))
         kept = {place: tuple(rates) for place, rates in products.items()}
-        return replace(cls.merge(parts), products=kept, displaced=tuple(displaced))
+        return replace(cls.merge(parts), products=kept, displaced=tuple(sorted(displaced)))
 
     @classmethod
     def read_newest(
@@ -140,7 +145,9 @@ class Results:
         records: dict[tuple[object, ...], Record] = {}
         hosts: dict[str, Host] = {}
         ceilings: dict[str, Ceilings] = {}
+        left_out: dict[str, None] = {}
         for part in parts:
+            left_out.update(dict.fromkeys(part.comparisons))
             for record in part.records:
                 records.setdefault((record.run, record.launch, record.cell, record.started, record.machine), record)
             for name, host in part.hosts.items():
@@ -148,4 +155,4 @@ class Results:
                     hosts[name] = host
             for name, ceiling in part.ceilings.items():
                 ceilings.setdefault(name, ceiling)
-        return cls(tuple(records.values()), hosts, ceilings)
+        return cls(tuple(records.values()), hosts, ceilings, comparisons=tuple(sorted(left_out)))

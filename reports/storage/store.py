@@ -252,15 +252,23 @@ class Store:
                 found[summary.number] = summary
         return list(found.values())
 
-    def records_of_cells(self, run: str, chosen: Mapping[int, tuple[str, bool]]) -> list[Record]:
-        """Return a run's records of these cells (by number) in the order they were appended, without baselines.
+    def compared_runs(self, suite: str | None = None, machine: str | None = None) -> list[str]:
+        """Return the ids of the runs of two sides (compare, gate) that hold a record."""
+        table = schema.records.c
+        wanted = ((table.suite, suite), (table.machine, machine))
+        conditions = [column == value for column, value in wanted if value is not None]
+        return [row.run for row in self._rows(sa.select(table.run).where(table.side != "", *conditions).distinct())]
 
-        For each cell: the environment wanted, and whether skipped launches are left out.
+    def records_of_cells(self, run: str, chosen: Mapping[int, tuple[str, bool]], asked: bool = False) -> list[Record]:
+        """Return a run's records of these cells (by number) that count, in the order they were appended.
+
+        For each cell: the environment wanted, and whether skipped launches are left out. ``asked`` tells whether the
+        run was asked for by its id: then launches of a comparison's candidate count too.
         """
         kept = []
         same: dict[str, Any] = {}
         for some in batched(chosen):
-            for row in self._rows(newest.contents(run, some)):
+            for row in self._rows(newest.contents(run, some, asked)):
                 environment, measured = chosen[row.cell_id]
                 if row.environment == environment and not (measured and row.status == Status.SKIPPED.value):
                     kept.append((row.id, self._record(row.content, same)))
