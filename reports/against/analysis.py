@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
+from dlbench.reports.evidence import raised_flags
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column, Group, column_at, row_at
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode
@@ -119,6 +120,8 @@ class Mean(NamedTuple):
     """None where it is not known of every one of them."""
     common: float | None = None
     """The speed-up over `Match.common` alone, by which rows can be compared; None where that is empty."""
+    disturbed: tuple[str, ...] = ()
+    """Those of its networks where other programs disturbed the measurement here."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +330,9 @@ def _means(pairs: Sequence[Pair], common: Mapping[int, Sequence[str]]) -> list[M
             span = Span(_mean([each.low for each in spans]), _mean([each.high for each in spans]))
         shared = [by_network[name] for name in common[threads]]
         of_shared = _mean(shared) if shared else None
-        means.append(Mean(framework, row, threads, len(speedups), _mean(speedups), span, of_shared))
+        disturbed = {p.where.group.network for p in of_row if p.now is not None and p.now.has(raised_flags.CONTENDED)}
+        in_order = tuple(name for name in by_network if name in disturbed)
+        means.append(Mean(framework, row, threads, len(speedups), _mean(speedups), span, of_shared, in_order))
     return means
 
 

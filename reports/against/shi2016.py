@@ -1,25 +1,37 @@
 """The 2016 paper's own Table 4, in the form that our reports take.
 
 Shi, Wang, Xu, Chu, "Benchmarking State-of-the-Art Deep Learning Software Tools", 2016, arXiv:1608.07249. One mean per
-cell and no spread, so nothing here has an interval; "-" in the paper is an unsupported cell. Its frameworks each ran
-their own scripts: parity is unknown, and the scripts are known to have differed.
+cell and no spread, so nothing here has an interval; section 4 of the paper says what each "-" is. Its frameworks each
+ran their own scripts: parity is unknown, and the scripts are known to have differed.
 """
 
 import csv
 from collections.abc import Mapping
 from importlib import resources
 
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.analysis import CorePeak, Published
+from dlbench.reports.evidence.raised_flags import NEAR_PEAK, Flag
 from dlbench.reports.evidence.statistics import published
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
 from dlbench.reports.matrix.places import column_at, group_at, row_at
 from dlbench.reports.storage.hosts import Host
 
 NAME = "shi2016"
+GPU_PEAKS = {"gtx980": 4.9e12, "gtx1080": 8.87e12, "tesla_k80": 2.8e12}
+"""FLOP/s in single precision, theoretical, as the paper gives them (of one of the K80's two GPUs)."""
+DOUBTFUL_SHARE = 0.90
+"""Of a GPU's theoretical peak: above this share, training steps are doubtful (an FFT may save arithmetic)."""
+HOLES = {
+    "unsupported": Status.UNSUPPORTED,
+    "crashed": Status.CRASHED,
+    "timed out": Status.TIMED_OUT,
+    "out of memory": Status.OUT_OF_MEMORY,
+}
+"""The first words of a reason in the data."""
 SOURCE = "Shi, Wang, Xu, Chu, Benchmarking State-of-the-Art Deep Learning Software Tools, 2016, Table 4"
-CAVEAT = "Each framework ran its own script there, and nothing proves that they computed the same."
+CAVEAT = "Each framework ran its own script there, and none was checked against reference mathematics."
 
 HOSTS = {
     "desktop_i7_3820": Host(
@@ -87,13 +99,22 @@ def _cell(line: dict[str, str]) -> MatrixCell:
     threads = int(line["threads"]) if line["threads"] else None
     batch = NETWORKS[line["network"]].batch_size
     seconds = published(float(line["seconds_per_minibatch"])) if line["seconds_per_minibatch"] else None
+    kind, _, why = line["hole"].partition(": ")
+    rate = training_flops(NETWORKS[line["network"]], batch) / seconds.median if seconds else None
     return MatrixCell(
         group=group_at(line["network"], batch),
         row=row_at(line["framework"], "2016"),
         column=column_at(host.fingerprint, "cpu" if threads else "gpu", threads),
-        status=Status.OK if seconds else Status.UNSUPPORTED,
-        reason="" if seconds else 'a "-" in the paper',
+        status=Status.OK if seconds else HOLES[kind],
+        reason=f"{why}, says the paper" if why else "",
+        flags=_doubts(rate, GPU_PEAKS.get(line["platform"])),
         seconds=seconds,
         items_per_second=batch / seconds.median if seconds else None,
         run=NAME,
     )
+
+
+def _doubts(rate: float | None, peak: float | None) -> tuple[Flag, ...]:
+    if rate is None or peak is None or rate <= DOUBTFUL_SHARE * peak:
+        return ()
+    return (Flag(NEAR_PEAK, f"{rate * 1e-12:.2f} TFLOP/s are {rate / peak:.0%} of the GPU's theoretical peak"),)

@@ -144,13 +144,17 @@ def _means(match: Match) -> Table:
     rows: list[tuple[Entry, ...]] = []
     before = ""
     for mean in match.means:
-        speedup, per_peak = f"{number(mean.speedup)}x", _times(mean.per_peak)
+        mark = raised_flags.CONTENDED.symbol if mean.disturbed else ""
+        speedup, per_peak = f"{number(mean.speedup)}x{mark}", _times(mean.per_peak)
         name = mean.row if mean.row != before else ""
         of_common = "" if mean.common is None else f"{number(mean.common)}x"
         rows.append(tuple(map(Entry, (name, str(mean.threads), str(mean.networks), speedup, per_peak, of_common))))
         before = mean.row
     head = ("", "p", "networks", "speed-up", "per peak", "of common")
-    return Table("Geometric means over networks", head, tuple(rows), tuple(_common_networks(match)))
+    notes = _common_networks(match)
+    if any(mean.disturbed for mean in match.means):
+        notes.append(f"{raised_flags.CONTENDED.symbol} holds networks on which the measurement here was disturbed")
+    return Table("Geometric means over networks", head, tuple(rows), tuple(notes))
 
 
 def _common_networks(match: Match) -> list[str]:

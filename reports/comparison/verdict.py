@@ -128,7 +128,7 @@ def judge(
         spreads.append((math.sqrt(variance + extra), _within(freedom * ((variance + extra) / variance) ** 2)))
         method += f", widened by {rule.session_deviation:.1%} for each session"
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
-    cautious = max(spreads, key=lambda spread: _smallest(*spread, rule.p_value, rule.magnitude))
+    effect, error, freedom = max((_smallest(*each, rule.p_value, rule.magnitude), *each) for each in spreads)
     slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
     return _decide(
         math.exp(shift),
@@ -136,11 +136,12 @@ def judge(
         math.exp(shift + half),
         slower_p,
         faster_p,
-        _smallest(*cautious, rule.p_value, rule.magnitude),
+        effect,
         (len(a), len(b)),
         method,
         rule,
-        *cautious,
+        error,
+        freedom,
     )
 
 

@@ -21,12 +21,12 @@ class Flag:
 
 
 PARITY = FlagKind("parity", "!", "computed something else than the reference: not comparable")
-PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "nothing proves that it computed the same as the others")
+PARITY_UNCHECKED = FlagKind("parity_unchecked", "?", "not checked against the reference mathematics")
 LOSS_NOT_FINITE = FlagKind("loss_not_finite", "x", "the loss after the timed steps is not finite")
 ECC_ERRORS = FlagKind("ecc_errors", "m", "the GPU's memory had errors while it was measured")
 THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
 THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
-CONTENDED = FlagKind("contended", "~", "others were in the way while it was measured")
+CONTENDED = FlagKind("contended", "~", "disturbed: other programs used the CPUs")
 THROTTLED = FlagKind("throttled", "q", "the CPU quota throttled it: it allows less than one CPU a thread")
 DEVICE_THROTTLED = FlagKind("device_throttled", "t", "heat or the power supply slowed the GPU down")
 DEVICE_TIME = FlagKind("device_time", "d", "the GPU's own clock and the wall clock differ by more than 2 %")
@@ -35,6 +35,7 @@ NO_STEADY_STATE = FlagKind(
     "no_steady_state", "u", "no steady state: the samples still change after the longest warm-up"
 )
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
+NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
 FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches did not end well")
 OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
 FEW_LAUNCHES = FlagKind(
@@ -55,6 +56,7 @@ KINDS = (
     HOST_BOUND,
     NO_STEADY_STATE,
     OVER_CEILING,
+    NEAR_PEAK,
     FAILED_LAUNCHES,
     OTHER_ENVIRONMENT,
     FEW_LAUNCHES,

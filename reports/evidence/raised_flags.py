@@ -31,6 +31,7 @@ from dlbench.reports.evidence.flags import (
     HOST_BOUND,
     KINDS,
     LOSS_NOT_FINITE,
+    NEAR_PEAK,
     NO_STEADY_STATE,
     ONCE_IS_ENOUGH,
     OTHER_ENVIRONMENT,
@@ -58,6 +59,7 @@ __all__ = [
     "HOST_BOUND",
     "KINDS",
     "LOSS_NOT_FINITE",
+    "NEAR_PEAK",
     "NO_STEADY_STATE",
     "OTHER_ENVIRONMENT",
     "OVER_CEILING",
@@ -239,7 +241,8 @@ def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, capacity: fl
         and others is not None
         and others > OTHERS_SHARE * usable * wall
     ):
-        causes.append(f"other programs used {others / wall:.1f} of the {usable} CPUs that it had more threads than")
+        had = f"{cell.all_threads} threads on {usable} CPU{'s' if usable != 1 else ''}"
+        causes.append(f"{had}, of which other programs used {others / wall:.1f}")
     if waited is not None and within:
         share = waited / (waited + threads.cpu_seconds) if waited > 0 else 0.0
         if share > WAITING_SHARE:

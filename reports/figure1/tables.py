@@ -154,7 +154,7 @@ def _legend(found: Figure1, common: set[raised_flags.FlagKind], quantity: str, b
             "where the intervals leave room for another."
         )
     if any(value is not None and value[1] is not None for value in (shown_value(p, quantity) for p in points)):
-        told.append("± 95 % interval of the median, its larger side")
+        told.append("± half-width of the 95 % interval (the wider side)")
     if any(point.seconds is not None and not point.takes_part for point in points):
         told.append(
             "Sizes of an older environment, with nothing to prove their mathematics, or that others or a faltering GPU "

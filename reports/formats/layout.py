@@ -227,7 +227,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     if any(cell.best for cell in cells):
         lines.append(f"{best} the fastest of its column, and what noise cannot tell from it")
     if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
-        lines.append("± 95 % interval of the median, its larger side" + _lesser_coverage(shown))
+        lines.append("± half-width of the 95 % interval (the wider side)" + _lesser_coverage(shown))
     if any(column.world_size > 1 for column in matrix.columns):
         lines.append(WORKERS_LEGEND)
     common = common_flags(matrix)

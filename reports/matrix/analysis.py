@@ -174,9 +174,8 @@ def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
     Those that cannot be told from the fastest are as good as it. One that proved nothing about its mathematics is best
     only where none did.
     """
-    fair = [
-        (cell, cell.timed) for cell in cells if cell.timed is not None and not cell.has(raised_flags.THREADS_EXCEEDED)
-    ]
+    unfair = (raised_flags.THREADS_EXCEEDED, raised_flags.NEAR_PEAK)
+    fair = [(cell, cell.timed) for cell in cells if cell.timed is not None and not any(map(cell.has, unfair))]
     pool = [pair for pair in fair if not pair[0].has(raised_flags.PARITY_UNCHECKED)] or fair
     if not pool or len(cells) < 2:
         return []
@@ -222,7 +221,9 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
     if results.comparisons:
         runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
         newest_of = max(results.comparisons)
-        notes.append(f"Left out: {runs_of} of two builds (compare, gate); --run {newest_of} shows the candidate of one.")
+        notes.append(
+            f"Left out: {runs_of} of two builds (compare, gate); --run {newest_of} shows the candidate of one."
+        )
     return chosen, notes
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from dlbench.adapters import axes
+from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.means import mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
@@ -57,6 +58,8 @@ class Overall:
     newest: tuple[str, Build] | None
     speedup: Ratio | None
     """Geometric mean over the networks."""
+    disturbed: tuple[Group, ...] = ()
+    """Those of them where other programs disturbed one of the two."""
 
 
 @dataclass(frozen=True)
@@ -153,4 +156,9 @@ def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Bui
         if (before := by_build[oldest][group].timed) is not None
         and (after := by_build[newest][group].timed) is not None
     ]
-    return Overall(place, groups, oldest, newest, mean_of_pairs(pairs))
+    disturbed = tuple(
+        group
+        for group in groups
+        if any(by_build[build][group].has(raised_flags.CONTENDED) for build in (oldest, newest))
+    )
+    return Overall(place, groups, oldest, newest, mean_of_pairs(pairs), disturbed)

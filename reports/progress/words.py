@@ -143,10 +143,16 @@ def _summary(found: Progress, overall: list[Overall]) -> Table:
         if each.oldest is None or each.newest is None:
             continue
         names = (f"{name} {version_name(build)}" for name, build in (each.newest, each.oldest))
-        rows.append(
-            tuple(map(Entry, (condition_name(each.place.cell), *names, str(len(each.groups)), times(each.speedup))))
-        )
+        mark = raised_flags.CONTENDED.symbol if each.disturbed else ""
+        speedup = times(each.speedup) + mark
+        rows.append(tuple(map(Entry, (condition_name(each.place.cell), *names, str(len(each.groups)), speedup))))
     notes = [MEAN] if rows else []
+    notes += [
+        f"{raised_flags.CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
+        f"{', '.join(group_name(group) for group in each.disturbed)}"
+        for each in overall
+        if each.disturbed
+    ]
     if without := [condition_name(each.place.cell) for each in overall if each.oldest is None]:
         notes.append(f"No two frameworks of different dates have a number for every network at {', '.join(without)}.")
     head = ("", "newest", "over oldest", "networks", "speed-up") if rows else ()
@@ -235,6 +241,7 @@ def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
         "machine_name": found.hosts[place.machine].name,
         **values(place.cell, *_OF_THE_WORK, "framework", "mode"),
         "networks": [group.network for group in overall.groups],
+        "disturbed_networks": [group.network for group in overall.disturbed],
         "oldest": _named(overall.oldest),
         "newest": _named(overall.newest),
         "speedup": _ratio(overall.speedup),

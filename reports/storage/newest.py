@@ -40,14 +40,14 @@ class CellSummary(NamedTuple):
     """The highest rate of the framework's own matrix product."""
 
 
-def in_reports(columns: Any, run: str | None) -> sa.ColumnElement[bool]:
+def in_reports(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
     """Return whether a record is of a run without sides, or of the run asked for."""
-    return columns.side == "" if run is None else sa.true()
+    return side == "" if run is None else sa.true()
 
 
-def counting(columns: Any, run: str | None) -> sa.ColumnElement[bool]:
+def counting(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
     """Return whether a record counts for a matrix: two builds under one name cannot stand in one row."""
-    return columns.side == "" if run is None else columns.side != BASELINE
+    return side == "" if run is None else side != BASELINE
 
 
 def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> sa.Select[Any]:
@@ -59,7 +59,7 @@ def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> s
     conditions = wanted(table.run, run) + wanted(table.suite, suite)
     if machine is not None:
         conditions.append(table.cell_id.in_(sa.select(cells.c.id).where(cells.c.machine == machine)))
-    counts = counting(table, run)
+    counts = counting(table.side, run)
     launched = sa.and_(counts, table.status != Status.SKIPPED.value)
     of_cell = (
         sa.select(
@@ -70,7 +70,7 @@ def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> s
             sa.func.min(table.id).label("first_id"),
             sa.func.min(sa.case((launched, table.environment))).label("least"),
             sa.func.max(sa.case((launched, table.environment))).label("greatest"),
-            sa.func.max(sa.case((in_reports(table, run), table.product_rate))).label("product_rate"),
+            sa.func.max(sa.case((in_reports(table.side, run), table.product_rate))).label("product_rate"),
         )
         .where(*conditions)
         .group_by(table.cell_id)
@@ -80,7 +80,7 @@ def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> s
     same = sa.and_(
         last.c.cell_id == of_cell.c.cell_id,
         last.c.started == sa.func.coalesce(of_cell.c.measured, of_cell.c.newest),
-        counting(last.c, run),
+        counting(last.c.side, run),
         sa.or_(of_cell.c.measured.is_(None), last.c.status != Status.SKIPPED.value),
         *wanted(last.c.run, run),
         *wanted(last.c.suite, suite),
@@ -120,6 +120,6 @@ def contents(run: str, numbers: Collection[int], asked: bool) -> sa.Select[Any]:
     table = records.c
     return (
         sa.select(table.id, table.cell_id, table.environment, table.status, table.content)
-        .where(table.run == run, table.cell_id.in_(list(numbers)), counting(table, run if asked else None))
+        .where(table.run == run, table.cell_id.in_(list(numbers)), counting(table.side, run if asked else None))
         .order_by(table.id)
     )

@@ -41,7 +41,8 @@ class Results:
     ) -> "Results":
         """Read opened stores: all their records, or those of a run, suite or machine (fingerprint).
 
-        Of comparisons (two builds under one name) only a run that is asked for is read. A record that lies in several of the stores counts once. Raises StoreError.
+        Of comparisons (two builds under one name) only a run that is asked for is read. A record that lies in several
+        of the stores counts once. Raises StoreError.
         """
         return cls.merge(cls._of_one(store, run, suite, machine) for store in stores)
 
@@ -105,7 +106,9 @@ class Results:
         parts = []
         for place, store in enumerate(opened):
             machines = dict.fromkeys(s.machine for s in sorted(summaries[place], key=lambda s: s.first_id))
-            records = (r for of, cells in chosen[place].items() for r in store.records_of_cells(of, cells, run is not None))
+            records = (
+                r for of, cells in chosen[place].items() for r in store.records_of_cells(of, cells, run is not None)
+            )
             left_out = () if run is not None else tuple(store.compared_runs(suite, machine))
             parts.append(cls(tuple(records), *cls._known_of(store, machines), comparisons=left_out))
         kept = {place: tuple(rates) for place, rates in products.items()}

@@ -19,6 +19,15 @@ from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
+PARAMETERS_OF_2016 = {
+    "fcn5": "55 M",
+    "fcn8": "58 M",
+    "alexnet": "61 M",
+    "resnet50": "3.8 billion",
+    "lstm32": "13 M",
+    "lstm64": "13 M",
+}
+"""Shi, Wang, Xu, Chu 2016, Table 2."""
 _FACTS = ("blas", "execution", "onednn", "openmp", "cpu_capability", "compiler", "build")
 
 
@@ -90,8 +99,19 @@ def networks_table(pairs: Iterable[tuple[str, int]] = ()) -> Table:
     notes = (
         "GFLOP of one training step, matrix products and convolutions only, a multiply-add being two.",
         "Softmax cross-entropy, mean over the mini-batch; of the LSTMs over its steps too. SGD, learning rate 0.01.",
+        *_as_published([name for name, _ in wanted]),
     )
     return Table("Table 2. Networks", head, tuple(rows), notes, words=True)
+
+
+def _as_published(names: Iterable[str]) -> list[str]:
+    """Return a line on the parameters that Table 2 of the 2016 paper gives these networks, which are others."""
+    shown = [name for name in PARAMETERS_OF_2016 if name in set(names)]
+    if not shown:
+        return []
+    told = ", ".join(f"{name} {PARAMETERS_OF_2016[name]}" for name in shown)
+    multiply_adds = " (resnet50's are multiply-adds)" if "resnet50" in shown else ""
+    return [f"Parameters in the 2016 paper's Table 2: {told}{multiply_adds}; its scripts' networks are those above."]
 
 
 def layers(network: Network) -> str:

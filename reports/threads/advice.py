@@ -3,11 +3,14 @@
 from collections.abc import Callable, Sequence
 
 from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.matrix.places import Group
 from dlbench.reports.threads.curve import Curve, Point
+
+_FAILURES = {Status.CRASHED: "crashed", Status.TIMED_OUT: "timed out", Status.OUT_OF_MEMORY: "out of memory"}
 
 
 def advice(points: Sequence[Point], best: int | None, default: int | None) -> str:
@@ -90,19 +93,19 @@ def findings(curves: Sequence[Curve]) -> list[str]:
         host = here[0].host
         if host.physical_cores is not None:
             head = f"{host.name}: past {host.physical_cores} threads, one for each physical core"
-            lines += _findings(head, here, lambda point: point.past_cores)
+            lines += _findings(head, here, lambda point: point.past_cores, host.physical_cores)
         if host.effective_cpus is not None and host.effective_cpus != host.physical_cores:
             head = f"{host.name}: past {host.effective_cpus} threads, one for each CPU it may use"
-            lines += _findings(head, here, lambda point: point.past_cpus)
+            lines += _findings(head, here, lambda point: point.past_cpus, host.effective_cpus)
     return lines
 
 
-def _findings(head: str, here: Sequence[Curve], past: Callable[[Point], Contrast | None]) -> list[str]:
+def _findings(head: str, here: Sequence[Curve], past: Callable[[Point], Contrast | None], limit: int) -> list[str]:
     names = list(dict.fromkeys(each.name for each in here))
     compared = [found for each in here for p in each.points if p.calm and (found := past(p)) is not None]
     tested = [found for found in compared if found.tested]
     some_only = bool(tested) and len(tested) < len(compared)
-    said = [_finding([each for each in here if each.name == name], past, some_only) for name in names]
+    said = [_finding([each for each in here if each.name == name], past, some_only, limit) for name in names]
     if not any(said):
         return []
     return [f"{head} ({_rule(tested, some_only)}),", *(f"  {text}" for text in said if text)]
@@ -116,8 +119,11 @@ def _rule(tested: Sequence[Contrast], some_only: bool) -> str:
     return f"{test}; untested: by the ratio alone, fewer than {ENOUGH_LAUNCHES} launches" if some_only else test
 
 
-def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Contrast | None], some_only: bool) -> str:
+def _finding(
+    of_one: Sequence[Curve], ratio_past: Callable[[Point], Contrast | None], some_only: bool, limit: int
+) -> str:
     worse, same, better, beyond = [], [], [], 0
+    failed = [text for each in of_one if (text := _failed(each, limit))]
     for each in of_one:
         past = [found for point in each.points if point.calm and (found := ratio_past(point)) is not None]
         beyond += bool(past)
@@ -131,7 +137,7 @@ def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Contrast | N
             better.append(_at(network, min(good, key=lambda found: found.value), some_only))
         elif past:
             same.append(network)
-    if not beyond:
+    if not beyond and not failed:
         return ""
     parts = []
     if worse:
@@ -140,7 +146,21 @@ def _finding(of_one: Sequence[Curve], ratio_past: Callable[[Point], Contrast | N
         parts.append("gains on " + ", ".join(better))
     if same:
         parts.append("shows no clear difference on " + ", ".join(same))
+    if failed:
+        parts.append("fails on " + ", ".join(failed))
     return f"{of_one[0].name}: " + "; ".join(parts)
+
+
+def _failed(curve: Curve, limit: int) -> str:
+    """Return at which counts beyond the limit a network that runs within it fails, and how; else an empty text."""
+    if curve.bound or not any(point.threads <= limit and point.seconds is not None for point in curve.points):
+        return ""
+    holes: dict[Status, list[str]] = {}
+    for point in curve.points:
+        if point.threads > limit and point.cell.status in _FAILURES:
+            holes.setdefault(point.cell.status, []).append(str(point.threads))
+    said = [f"{_FAILURES[status]} at {' and '.join(counts)}" for status, counts in holes.items()]
+    return f"{_workload(curve.group)} ({', '.join(said)})" if said else ""
 
 
 def _all_disturbed(curve: Curve) -> bool:

@@ -84,17 +84,22 @@ def curves(matrix: Matrix) -> list[Curve]:
 
 def left_out(matrix: Matrix) -> list[str]:
     """Return a sentence about the CPU cells that no curve is made of; empty where there are none."""
-    count = sum(column.device == "cpu" and column.world_size > 1 for _, _, column in matrix.cells)
-    if not count:
-        return []
-    return [
-        f"Left out: {count} cell{'s' if count != 1 else ''} of several workers, which threads alone do not explain; "
-        "`dlbench report scaling` shows them."
-    ]
+    on_cpu = [column for _, _, column in matrix.cells if column.device == "cpu"]
+    workers = sum(column.world_size > 1 for column in on_cpu)
+    unknown = sum(column.world_size == 1 and not column.threads for column in on_cpu)
+    lines = []
+    if workers:
+        lines.append(
+            f"Left out: {workers} cell{'s' if workers != 1 else ''} of several workers, which threads alone do not "
+            "explain; `dlbench report scaling` shows them."
+        )
+    if unknown:
+        lines.append(f"Left out: {unknown} cell{'s' if unknown != 1 else ''} of which no thread count is known.")
+    return lines
 
 
 def _threads_of_one(column: Column) -> bool:
-    return column.device == "cpu" and column.threads is not None and column.world_size == 1
+    return column.device == "cpu" and bool(column.threads) and column.world_size == 1
 
 
 def best_threads(

@@ -185,7 +185,8 @@ def _legend(found: Workers, common: set[raised_flags.FlagKind]) -> list[str]:
         f"deviation of {LAUNCH_DEVIATION:.0%} between launches"
     )
     lines.append(
-        "± 95 % interval, its larger side" + (few if any(p.cell.has(raised_flags.FEW_LAUNCHES) for p in points) else "")
+        "± half-width of the 95 % interval (the wider side)"
+        + (few if any(p.cell.has(raised_flags.FEW_LAUNCHES) for p in points) else "")
     )
     gains = [gain for point in points for gain in (point.strong, point.weak, point.one_process)]
     if any(gain is not None and gain.speedup is None for gain in gains):

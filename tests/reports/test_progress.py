@@ -7,6 +7,7 @@ import math
 import random
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.means import geometric_mean, mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio, summarise
 from dlbench.reports.formats import latex, markdown, terminal
+from dlbench.reports.formats.layout import times
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.naming import condition_name
 from dlbench.reports.progress.analysis import Progress, Ranking, progress
@@ -267,6 +269,21 @@ def test_the_summary_is_of_the_newest_over_the_oldest_that_have_every_network() 
     assert (overall.oldest[0], overall.newest[0]) == ("mxnet", "tensorflow")
     assert overall.speedup is not None
     assert overall.speedup.value == pytest.approx(scipy.stats.gmean([2.0, 4.0, 6.0]))
+
+
+def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
+    disturbed = [
+        replace(each, outcome=each.outcome._replace(contention=make.contention(steal_seconds=20.0)))
+        for each in launches(1.0, "tensorflow", "2.21.0", network="fcn8")
+    ]
+    others = [*launches(2.0, network="fcn5"), *launches(2.0, network="fcn8")]
+    found = progress_of([*others, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
+    (overall,) = found.overall
+    assert [group.network for group in overall.disturbed] == ["fcn8"]
+    said = " ".join(terminal.page_to_terminal(progress_page(found)).split())
+    assert "~ at 1 thread: disturbed on fcn8, mini-batch 64" in said
+    assert overall.speedup is not None
+    assert f"{times(overall.speedup)}~" in said
 
 
 def test_what_one_framework_alone_was_measured_on_does_not_keep_the_others_from_a_summary() -> None:

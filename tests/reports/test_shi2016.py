@@ -1,10 +1,12 @@
 import csv
+from collections import Counter
 from importlib import resources
 
 import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against import shi2016
+from dlbench.reports.evidence.raised_flags import NEAR_PEAK
 from dlbench.reports.matrix.analysis import build_matrix, combine
 from dlbench.reports.matrix.places import group_at, row_at
 from dlbench.reports.storage.results import Results
@@ -31,8 +33,19 @@ def test_every_value_of_the_paper_is_in_the_matrix() -> None:
     assert len(MATRIX.cells) == len(lines)
     published = sorted(float(line["seconds_per_minibatch"]) for line in lines if line["seconds_per_minibatch"])
     assert sorted(cell.seconds.median for cell in MATRIX.cells.values() if cell.seconds) == published
-    holes = [cell for cell in MATRIX.cells.values() if cell.status is Status.UNSUPPORTED]
-    assert len(holes) == len(lines) - len(published)
+    holes = Counter(cell.status for cell in MATRIX.cells.values() if cell.seconds is None)
+    assert holes == {Status.UNSUPPORTED: 10, Status.CRASHED: 3, Status.TIMED_OUT: 2, Status.OUT_OF_MEMORY: 1}
+    assert sum(holes.values()) == len(lines) - len(published)
+    assert all(cell.reason.endswith(", says the paper") for cell in MATRIX.cells.values() if cell.seconds is None)
+
+
+def test_a_gpu_next_to_its_theoretical_peak_is_doubtful_and_not_starred() -> None:
+    doubtful = [cell for cell in MATRIX.cells.values() if cell.has(NEAR_PEAK)]
+    assert [(c.column.machine, c.group.network, c.row.framework) for c in doubtful] == [
+        ("shi2016:gtx1080", "alexnet", "tensorflow")
+    ]
+    assert "99%" in doubtful[0].flags[0].sentence
+    assert not doubtful[0].best
 
 
 def test_the_shape_is_that_of_table_4() -> None:
@@ -88,6 +101,8 @@ def test_the_findings_are_those_of_the_paper() -> None:
     said = "\n".join(findings(CURVES))
     desktop, server = said.split("Shi 2016 server")
     assert "caffe: gets worse on 2 of 2 networks" in desktop
+    assert "; fails on fcn5 (crashed at 8), fcn8 (crashed at 8)" in desktop
+    assert "; fails on fcn5 (crashed at 8), resnet50 (timed out at 8)" in desktop
     assert "cntk: gets worse on 3 of 5 networks: alexnet 1.99x at 8, lstm32 3.8x at 8, lstm64 3.5x at 8" in desktop
     assert "tensorflow: gains on fcn5 0.74x at 8" in desktop
     assert "torch: gets worse on 4 of 4 networks" in desktop

@@ -6,8 +6,8 @@ import factory_of_records as make
 import numpy as np
 import pytest
 from hypothesis import given as drawn
-from hypothesis import settings
 from hypothesis import strategies as st
+from properties import examples
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
 from dlbench.reports.evidence.contrasts import holm, welch
@@ -172,6 +172,12 @@ def test_cells_of_several_workers_are_in_no_curve_and_the_report_says_so() -> No
     assert json_of_python.loads(json.threads_to_json(curves(matrix), left_out(matrix)))["notes"] == [said]
 
 
+def test_imported_benchmarks_without_a_thread_count_are_in_no_curve() -> None:
+    matrix = build_matrix(Results((make.record(threads=0, framework="pytest-benchmark", mode="imported"),)))
+    assert curves(matrix) == []
+    assert left_out(matrix) == ["Left out: 1 cell of which no thread count is known."]
+
+
 def test_a_known_curve_is_recovered_from_noise() -> None:
     # Amdahl with a serial tenth up to two cores, then half as much again for each doubling: the best is 2.
     truth = {1: 1.0, 2: 0.55, 4: 0.825, 8: 1.24}
@@ -212,7 +218,7 @@ def test_more_threads_are_advised_only_where_they_are_clearly_faster() -> None:
 times_of_launches = st.lists(st.floats(0.5, 2.0), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @drawn(st.dictionaries(st.sampled_from([1, 2, 4, 8]), times_of_launches, min_size=1), st.sampled_from([1, 2, 4, 8]))
 def test_stars_advice_and_findings_cannot_contradict_one_another(times: dict[int, list[float]], cpus: int) -> None:
     found = curve_of(times, Host(make.MACHINE, "some CPUs", cpus, cpus, float(cpus), logical_cpus=cpus))
