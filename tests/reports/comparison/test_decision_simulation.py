@@ -19,6 +19,7 @@ CONDITIONS = {
     "bad": BAD,
 }
 NULL, POWERED = 6000, 500
+SLOW = pytest.mark.slow
 
 
 @cache
@@ -36,7 +37,7 @@ def exceeds(count: int, of: int, rate: float) -> bool:
     return bool(stats.binomtest(count, of, rate, alternative="greater").pvalue < 0.001)
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("name", [pytest.param(each, marks=() if each == "3 %" else SLOW) for each in CONDITIONS])
 def test_false_alarms_are_rare(name: str) -> None:
     found = alarms(name, 1.0, NULL)
     assert not exceeds(found, NULL, GOAL)
@@ -61,7 +62,7 @@ def test_real_slowdowns_are_found(name: str, ratio: float, power: float) -> None
 
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_equal_cells_cost_few_pairs(name: str) -> None:
-    spent = float(np.mean([each.pairs for each in decided(name, 1.0, NULL)]))
+    spent = float(np.mean([each.pairs for each in decided(name, 1.0, 1000)]))
     assert DEFAULT.screen_looks[0] <= spent <= 12.5
     assert spent <= 6.5 or name != "1 %"
 
