@@ -11,98 +11,23 @@ import factory_of_records as make
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from matrices_to_export import HOST, MATRICES, OF_THREADS, OTHER, busy, results_of
 from properties import examples
 
-import dlbench.reports
-from dlbench.adapters.protocol import BOUND, DeviceEvidence, Status
-from dlbench.reports.against import shi2016
+from dlbench.adapters.protocol import DeviceEvidence, Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats import csv, json, latex, layout, markdown, terminal
-from dlbench.reports.matrix.analysis import Matrix, build_matrix, combine
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.matrix.analysis import Matrix, build_matrix
 from dlbench.reports.storage.results import Results
 from dlbench.reports.tables.analysis import tables
 from dlbench.reports.threads import analysis as scaling
-from dlbench.reports.threads.curve import Curve
 
-HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0, (("CPU", "AMD EPYC"), ("Memory", "8 GiB")))
-WIDE = Host("m-wide", "eight cores of two threads", 8, 8, 8.0, logical_cpus=16)
-OTHER = Host("m-two", "Somebody & Sons_100% {fast} CPU", 4, 8, 8.0)
-
-
-def results_of(*records: Any) -> Results:
-    return Results(tuple(records), {host.fingerprint: host for host in (HOST, OTHER, WIDE)})
-
-
-def launches(times: dict[int, float], **of_cell: Any) -> list[Any]:
-    """Three launches of each time, one per cent apart, on the wide machine, throttled a little."""
-    return [
-        make.record(
-            result=make.outcome([t * f] * 5, p, contention=make.contention(throttled_seconds=0.1 * t)),
-            **{"launch": n, "machine": "m-wide", "threads": p, **of_cell},
-        )
-        for p, t in times.items()
-        for n, f in enumerate((0.99, 1.0, 1.01))
-    ]
-
-
-def laws() -> Results:
-    """A row that follows a law, bound and not, one that follows none, and one whose counts are too few."""
-    law = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3, 4, 6, 8)}
-    return results_of(
-        *launches(law, affinity=BOUND),
-        *launches({**law, 16: 0.9, 32: 2.0}),
-        *launches({p: t * (7 if p > 2 else 1) for p, t in law.items()}, framework="mxnet", affinity=BOUND),
-        *launches({1: 1.0, 2: 0.6}, framework="onnxruntime"),
-    )
-
-
-def busy() -> Results:
-    """One of everything."""
-    records = [make.record([0.5 * f] * 5, launch=n) for n, f in enumerate((0.99, 1.0, 1.01))]
-    records += [make.record([0.8 * f] * 5, launch=n, threads=8) for n, f in enumerate((0.99, 1.0, 1.01))]
-    for status in Status:
-        if status not in (Status.OK, Status.PARITY_FAILED):
-            records.append(
-                make.hole(status, f"a reason | with_signs & {status.value} 100% <b>", framework=status.value)
-            )
-    wrong = make.outcome()._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
-    records.append(make.record(framework="wrong", result=wrong))
-    nan = make.outcome()._replace(parity=make.parity("agrees")._replace(losses=[float("nan")]), final_loss_finite=False)
-    records.append(make.record(framework="diverged", result=nan))
-    records.append(make.record(framework="knob", threads=2, result=make.outcome(threads=make.threads(2, 3.0, 1.0))))
-    return results_of(*records)
-
-
-MATRICES = {
-    "empty": lambda: build_matrix(Results()),
-    "holes": lambda: build_matrix(results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))),
-    "one machine": lambda: build_matrix(busy()),
-    "two machines": lambda: build_matrix(results_of(*busy().records, make.record(machine="m-two", threads=4))),
-    "with the paper": lambda: combine([build_matrix(busy()), shi2016.table4()]),
-    "a batch sweep": lambda: build_matrix(results_of(*(make.record(batch_size=b) for b in (1, 8, 64)))),
-    "scaling laws": lambda: build_matrix(laws()),
-    "workers": lambda: build_matrix(
-        results_of(
-            *(make.record(world_size=w, threads=p) for w in (1, 2) for p in (1, 2)),
-            *(make.record(world_size=w, device="cuda:0") for w in (1, 2, 4)),
-        )
-    ),
-    "a GPU": lambda: build_matrix(results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))),
-}
 OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
     "terminal": terminal.matrix_to_terminal,
     "markdown": markdown.matrix_to_markdown,
     "latex": latex.matrix_to_latex,
     "csv": csv.matrix_to_csv,
     "json": json.matrix_to_json,
-}
-OF_THREADS: dict[str, Callable[[list[Curve]], str]] = {
-    "terminal": terminal.threads_to_terminal,
-    "markdown": markdown.threads_to_markdown,
-    "latex": latex.threads_to_latex,
-    "csv": csv.threads_to_csv,
-    "json": json.threads_to_json,
 }
 OF_TABLES: dict[str, Callable[[list[layout.Table]], str]] = {
     "terminal": terminal.tables_to_terminal,
@@ -251,103 +176,6 @@ def test_a_flag_of_every_cell_is_said_once() -> None:
     text = terminal.matrix_to_terminal(build_matrix(results_of(make.record(), make.record(threads=2))))
     assert "every number: fewer than 3 launches" in text
     assert "1.00±10%\n" in text
-
-
-KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
-
-
-def test_the_schema_describes_every_key_and_no_other() -> None:
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    described = {key for keys in KEYS.findall(schema) for key in re.findall(r"`(\w+)`", keys)}
-    cell = json_of_python.loads(json.matrix_to_json(build_matrix(busy())))[0]
-    for part in (cell, cell["seconds_per_minibatch"] or {}, cell["threads_evidence"] or {}):
-        assert set(part) <= described
-    curve = json_of_python.loads(json.threads_to_json(scaling.curves(build_matrix(laws()))))["curves"][0]
-    point, fits = curve["points"][-1], curve["fits"]
-    for part in (curve, point, point["penalty"], fits):
-        assert set(part) <= described
-    paragraphs = set(re.findall(r"`(\w+)`", schema))
-    assert set(fits["laws"][1]) | set(fits["laws"][1]["crosstalk"]) <= paragraphs
-    assert {
-        "network",
-        "framework",
-        "mode",
-        "device",
-        "threads",
-        "batch_size",
-        "status",
-        "reason",
-        "seconds_per_minibatch",
-        "parity",
-        "threads_evidence",
-        "gflops",
-        "ceiling_fraction",
-        "flags",
-    } <= set(cell)
-
-
-@pytest.mark.parametrize("name", ["terminal", "markdown", "latex"])
-def test_every_table_of_threads_says_what_was_fitted_tested_and_seen(name: str) -> None:
-    text = re.sub(r"\\(?:ensuremath\{(.)\}|(.))", r"\1\2", OF_THREADS[name](scaling.curves(build_matrix(laws()))))
-    text = " ".join(text.split())
-    assert "physical cores 8, logical CPUs (SMT) 16, effective CPUs 8" in text
-    assert re.search(
-        r"Scaling law: USL, sigma 0\.0\d+ \(0\.0\d+-0\.0\d+\), kappa 0\.0\d+ \(.+?\), T\(1\) .+? s, p\* ", text
-    )
-    assert "Amdahl rejected: " in text
-    assert "No scaling law describes this curve:" in text
-    assert re.search(
-        r"USL rejected: [^.]+?: nothing scales; at 2 threads a step takes .+? launches that deviate by 1\.0% do not "
-        r"explain",
-        text,
-    )
-    assert "No scaling law fitted to 1 of 4 rows: 2 thread counts to fit, 6 needed" in text
-    assert re.search(r"Against 8 \(Holm-adjusted over 2 comparisons\): 16 p < 0\.001, 32 p < 0\.001", text)
-    assert "percentiles of 999 parametric bootstrap replicates" in text
-    assert "torch eager, bound" in text
-    assert "gets worse on 1 of 1 networks: fcn5 " in text
-
-
-def test_means_without_launches_have_laws_without_intervals() -> None:
-    text = " ".join(terminal.threads_to_terminal(scaling.curves(shi2016.table4())).split())
-    assert re.search(r"Scaling law: USL, sigma 0\.\d+, kappa 0\.\d+, .+? \(no intervals: single values", text)
-    assert "bootstrap" not in text
-    assert "adjusted" not in text
-
-
-def test_the_threads_csv_says_of_each_point_what_the_json_says() -> None:
-    curves = scaling.curves(build_matrix(laws()))
-    lines = list(csv_of_python.DictReader(io.StringIO(csv.threads_to_csv(curves))))
-    content = json_of_python.loads(json.threads_to_json(curves))["curves"]
-    points = [(curve, point) for curve in content for point in curve["points"]]
-    for line, (curve, point) in zip(lines, points, strict=True):
-        law = next(
-            (law for law in (curve["fits"] or {"laws": []})["laws"] if law["law"] == curve["fits"]["chosen"]), None
-        )
-        assert line["affinity"] == curve["affinity"]
-        assert line["law.law"] == (law["law"] if law else "")
-        assert line["law.crosstalk.low"] == (str(law["crosstalk"]["low"]) if law else "")
-        adjusted = point["penalty"]["p_adjusted"]
-        assert line["penalty.p_adjusted"] == ("" if adjusted is None else str(adjusted))
-        assert line["penalty.verdict"] == point["penalty"]["verdict"]
-    (mxnet,) = {line["laws_rejected"] for line in lines if line["framework"] == "mxnet"}
-    assert mxnet.startswith("amdahl: ")
-    assert "; usl: " in mxnet
-    assert {line["laws_rejected"] for line in lines if line["framework"] == "onnxruntime"} == {
-        "2 thread counts to fit, 6 needed"
-    }
-
-
-def test_csv_and_json_agree() -> None:
-    matrix = build_matrix(busy())
-    lines = list(csv_of_python.DictReader(io.StringIO(csv.matrix_to_csv(matrix))))
-    cells = json_of_python.loads(json.matrix_to_json(matrix))
-    assert len(lines) == len(cells)
-    for line, cell in zip(lines, cells, strict=True):
-        assert line["status"] == cell["status"]
-        assert line["flags"].split() == [flag["name"] for flag in cell["flags"]]
-        median = (cell["seconds_per_minibatch"] or {}).get("median")
-        assert (float(line["seconds_per_minibatch.median"]) if median else None) == median
 
 
 @pytest.mark.parametrize(

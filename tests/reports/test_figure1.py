@@ -1,15 +1,9 @@
 """Time against mini-batch size: best sizes and knees of known laws, holes, exporters, and the picture."""
 
-import csv as csv_of_python
-import io
 import json as json_of_python
 import math
-import re
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import factory_of_records as make
 import numpy as np
@@ -17,51 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
+from records_of_figure1 import FORMATS, SIZES, figure_of, holes, records_of, saturating
 
-import dlbench.reports
 from dlbench.adapters.protocol import Status
-from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.contrasts import judge
 from dlbench.reports.evidence.statistics import Summary, published, ratio, summarise
-from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, fastest_sizes, figure1, find_knee
-from dlbench.reports.figure1.plot import figure1_to_picture
-from dlbench.reports.figure1.tables import figure1_page, figure1_to_csv, figure1_to_json
-from dlbench.reports.formats import latex, markdown, terminal
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.figure1.analysis import PAYS, Line, fastest_sizes, find_knee
+from dlbench.reports.figure1.tables import figure1_to_json
 from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
-
-FORMATS: dict[str, Callable[[Figure1], str]] = {
-    "terminal": lambda found: terminal.page_to_terminal(figure1_page(found)),
-    "markdown": lambda found: markdown.page_to_markdown(figure1_page(found, best="bold:")),
-    "latex": lambda found: latex.page_to_latex(figure1_page(found, best="bold:")),
-    "csv": figure1_to_csv,
-    "json": figure1_to_json,
-}
-SIZES = (16, 32, 64, 128, 256, 512)
-
-
-def saturating(half: float, sizes: Sequence[int] = SIZES, highest: float = 1000.0) -> dict[int, float]:
-    """Seconds of a device that gives half of its highest rate at a mini-batch of ``half``: T(b) = (b + half) / highest.
-
-    A doubling from b multiplies the rate by 2 (b + half) / (2 b + half), which falls under 1.1 at b = 4.5 half.
-    """
-    return {size: (size + half) / highest for size in sizes}
-
-
-def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
-    """Launches with these times by mini-batch size (three of each, half a per cent apart, unless given)."""
-    records = []
-    for size, given_times in times.items():
-        each = [f * given_times for f in (0.995, 1.0, 1.005)] if isinstance(given_times, float) else given_times
-        records += [make.record([t] * 5, launch=n, batch_size=size, **of_cell) for n, t in enumerate(each)]
-    return records
-
-
-def figure_of(records: Sequence[Record], **of_host: Any) -> Figure1:
-    hosts = {r.machine: Host(r.machine, f"machine {r.machine}", 2, 2, 2.0, **of_host) for r in records}
-    return figure1(build_matrix(Results(tuple(records), hosts)))
 
 
 def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record] = ()) -> Line:
@@ -253,10 +210,6 @@ def test_growth_is_of_neighbours_that_take_part_for_each_doubling() -> None:
 # Holes, single sizes, lines and panels.
 
 
-def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
-    return [make.hole(status, f"{status.value}!", batch_size=size, **of_cell) for size, status in sizes.items()]
-
-
 def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_did() -> None:
     extra = holes({1024: Status.OUT_OF_MEMORY, 2048: Status.SKIPPED})
     line = line_of(saturating(200.0), extra)
@@ -353,131 +306,4 @@ def test_workers_are_lines_of_their_own_in_one_panel() -> None:
 # The exporters.
 
 
-def busy() -> Figure1:
-    records: list[Record] = []
-    for place, (framework, mode) in enumerate(
-        (("torch", "eager"), ("torch", "compile"), ("jax", "jit"), ("mxnet", "hybrid"), ("tensorflow", "function"))
-    ):
-        for device, precision, speed in (
-            ("cpu", "float32", 1.0),
-            ("cuda:0", "float32", 40.0),
-            ("cuda:0", "bfloat16", 90.0),
-        ):
-            for network, sizes in (("fcn5", SIZES), ("resnet50", SIZES[:4]), ("lstm32", SIZES[2:])):
-                of_cell: dict[str, Any] = {
-                    "framework": framework,
-                    "mode": mode,
-                    "network": network,
-                    "device": device,
-                    "precision": precision,
-                }
-                records += records_of(saturating(10.0 * (place + 1), sizes, 300.0 * speed * (1 + place / 5)), **of_cell)
-                if network == "resnet50" and place % 2:
-                    records += holes({256: Status.OUT_OF_MEMORY, 512: Status.SKIPPED}, **of_cell)
-    records += [make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", batch_size=1024, framework="jax", mode="jit")]
-    return figure_of(records)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_shows_every_line(name: str) -> None:
-    text = FORMATS[name](busy())
-    for word in ("fcn5", "resnet50", "lstm32", "mxnet", "compile", "bfloat16", "cuda:0", "512"):
-        assert word in text
-    if name == "terminal":
-        assert max(map(len, text.splitlines())) <= 80
-        assert "timeout, 100 % of <the> time_limit" in " ".join(text.split())
-        assert re.search(r"^64 .* \*?0\.\d+±\d%k", text, re.MULTILINE)
-    if name == "latex":
-        assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}")
-
-
-def test_items_are_shown_instead_of_seconds_with_their_own_interval() -> None:
-    found = figure_of(records_of({16: [0.5, 0.5, 0.5], 32: [0.8, 0.8, 0.8]}))
-    text = terminal.page_to_terminal(figure1_page(found, "items"))
-    assert "Items per second against mini-batch size." in text
-    assert re.search(r"^16 +32\.0±1%", text, re.MULTILINE)
-    assert re.search(r"^32 +\*40\.0±1%", text, re.MULTILINE)
-    with pytest.raises(ReportError, match="choose one of seconds, items"):
-        figure1_page(found, "gflops")
-
-
-def test_without_anything_measured_it_says_so() -> None:
-    for name in ("terminal", "markdown", "latex"):
-        assert "Nothing was measured yet" in FORMATS[name](figure_of([]))
-    assert json_of_python.loads(FORMATS["json"](figure_of([])))["panels"] == []
-
-
-def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
-    found = busy()
-    content = json_of_python.loads(figure1_to_json(found))
-    lines = list(csv_of_python.DictReader(io.StringIO(figure1_to_csv(found))))
-    points = [(line, point) for panel in content["panels"] for line in panel["lines"] for point in line["points"]]
-    assert len(lines) == len(points)
-    for row, (line, point) in zip(lines, points, strict=True):
-        assert (row["network"], row["device"], row["batch_size"]) == (
-            line["network"],
-            line["device"],
-            str(point["batch_size"]),
-        )
-        assert row["best_batch_size"] == str(line["best_batch_size"])
-        assert row["status"] == point["status"]
-        knee = line["knee"]["batch_size"]
-        assert row["knee.batch_size"] == ("" if knee is None else str(knee))
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    named = set(re.findall(r"`(\w+)`", schema.partition("report figure1 --json")[2].partition("\n## ")[0]))
-    line, point = next((line, point) for line, point in points if point["growth_per_doubling"])
-    for part in (content, content["panels"][0], line, line["knee"], point, point["growth_per_doubling"]):
-        assert set(part) <= named
-
-
 # The picture.
-
-
-def texts(path: Path) -> list[str]:
-    """Return every text of an SVG, in order."""
-    return [
-        "".join(element.itertext()).strip()
-        for element in ElementTree.parse(path).iter()
-        if element.tag.endswith("}text")
-    ]
-
-
-@pytest.mark.parametrize("quantity", ["seconds", "items"])
-def test_the_picture_names_networks_rows_places_and_where_memory_ended(tmp_path: Path, quantity: str) -> None:
-    (written,) = figure1_to_picture(busy(), tmp_path / "figure1.svg", quantity)
-    said = texts(written)
-    for word in ("fcn5", "resnet50", "lstm32", "torch eager", "jax jit", "cpu, 1 thread, float32", "cuda:0, bfloat16"):
-        assert word in said
-    assert "out of memory from 256" in said
-    assert any("knee" in text for text in said)
-    assert any({"seconds": "seconds per", "items": "items per"}[quantity] in text for text in said)
-    assert {"16", "64", "512"} <= set(said)
-    (again,) = figure1_to_picture(busy(), tmp_path / "again.svg", quantity)
-    assert written.read_bytes() == again.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "records",
-    [
-        [],
-        records_of({64: 1.0}),
-        records_of({64: [1.0]}),
-        records_of({16: 1.0, 32: 1.0}),
-        holes({16: Status.CRASHED, 32: Status.OUT_OF_MEMORY}),
-        records_of({size: 1e-4 * size for size in range(1, 40)}),
-    ],
-    ids=["nothing", "one size", "one launch", "flat", "holes", "many sizes"],
-)
-def test_any_figure_is_drawn(tmp_path: Path, records: list[Record]) -> None:
-    (written,) = figure1_to_picture(figure_of(records), tmp_path / "f.png")
-    assert written.read_bytes().startswith(b"\x89PNG")
-
-
-def test_more_places_than_kinds_of_line_have_pages_of_their_own(tmp_path: Path) -> None:
-    records = [r for n in range(8) for r in records_of({16: 1.0, 32: 1.5}, device=f"cuda:{n}")]
-    pages = figure1_to_picture(figure_of(records), tmp_path / "f.svg")
-    assert [page.name for page in pages] == ["f.svg", "f-2.svg"]
-    assert "cuda:5" in texts(pages[0])
-    assert "cuda:6" in texts(pages[1])
-    with pytest.raises(ReportError, match="PNG or SVG"):
-        figure1_to_picture(figure_of(records), tmp_path / "f.pdf")

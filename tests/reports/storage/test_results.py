@@ -51,7 +51,7 @@ def test_an_open_store_can_be_read_too(stores: list[Path]) -> None:
 
 
 def test_a_store_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no store"):
+    with pytest.raises(StoreError, match="no result store"):
         Results.read([tmp_path / "none.sqlite"])
 
 

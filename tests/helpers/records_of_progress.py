@@ -1,0 +1,68 @@
+"""Launches of frameworks of several years, and the progress made of them."""
+
+from datetime import date
+from typing import Any
+
+import factory_of_records as make
+
+from dlbench.reports.formats import latex, markdown, terminal
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.progress.analysis import Progress, Ranking, progress
+from dlbench.reports.progress.words import progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.storage.builds import Builds
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
+
+DATES = {
+    ("caffe", "1.0.0"): date(2017, 4, 18),
+    ("mxnet", "1.9.1"): date(2022, 5, 17),
+    ("tensorflow", "2.21.0"): date(2026, 3, 6),
+    ("pytorch", "2.13.0"): date(2026, 7, 8),
+}
+BATCHES = {"fcn5": 64, "fcn8": 64, "lstm32": 128}
+FORMATS = {
+    "terminal": lambda found: terminal.page_to_terminal(progress_page(found)),
+    "markdown": lambda found: markdown.page_to_markdown(progress_page(found)),
+    "latex": lambda found: latex.page_to_latex(progress_page(found)),
+    "csv": progress_to_csv,
+    "json": progress_to_json,
+}
+
+
+def launches(
+    times: float | list[float], framework: str = "caffe", version: str = "1.0.0", adapter: str = "", **of_cell: Any
+) -> list[Record]:
+    """Launches of these seconds, or three about them, of a version of a framework."""
+    each = [times * f for f in (0.99, 1.0, 1.01)] if isinstance(times, float) else times
+    software = {"version": version} if version else {}
+    network = of_cell.get("network", "fcn5")
+    where = {"mode": "m", "batch_size": BATCHES[network], **of_cell, "framework": framework}
+    return [
+        make.record(
+            result=make.outcome([t] * 5, of_cell.get("threads", 1), software=software),
+            launch=n,
+            environment=f"{framework}-{version}",
+            **{**where, "adapter": adapter or {"torch": "pytorch"}.get(framework, framework)},
+        )
+        for n, t in enumerate(each)
+    ]
+
+
+def progress_of(records: list[Record], all_modes: bool = False) -> Progress:
+    hosts = {r.machine: Host(r.machine, f"machine {r.machine}", 2, 2, 2.0) for r in records}
+    return progress(build_matrix(Results(tuple(records), hosts)), Builds(records, DATES), all_modes)
+
+
+def only(found: Progress) -> Ranking:
+    (ranking,) = found.rankings
+    return ranking
+
+
+def names(ranking: Ranking) -> list[str]:
+    return [standing.cell.row.framework for standing in ranking.standings]
+
+
+OLD = launches([2.0, 2.1, 1.9, 2.05])
+MIDDLE = launches(1.0, "mxnet", "1.9.1")
+NEW = launches([0.5, 0.52, 0.49], "torch", "2.13.0+cpu")

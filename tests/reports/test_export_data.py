@@ -1,0 +1,112 @@
+"""JSON and CSV of matrix and threads: the same numbers, each key described."""
+
+import csv as csv_of_python
+import io
+import json as json_of_python
+import re
+from pathlib import Path
+
+import pytest
+from matrices_to_export import OF_THREADS, busy, laws
+
+import dlbench.reports
+from dlbench.reports.against import shi2016
+from dlbench.reports.formats import csv, json, terminal
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.threads import analysis as scaling
+
+KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+
+
+def test_the_schema_describes_every_key_and_no_other() -> None:
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
+    described = {key for keys in KEYS.findall(schema) for key in re.findall(r"`(\w+)`", keys)}
+    cell = json_of_python.loads(json.matrix_to_json(build_matrix(busy())))[0]
+    for part in (cell, cell["seconds_per_minibatch"] or {}, cell["threads_evidence"] or {}):
+        assert set(part) <= described
+    curve = json_of_python.loads(json.threads_to_json(scaling.curves(build_matrix(laws()))))["curves"][0]
+    point, fits = curve["points"][-1], curve["fits"]
+    for part in (curve, point, point["penalty"], fits):
+        assert set(part) <= described
+    paragraphs = set(re.findall(r"`(\w+)`", schema))
+    assert set(fits["laws"][1]) | set(fits["laws"][1]["crosstalk"]) <= paragraphs
+    assert {
+        "network",
+        "framework",
+        "mode",
+        "device",
+        "threads",
+        "batch_size",
+        "status",
+        "reason",
+        "seconds_per_minibatch",
+        "parity",
+        "threads_evidence",
+        "gflops",
+        "ceiling_fraction",
+        "flags",
+    } <= set(cell)
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "latex"])
+def test_every_table_of_threads_says_what_was_fitted_tested_and_seen(name: str) -> None:
+    text = re.sub(r"\\(?:ensuremath\{(.)\}|(.))", r"\1\2", OF_THREADS[name](scaling.curves(build_matrix(laws()))))
+    text = " ".join(text.split())
+    assert "physical cores 8, logical CPUs (SMT) 16, effective CPUs 8" in text
+    assert re.search(
+        r"Scaling law: USL, sigma 0\.0\d+ \(0\.0\d+-0\.0\d+\), kappa 0\.0\d+ \(.+?\), T\(1\) .+? s, p\* ", text
+    )
+    assert "Amdahl rejected: " in text
+    assert "No scaling law describes this curve:" in text
+    assert re.search(
+        r"USL rejected: [^.]+?: nothing scales; at 2 threads a step takes .+? launches that deviate by 1\.0% do not "
+        r"explain",
+        text,
+    )
+    assert "No scaling law fitted to 1 of 4 rows: 2 thread counts to fit, 6 needed" in text
+    assert re.search(r"Against 8 \(Holm-adjusted over 2 comparisons\): 16 p < 0\.001, 32 p < 0\.001", text)
+    assert "percentiles of 999 parametric bootstrap replicates" in text
+    assert "torch eager, bound" in text
+    assert "gets worse on 1 of 1 networks: fcn5 " in text
+
+
+def test_means_without_launches_have_laws_without_intervals() -> None:
+    text = " ".join(terminal.threads_to_terminal(scaling.curves(shi2016.table4())).split())
+    assert re.search(r"Scaling law: USL, sigma 0\.\d+, kappa 0\.\d+, .+? \(no intervals: single values", text)
+    assert "bootstrap" not in text
+    assert "adjusted" not in text
+
+
+def test_the_threads_csv_says_of_each_point_what_the_json_says() -> None:
+    curves = scaling.curves(build_matrix(laws()))
+    lines = list(csv_of_python.DictReader(io.StringIO(csv.threads_to_csv(curves))))
+    content = json_of_python.loads(json.threads_to_json(curves))["curves"]
+    points = [(curve, point) for curve in content for point in curve["points"]]
+    for line, (curve, point) in zip(lines, points, strict=True):
+        law = next(
+            (law for law in (curve["fits"] or {"laws": []})["laws"] if law["law"] == curve["fits"]["chosen"]), None
+        )
+        assert line["affinity"] == curve["affinity"]
+        assert line["law.law"] == (law["law"] if law else "")
+        assert line["law.crosstalk.low"] == (str(law["crosstalk"]["low"]) if law else "")
+        adjusted = point["penalty"]["p_adjusted"]
+        assert line["penalty.p_adjusted"] == ("" if adjusted is None else str(adjusted))
+        assert line["penalty.verdict"] == point["penalty"]["verdict"]
+    (mxnet,) = {line["laws_rejected"] for line in lines if line["framework"] == "mxnet"}
+    assert mxnet.startswith("amdahl: ")
+    assert "; usl: " in mxnet
+    assert {line["laws_rejected"] for line in lines if line["framework"] == "onnxruntime"} == {
+        "2 thread counts to fit, 6 needed"
+    }
+
+
+def test_csv_and_json_agree() -> None:
+    matrix = build_matrix(busy())
+    lines = list(csv_of_python.DictReader(io.StringIO(csv.matrix_to_csv(matrix))))
+    cells = json_of_python.loads(json.matrix_to_json(matrix))
+    assert len(lines) == len(cells)
+    for line, cell in zip(lines, cells, strict=True):
+        assert line["status"] == cell["status"]
+        assert line["flags"].split() == [flag["name"] for flag in cell["flags"]]
+        median = (cell["seconds_per_minibatch"] or {}).get("median")
+        assert (float(line["seconds_per_minibatch.median"]) if median else None) == median

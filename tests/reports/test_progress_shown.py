@@ -1,0 +1,124 @@
+"""Progress from framework to framework in every format and as a picture."""
+
+import csv as csv_of_python
+import io
+import json as json_of_python
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import factory_of_records as make
+import pytest
+from records_of_progress import FORMATS, MIDDLE, NEW, OLD, launches, progress_of
+
+import dlbench.reports
+from dlbench.adapters.protocol import Status
+from dlbench.reports.errors import ReportError
+from dlbench.reports.progress.analysis import Progress
+from dlbench.reports.progress.plot import progress_to_picture
+from dlbench.reports.progress.words import progress_to_csv, progress_to_json
+
+
+def test_a_table_too_wide_is_shown_in_two_parts_that_both_say_framework_and_threads() -> None:
+    name = "a-build-with-a-very-long-name-indeed"
+    text = FORMATS["terminal"](progress_of([*OLD, *launches(1.0, name, "1.0", threads=2)]))
+    heads = [line.split() for line in text.splitlines() if line.split()[:1] == ["p"] and "threads;" not in line]
+    assert heads == [["p", "version", "released"], ["p", "s/batch", "speed-up", "ceil"]]
+    assert len(re.findall(rf"^  {name} m +2 ", text, re.MULTILINE)) == 2
+
+
+def busy(all_modes: bool = False) -> Progress:
+    records = [*OLD, *MIDDLE, *NEW, *launches(0.6, "torch", "2.13.0", mode="compile")]
+    records += launches(0.3, "torch-nightly", "2.14.0.dev20261010+cpu", adapter="pytorch")
+    records += [*launches(0.9, "mine", "0.1_a&b", adapter="own"), *launches(3.0, network="lstm32")]
+    records += launches(1.5, "mxnet", "1.9.1", network="lstm32")
+    records += launches(1.0, "mxnet", "1.9.1", network="lstm32", threads=2)
+    records.append(
+        make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", framework="mxnet", adapter="mxnet", threads=2)
+    )
+    return progress_of(records, all_modes)
+
+
+@pytest.mark.parametrize("all_modes", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_shows_every_framework_and_version(name: str, all_modes: bool) -> None:
+    text = FORMATS[name](busy(all_modes))
+    for word in ("caffe", "mxnet", "torch-nightly", "mine", "1.9.1", "2017-04", "2026-10"):
+        assert word in text
+    assert ("compile" in text) is (all_modes or "compile" in FORMATS["json"](busy()))
+    if name == "terminal":
+        assert max(map(len, text.splitlines())) <= 80
+        assert re.search(r"^  caffe m +1 +1\.0\.0 +2017-04 +2\.01±\d% +oldest$", text, re.MULTILINE)
+        assert "timeout, 100 % of <the> time_limit" in " ".join(text.split())
+        assert "Release date not known" in text
+    if name == "latex":
+        assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}")
+        assert not re.search(r"(?<![\\])[_&]b", text)
+
+
+def test_without_anything_measured_it_says_so() -> None:
+    for name in ("terminal", "markdown", "latex"):
+        assert "Nothing was measured yet" in FORMATS[name](progress_of([]))
+
+
+def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
+    found = busy()
+    content = json_of_python.loads(progress_to_json(found))
+    lines = list(csv_of_python.DictReader(io.StringIO(progress_to_csv(found))))
+    cells = [(ranking, cell) for ranking in content["rankings"] for cell in ranking["frameworks"]]
+    assert len(lines) == len(cells)
+    for line, (ranking, cell) in zip(lines, cells, strict=True):
+        assert (line["network"], line["threads"]) == (ranking["network"], str(ranking["threads"]))
+        assert (line["version"], line["released"]) == (cell["version"] or "", cell["released"] or "")
+        assert line["speedup.value"] == ("" if cell["speedup"] is None else str(cell["speedup"]["value"]))
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
+    named = set(re.findall(r"`(\w+)`", schema.partition("report progress --json")[2].partition("\n## ")[0]))
+    summary = content["summary"][0]
+    speedup = next(cell["speedup"] for _, cell in cells if cell["speedup"])
+    for part in (content, content["rankings"][0], cells[0][1], summary, summary["newest"], speedup):
+        assert set(part) <= named
+
+
+def texts(path: Path) -> list[str]:
+    return [
+        "".join(element.itertext()).strip()
+        for element in ElementTree.parse(path).iter()
+        if element.tag.endswith("}text")
+    ]
+
+
+def test_the_picture_names_networks_frameworks_and_what_is_left_out(tmp_path: Path) -> None:
+    (written,) = progress_to_picture(busy(), tmp_path / "progress.svg")
+    said = texts(written)
+    assert "fcn5, mini-batch 64" in said
+    assert "lstm32, mini-batch 128" in said
+    for name in ("caffe 1.0.0", "mxnet 1.9.1", "torch 2.13.0", "torch-nightly 2.14.0.dev"):
+        assert name in said
+    assert any("without a known date: mine 0.1_a&b" in text for text in said)
+    assert "1 thread" in said
+    (again,) = progress_to_picture(busy(), tmp_path / "again.svg")
+    assert written.read_bytes() == again.read_bytes()
+
+
+def test_each_machine_has_a_page_of_its_own_and_an_empty_store_a_blank_one(tmp_path: Path) -> None:
+    found = progress_of([*OLD, *NEW, *launches(1.0, machine="m-two")])
+    pages = progress_to_picture(found, tmp_path / "p.png")
+    assert [page.name for page in pages] == ["p.png", "p-2.png"]
+    assert all(page.read_bytes().startswith(b"\x89PNG") for page in pages)
+    assert any(
+        "nothing with a release date" in text
+        for text in texts(progress_to_picture(progress_of([]), tmp_path / "e.svg")[0])
+    )
+    with pytest.raises(ReportError, match="PNG or SVG"):
+        progress_to_picture(found, tmp_path / "p.pdf")
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001, 3.0, 1e4])
+def test_a_picture_of_any_range_is_drawn(tmp_path: Path, factor: float) -> None:
+    records = [*launches(1.0), *launches(1.0 / factor, "torch", "2.13.0"), *launches([0.5], "mxnet", "1.9.1")]
+    (written,) = progress_to_picture(progress_of(records), tmp_path / "p.svg")
+    numbers = [
+        text for text in texts(written) if re.fullmatch(r"[\d.e+-]+", text) and not re.fullmatch(r"20\d\d", text)
+    ]
+    assert "1" in numbers
+    assert 2 <= len(numbers) <= 12

@@ -1,0 +1,266 @@
+"""The commands on a machine with GPUs that are only pretended."""
+
+import json
+import signal
+import sys
+from collections import Counter
+
+import pytest
+from pretended_gpus import (
+    A100,
+    FIRST,
+    H200,
+    LOST,
+    NO_DRIVER,
+    NO_GPU,
+    PARTED,
+    SECOND,
+    TWO,
+    gpus,
+    nvml,
+    stand_in,
+)
+from processes import run_command
+
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.storage.store import Store
+from dlbench.suites import cli
+from dlbench.suites.quiet.busy_gpus import busy_gpus
+
+SUITE = """
+name = "mine"
+summary = "for tests"
+networks = ["fcn5"]
+frameworks = ["null"]
+threads = [1]
+devices = ["cpu", "gpus"]
+[protocol]
+warmup_steps = 2
+steps = 3
+seconds = 0.2
+cell_seconds = 100.0
+[settings.null]
+step_seconds = 0.02
+device_step_seconds = 0.005
+device_memory_bytes = 200000000
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    return tmp_path
+
+
+def records_in(folder):
+    with Store.open(folder / "dlbench.sqlite", create=False) as store:
+        return store.records()
+
+
+@pytest.fixture
+def call(folder, monkeypatch, capsys):
+    """Give a function that runs the command in this process beside a stand-in: exit code, output, complaints."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("DLBENCH_HOME", str(folder / "home"))
+    for name in ("DLBENCH_STORE", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def carry_out(source, *words, above=""):
+        monkeypatch.setenv("DLBENCH_NVML", stand_in(folder, source, above))
+        monkeypatch.setattr(sys, "argv", ["dlbench", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        said = capsys.readouterr()
+        return caught.value.code or 0, said.out, said.err
+
+    yield carry_out
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_was(folder):
+    played = stand_in(folder, TWO)
+    begun = run_command(folder, "run", "mine.toml", "--budget", "10ms", DLBENCH_NVML=played)
+    assert begun.returncode == 0, begun.stderr
+    assert "2 launches left" in begun.stderr
+    done = run_command(folder, "run", "mine.toml", "--resume", DLBENCH_NVML=played)
+    assert done.returncode == 0, done.stderr
+    assert "cuda:1" in begun.stderr + done.stderr
+    header = next(line for line in done.stdout.splitlines() if "cuda:0" in line)
+    assert header.index("cuda:0") < header.index("cuda:1")
+    records = {record.cell.device: record for record in records_in(folder)}
+    assert {record.outcome.status for record in records.values()} == {Status.OK}
+    visible = {device: r.outcome.software["variables"]["CUDA_VISIBLE_DEVICES"] for device, r in records.items()}
+    assert visible == {"cpu": "", "cuda:0": FIRST, "cuda:1": SECOND}
+    second = records["cuda:1"].outcome
+    assert second.software["gpu"] == {"index": 1, "name": H200, "uuid": SECOND, "driver": "550.54.15"}
+    assert "gpu" not in records["cpu"].outcome.software
+    assert second.device.name == "null device"
+    assert len(second.device.event_ns) == len(second.samples_ns)
+    # The pretended GPU's own clock and the wall clock tell of the same 5 ms.
+    assert second.device.event_ns[-1] == pytest.approx(5e6 * second.steps_per_sample, rel=0.2)
+    assert second.device.busy_seconds == pytest.approx(0.005)
+    assert records["cuda:1"].telemetry["gpu"]["uuid"] == SECOND
+    assert records["cpu"].telemetry is None
+
+
+def test_a_gpus_ceilings_are_measured_stored_and_shown(folder, call):
+    told = """
+device_host_seconds = 0.02
+device_memory_bytes_per_second = 4e12
+device_link_bytes_per_second = 5e10
+device_operator_seconds = 0.002
+"""
+    (folder / "mine.toml").write_text(SUITE + told)
+    code, out, errors = call(TWO, "run", "mine.toml", "--devices", "cpu,cuda:1")
+    assert code == 0, errors
+    # Six operators of 2 ms in a step of 20 ms, of which the GPU works 5.
+    assert "launch-bound, since starting 6 operators at" in " ".join(out.split())
+    found = {record.cell.device: record.outcome.device for record in records_in(folder)}
+    assert found["cpu"] is None
+    kept = found["cuda:1"].ceilings
+    rates = {"copy": 4e12, "device_pinned": 5e10, "device_pageable": 2.5e10}
+    for name, value in kept._asdict().items():
+        (rate,) = [rate for part, rate in rates.items() if part in name] or [None]
+        # This machine's other work can make a pretended GPU slower, never faster.
+        assert 0 < value <= rate if rate else value >= 0.002, name
+
+    code, out, errors = call(TWO, "report", "ceilings", "--json")
+    assert code == 0, errors
+    (machine,) = json.loads(out)["machines"]
+    (gpu,) = machine["gpus"]
+    assert (gpu["device"], gpu["board"]) == ("cuda:1", H200)
+    assert gpu["bytes_per_second"]["copy"] == {"value": kept.copy_bytes_per_second, "launches": 1, "row": "null"}
+    assert gpu["operator_start_seconds"]["null"]["value"] == kept.operator_start_seconds
+    shown = call(TWO, "report", "ceilings")[1]
+    assert f"Ceilings of cuda:1, {H200}" in shown
+    assert "host to device, pageable" in shown
+
+
+def test_a_mini_batch_that_runs_out_of_memory_is_a_hole_larger_ones_are_not_tried_and_smaller_ones_run(folder, call):
+    words = ["--devices", "cuda:1", "--batch-sizes", "512,64,256", "--seed", "3"]
+    code, out, errors = call(TWO, "run", "mine.toml", *words)
+    assert code == 0, errors
+    found = [(r.cell.batch_size, r.outcome.status) for r in records_in(folder)]
+    assert found == [(64, Status.OK), (256, Status.OUT_OF_MEMORY), (512, Status.SKIPPED)]
+    reasons = [record.outcome.reason for record in records_in(folder)]
+    assert "256000000 bytes" in reasons[1]
+    assert reasons[2] == "mini-batch 256 ran out of memory already"
+    assert "mini-batch 256 ran out of memory already" in " ".join(out.split())
+
+
+def test_a_gpu_that_falls_off_the_bus_is_a_hole_and_the_others_go_on(folder, call):
+    losing = """
+class Losing(fake.FakeNvml):
+    def nvmlDeviceGetHandleByIndex(self, index):
+        if index == 0 and self.asked.count("began") > 1:
+            raise fake.NVMLError(fake.GPU_IS_LOST)
+        return super().nvmlDeviceGetHandleByIndex(index)
+    def nvmlInit(self):
+        self.asked.append("began")
+        super().nvmlInit()
+"""
+    source = TWO.replace("fake.FakeNvml", "Losing")
+    code, out, errors = call(source, "run", "mine.toml", "--devices", "cuda:all", "--launches", "2", above=losing)
+    assert code == 0, errors
+    found = Counter((r.cell.device, r.outcome.status, r.outcome.reason) for r in records_in(folder))
+    reason = f"cuda:0 ({A100}) does not answer: GPU 0: GPU is lost"
+    assert found == {("cuda:0", Status.SKIPPED, reason): 1, ("cuda:1", Status.OK, ""): 2}
+    assert reason in " ".join(out.split())
+
+
+def test_a_crash_of_the_gpu_and_a_build_without_gpu_code_are_typed(folder, call):
+    for setting in ('fault = "lost"', "cpu_only_build = true"):
+        (folder / "mine.toml").write_text(f"{SUITE}{setting}\n")
+        code, out, errors = call(TWO, "run", "mine.toml", "--devices", "cuda:0")
+        assert code == 1, errors
+        assert "not one cell gave a number" in errors
+    assert "this build of the null framework has no code for GPUs" in " ".join(out.split())
+    crashed, refused = records_in(folder)
+    assert crashed.outcome.status is Status.CRASHED
+    assert "CUDA error" in crashed.outcome.reason
+    assert refused.outcome.status is Status.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "part"),
+    [
+        (PARTED, ["--devices", "cuda:0"], "MIG mode"),
+        (NO_DRIVER, ["--devices", "cpu,cuda:0"], "NVML Shared Library Not Found"),
+        (TWO, ["--devices", "cuda:2"], FIRST),
+        (TWO, ["--devices", "gpus", "--threads", "2"], "--device-threads"),
+        (TWO, ["--devices", "cpu", "--placements", "pinned"], "always resident"),
+        (TWO, ["--precisions", "float64"], "float32, tf32, bfloat16, float16"),
+    ],
+)
+def test_what_a_machine_has_not_got_is_refused_in_one_line(folder, call, source, words, part):
+    code, out, errors = call(source, "run", "mine.toml", *words)
+    assert (code, out) == (2, "")
+    (line,) = errors.splitlines()
+    assert line.startswith("dlbench: ")
+    assert part in line
+    assert not (folder / "dlbench.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (
+            ["compare", "--now", "--suite", "mine.toml", "--same", "--devices", "cuda:0"],
+            "NVML Shared Library Not Found",
+        ),
+        (["compare", "latest", "previous", "--devices", "cuda:0"], "--now"),
+        (["gate", "mine.toml", "--same", "--devices", "cpu", "--placements", "pinned"], "always resident"),
+        (["gate", "mine.toml", "--same", "--precisions", "double"], "tf32"),
+    ],
+)
+def test_two_sides_are_compared_on_the_devices_that_were_named(call, words, part):
+    code, out, errors = call(NO_DRIVER, *words)
+    assert (code, out) == (2, "")
+    assert part in errors
+
+
+def test_a_plan_names_devices_precisions_and_placements(call):
+    words = ["--devices", "cpu,MIG-c", "--precisions", "float32,tf32", "--placements", "pinned,resident"]
+    code, out, errors = call(PARTED, "plan", "mine.toml", *words)
+    assert (code, errors) == (0, "")
+    assert "cuda:0:0 tf32 pinned" in out
+    told = json.loads(call(PARTED, "plan", "mine.toml", *words, "--json")[1])
+    found = Counter((cell["device"], cell["precision"], cell["placement"]) for cell in told["cells"])
+    gpu = {("cuda:0:0", precision, place) for precision in ("float32", "tf32") for place in ("resident", "pinned")}
+    assert found == dict.fromkeys({*gpu, ("cpu", "float32", "resident"), ("cpu", "tf32", "resident")}, 1)
+
+
+def test_a_machine_without_gpus_measures_what_it_did(folder, call):
+    code, _, errors = call(NO_DRIVER, "run", "mine.toml")
+    assert code == 0, errors
+    assert [record.cell.device for record in records_in(folder)] == ["cpu"]
+
+
+def on_boards(*counts):
+    """Two boards with so many processes on each; None: it does not tell."""
+    boards = [
+        f"fake.board({f'uuid={uuid!r}'}{'' if count is None else f', ComputeRunningProcesses=[0] * {count}'})"
+        for uuid, count in zip((FIRST, SECOND), counts, strict=True)
+    ]
+    return f"fake.FakeNvml({', '.join(boards)})"
+
+
+def test_gpus_that_others_compute_on_are_told_of_before_anything_is_measured():
+    def said(names, source, workers=1):
+        cells = [Cell("null", "null", "null", "fcn5", name, 1, 64, world_size=workers) for name in names]
+        return busy_gpus(cells, gpus(source), nvml(source))
+
+    assert said(["cpu"], on_boards(1, 1)) == said(["cuda:0"], on_boards(0, 1)) == []
+    assert said(["cpu", "cuda:0"], on_boards(None, 1)) == said(["cuda:0"], NO_GPU) == said([], NO_DRIVER) == []
+    (line,) = said(["cuda:0", "cuda:1"], on_boards(0, 1))
+    assert line.startswith(f"cuda:1 ({A100}): 1 other process computes on it now")
+    first, second, all_of_them = said(["cuda:0", "cuda:1"], on_boards(2, 1))
+    assert "cuda:0" in first
+    assert "2 other processes compute" in first
+    assert "cuda:1" in second
+    assert "every GPU of this run is in use" in all_of_them
+    assert said(["cuda:0:1"], PARTED) == []
+    assert said(["cuda:0"], LOST) == []
+    assert len(said(["cuda:0"], on_boards(0, 1), workers=2)) == 1
+    assert said(["cpu"], on_boards(1, 1), workers=2) == []
