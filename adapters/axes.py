@@ -23,10 +23,12 @@ class Axis(NamedTuple):
     short: str = "{}"  # an unusual value in the head of a column, in a benchmark's name
     long: str = "{}"  # an unusual value in a sentence
     order: Tuple[Any, ...] = ()  # values in the order of reports; others come behind, sorted
+    goes_with: str = ""  # the axis that decides this one: it has no option, and no place in a name, of its own
 
 
 AXES = (
     Axis("network", GROUP),
+    Axis("specification", GROUP, "", goes_with="network"),
     Axis("framework", ROW),
     Axis("mode", ROW),
     Axis("affinity", ROW, OVERSUBSCRIBED, order=(BOUND, OVERSUBSCRIBED)),
@@ -66,7 +68,10 @@ def unusual(cell, *roles):
     return [
         axis
         for axis in AXES
-        if axis.usual is not None and getattr(cell, axis.name) != axis.usual and (not roles or axis.role in roles)
+        if axis.usual is not None
+        and not axis.goes_with
+        and getattr(cell, axis.name) != axis.usual
+        and (not roles or axis.role in roles)
     ]
 
 

@@ -11,7 +11,7 @@ several workers each of their processes does; an engine that drives all from one
 workers.
 
 A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, ``networks.py`` that builds
-the specifications of ``adapters/networks.py`` in it, ``framework.toml`` (its environment, thread variables and
+the families of ``adapters/families`` in it, ``framework.toml`` (its environment, thread variables and
 execution modes) and its locked requirements.
 """
 
@@ -38,6 +38,8 @@ class Adapter:
     #: False for a framework that computes nothing: its parity is then "unchecked" with ``parity_reason``.
     computes = True
     parity_reason = ""
+    #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
+    families = ("feedforward", "convolutional", "residual", "recurrent")  # type: Tuple[str, ...]
     #: What it computes in on the CPU.
     precisions = ("float32",)  # type: Tuple[str, ...]
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
@@ -53,6 +55,16 @@ class Adapter:
         self.cell = cell
         self.settings = settings
         self.cache_directory = cache_directory
+
+    def refuses_family(self, network):
+        # type: (Network) -> str
+        """Return why this adapter cannot build the network's family, whatever its numbers; empty where it can.
+
+        Asked before ``supports``, so that no adapter builds a family that it does not know as another one.
+        """
+        if network.family.name in self.families:
+            return ""
+        return "no network of the family %s: this adapter builds %s" % (network.family.name, ", ".join(self.families))
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
@@ -88,7 +100,7 @@ class Adapter:
 
         With `ONE_PROCESS` it is the whole mini-batch, to be dealt out to the workers in equal parts.
 
-        Shapes and layouts are those of ``networks`` and ``batches``. Nothing of ``weights`` may be kept: the worker
+        Shapes and layouts are those of ``families`` and ``batches``. Nothing of ``weights`` may be kept: the worker
         drops it so that peak memory is the framework's own.
         """
         raise NotImplementedError

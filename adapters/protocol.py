@@ -8,7 +8,7 @@ misread the new one.
 import json
 import os
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 SCHEMA_VERSION = 1
 
@@ -53,6 +53,7 @@ class Cell(NamedTuple):
     placement: str = "resident"  # where the mini-batch lies when the step starts
     affinity: str = OVERSUBSCRIBED  # which CPUs the threads may use: BOUND or OVERSUBSCRIBED
     world_size: int = 1  # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
+    specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
 
     @property
     def on_cpu(self):
@@ -94,13 +95,16 @@ class Launch(NamedTuple):
     repeated_batch: Optional[int] = None  # the mini-batch is one of this size over and over; None: all its own
     label_sets: int = 1  # of a repeated mini-batch that is normalised over: equal parts with labels of their own
     profiled_steps: int = 0  # after the timed steps, tell the operators of so many; 0: do not profile
+    network: Optional[Dict[str, Any]] = None  # what is built: the cell's network as `networks.to_data` writes it
+    asked_about: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to say yes or no to
 
 
 class Parity(NamedTuple):
     """Whether the launch computed what the float64 reference computed.
 
-    Errors are relative: of a loss ``|loss - reference| / |reference|``, the largest over the parity steps; of an
-    update ``||update - reference|| / ||reference||`` over the sampled entries, the largest over the parameters.
+    Errors are relative: of a loss ``|loss - reference| / |reference|`` (a tenth of the first step's reference, where
+    that is larger), the largest over the parity steps; of an update ``||update - reference|| / ||reference||`` over
+    the sampled entries, the largest over the parameters.
     """
 
     verdict: str  # "agrees", "disagrees", "unchecked"
@@ -232,7 +236,11 @@ _SINCE_THE_FIRST = (
     ("repeated_batch", None),
     ("label_sets", 1),
     ("profiled_steps", 0),
+    ("network", None),
+    ("asked_about", None),
 )  # keys of a launch that older versions of the adapters, as a baseline, do not know, and what they then do
+
+_IN_CELL_SINCE_THE_FIRST = (("world_size", 1), ("specification", ""))  # type: Tuple[Tuple[str, Any], ...]
 
 _NESTED = {
     "cell": Cell,
@@ -344,8 +352,10 @@ def _write(path, value):
     for key, usual in _SINCE_THE_FIRST:
         if key in content and content[key] == usual:
             del content[key]
-    if content.get("cell", {}).get("world_size") == 1:
-        del content["cell"]["world_size"]
+    cell = content.get("cell", {})
+    for key, usual in _IN_CELL_SINCE_THE_FIRST:
+        if cell.get(key) == usual:
+            del cell[key]
     content["schema_version"] = SCHEMA_VERSION
     write_json(path, content)
 

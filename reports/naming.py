@@ -72,7 +72,8 @@ def short_extra(name: str, cell: Cell) -> str:
 
 def slug(cell: Cell) -> str:
     """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
-    words = [cell.network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
+    network = "-".join(word for word in (cell.network, cell.specification[:6]) if word)
+    words = [network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
     return "-".join([*words, *(_short(cell, axis) for axis in axes.unusual(cell))])
 
 

@@ -10,9 +10,10 @@ from caffe.proto import caffe_pb2
 from google.protobuf import text_format
 
 from ..base import Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import openblas
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell
 from . import libraries
 from .networks import LOSS, build, reorder_gates
@@ -24,6 +25,8 @@ class CaffeAdapter(Adapter):
     The mode chooses the build of OpenBLAS before this process starts; there are no settings. A check that fails in
     Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with Caffe's words.
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None

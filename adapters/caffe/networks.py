@@ -4,15 +4,15 @@ Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIH
 in the order input, forget, output, cell and whose data are time-major.
 """
 
-from typing import Any, Dict, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 from caffe import NetSpec
 from caffe import layers as L  # noqa: N812 - as every Caffe script has it
 from caffe import params as P  # noqa: N812
 
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
 
 LOSS = "loss"
 
@@ -55,7 +55,7 @@ def _max_pool(bottom, kernel, stride, padding):
 
 
 def _feedforward(spec, family, values, places):
-    # type: (NetSpec, Feedforward, Any, Dict[str, Place]) -> Any
+    # type: (NetSpec, Chain, Any, Dict[str, Place]) -> Any
     for index, layer in enumerate(family.layers):
         if isinstance(layer, Dense):
             spec[layer.name] = values = L.InnerProduct(values, num_output=layer.outputs)
@@ -75,7 +75,7 @@ def _feedforward(spec, family, values, places):
             continue  # InnerProduct takes everything behind the first axis as one
         _weight_and_bias(layer.name, places)
         if layer.activation != "none":
-            activation = {"relu": L.ReLU, "sigmoid": L.Sigmoid}[layer.activation]
+            activation = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}[layer.activation]
             spec[layer.name + "." + layer.activation] = values = activation(values, in_place=True)
     return values
 
@@ -125,7 +125,7 @@ def _residual(spec, family, values, places):
     stem = (family.stem_channels, 7, 2, 3)
     values = _normalised(spec, family, values, ("stem", "stem_norm"), stem, places, relu=True)
     spec["stem_pool"] = values = _max_pool(values, 3, 2, 1)
-    for block in family.blocks:
+    for block in family.bottlenecks:
         values = _bottleneck(spec, family, block, values, places)
     spec["average"] = values = L.Pooling(values, pool=P.Pooling.AVE, global_pooling=True)
     spec["fc"] = values = L.InnerProduct(values, num_output=family.classes)
@@ -158,7 +158,7 @@ def _input(spec, name, value, feeds):
 
 
 def build(family, batch):
-    # type: (Union[Feedforward, Residual, Recurrent], Batch) -> Built
+    # type: (Family, Batch) -> Built
     """Return the network as a net of Caffe for this mini-batch."""
     spec, places, feeds = NetSpec(), {}, {}  # type: Any, Dict[str, Place], Dict[str, np.ndarray]
     if isinstance(family, Recurrent):
@@ -176,8 +176,11 @@ def build(family, batch):
         scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", labels, feeds), softmax_param={"axis": 2})
     else:
         images = _input(spec, "inputs", batch.inputs, feeds)
-        append = _feedforward if isinstance(family, Feedforward) else _residual  # type: Any
-        scores = append(spec, family, images, places)
+        if isinstance(family, Residual):
+            scores = _residual(spec, family, images, places)
+        else:
+            assert isinstance(family, CHAINS)
+            scores = _feedforward(spec, family, images, places)
         scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", batch.labels, feeds))
     spec[LOSS] = scored
     return Built(spec.to_proto(), places, feeds)

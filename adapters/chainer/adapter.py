@@ -8,9 +8,10 @@ import numpy as np
 from chainer.backends import cuda, intel64
 
 from ..base import Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels, openblas
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell
 from . import libraries
 from .networks import build, from_chainer, has_gates
@@ -22,6 +23,8 @@ class ChainerAdapter(Adapter):
     Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
     "widest" (default) or "mkl": whether iDeep's MKL is told to take the widest kernels that the processor runs.
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None

@@ -4,14 +4,14 @@ Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chaine
 one cell side by side, in the order candidate, input, forget, output.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Union
+from typing import Any, Callable, Dict, NamedTuple
 
 import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
 _TO_CHAINER = [2, 0, 1, 3]
@@ -70,11 +70,11 @@ def _dense(values, w, name):
 
 def _activated(values, activation):
     # type: (Any, str) -> Any
-    return {"relu": F.relu, "sigmoid": F.sigmoid, "none": lambda same: same}[activation](values)
+    return {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh, "none": lambda same: same}[activation](values)
 
 
 def _feedforward(spec, w, values):
-    # type: (Feedforward, Weights, Any) -> Any
+    # type: (Chain, Weights, Any) -> Any
     for layer in spec.layers:
         if isinstance(layer, Dense):
             values = _activated(_dense(values, w, layer.name), layer.activation)
@@ -112,7 +112,7 @@ def _residual(spec, w, values):
     # type: (Residual, Weights, Any) -> Any
     values = F.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
     values = F.max_pooling_2d(values, 3, 2, 1, cover_all=False)
-    for block in spec.blocks:
+    for block in spec.bottlenecks:
         values = _bottleneck(block, spec.epsilon, w, values)
     values = F.average_pooling_2d(values, values.shape[2:])
     return _dense(F.reshape(values, values.shape[:2]), w, "fc")
@@ -143,7 +143,7 @@ def _recurrent(spec, w, tokens):
 
 
 def build(spec, weights, batch):
-    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch) -> Built
+    # type: (Family, Dict[str, np.ndarray], Batch) -> Built
     """Return the network with copies of these weights, and the mini-batch."""
     model = Model(weights)
     inputs, labels = batch.inputs.copy(), batch.labels.astype(np.int32)
@@ -153,4 +153,5 @@ def build(spec, weights, batch):
         return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens), inputs, labels)
     if isinstance(spec, Residual):
         return Built(model, lambda images: _residual(spec, model.by_name, images), inputs, labels)
+    assert isinstance(spec, CHAINS)
     return Built(model, lambda values: _feedforward(spec, model.by_name, values), inputs, labels)

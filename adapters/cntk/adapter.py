@@ -6,9 +6,10 @@ import cntk
 import numpy as np
 
 from ..base import Adapter
-from ..launch.batches import Batch, output_classes
+from ..families import LEARNING_RATE
+from ..launch.batches import Batch
 from ..libraries import mkl_kernels
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell
 from . import libraries
 from .networks import build
@@ -20,6 +21,8 @@ class CntkAdapter(Adapter):
     Setting: ``kernels`` ("widest", the default, or "mkl"): whether MKL takes the widest vector kernels that the
     processor runs, or chooses by its maker.
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -33,7 +36,7 @@ class CntkAdapter(Adapter):
     def prepare(self, network, weights, batch):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Build the graph with these weights; the mini-batch becomes CNTK values."""
-        built = build(network.family, weights, batch, output_classes(network))
+        built = build(network.family, weights, batch)
         self.trained, self.arguments = built.trained, built.arguments
         # Without a mini-batch size the rate is of the mean gradient, whatever the mini-batch.
         rate = cntk.learning_parameter_schedule(LEARNING_RATE)

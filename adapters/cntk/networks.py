@@ -4,13 +4,13 @@ CNTK's layouts are the canonical ones, where a dense layer multiplies by the tra
 has others: weights (inputs, 4 x hidden), and the gates in the order input, cell, forget, output.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
+from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import cntk
 import numpy as np
 
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import Bottleneck, Convolution, Dense, Feedforward, MaxPool, Recurrent, Residual
 
 
 class Trained(NamedTuple):
@@ -144,8 +144,8 @@ class Builder:
 
 
 def _feedforward(spec, build, outputs):
-    # type: (Feedforward, Builder, Any) -> Any
-    activations = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "none": lambda inputs: inputs}
+    # type: (Chain, Builder, Any) -> Any
+    activations = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh, "none": lambda inputs: inputs}
     for layer in spec.layers:
         if isinstance(layer, Dense):
             outputs = activations[layer.activation](build.dense(outputs, layer.name))
@@ -163,7 +163,7 @@ def _residual(spec, build, outputs):
     # type: (Residual, Builder, Any) -> Any
     outputs = cntk.relu(build.norm(build.convolution(outputs, "stem", 7, 2, 3), "stem_norm", spec.epsilon))
     outputs = max_pool(outputs, MaxPool(3, 2, 1))
-    for block in spec.blocks:
+    for block in spec.bottlenecks:
         outputs = build.bottleneck(outputs, block, spec.epsilon)
     outputs = cntk.pooling(outputs, cntk.AVG_POOLING, outputs.shape[1:])
     return build.dense(cntk.reshape(outputs, (-1,)), "fc")
@@ -177,13 +177,14 @@ def _recurrent(spec, build, tokens):
     return build.dense(outputs, "fc")
 
 
-def build(spec, weights, batch, classes):
-    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch, int) -> Built
-    """Return the network with copies of these weights, and the mini-batch; ``classes`` the softmax ranges over.
+def build(spec, weights, batch):
+    # type: (Family, Dict[str, np.ndarray], Batch) -> Built
+    """Return the network with copies of these weights, and the mini-batch.
 
     Labels and tokens are sparse one-hot vectors, CNTK's form of an index.
     """
     build_from = Builder(weights)
+    classes = spec.drawn_labels().below
     labels_held = cntk.Value.one_hot(batch.labels.tolist(), classes)
     if isinstance(spec, Recurrent):
         inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=True)
@@ -191,10 +192,13 @@ def build(spec, weights, batch, classes):
         inputs_held = cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary)
         logits = _recurrent(spec, build_from, inputs)
     else:
-        inputs = cntk.input_variable(spec.input_shape)
+        inputs = cntk.input_variable(batch.inputs.shape[1:])
         labels = cntk.input_variable(classes, is_sparse=True)
         inputs_held = cntk.Value(batch.inputs)
-        make = _feedforward if isinstance(spec, Feedforward) else _residual
-        logits = make(spec, build_from, inputs)
+        if isinstance(spec, Residual):
+            logits = _residual(spec, build_from, inputs)
+        else:
+            assert isinstance(spec, CHAINS)
+            logits = _feedforward(spec, build_from, inputs)
     loss = cntk.cross_entropy_with_softmax(logits, labels)
     return Built(loss, build_from.trained, {inputs: inputs_held, labels: labels_held})

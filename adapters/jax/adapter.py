@@ -8,9 +8,10 @@ import jaxlib
 import numpy as np
 
 from ..base import ONE_PROCESS, Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import Probe
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell, Profile
 from . import ceilings, devices, parallel, profile
 from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
@@ -25,6 +26,7 @@ class JaxAdapter(Adapter):
     says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
+    families = ("feedforward", "convolutional", "residual", "recurrent")
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell, settings, cache_directory):

@@ -14,10 +14,11 @@ import numpy as np
 from jax import lax
 
 from ..base import Unsupported
+from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+from ..networks import Network
 
-ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "none": lambda values: values}
+ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
 HELD = (2, 3, 1, 0)  # canonical axes (outputs, inputs, height, width) in the order they are held
 CANONICAL = (3, 2, 0, 1)  # and back
@@ -60,7 +61,7 @@ def mean_loss(network, convolve, narrow=None):
     """
     family = network.family
     logits = None  # type: Any
-    if isinstance(family, Feedforward):
+    if isinstance(family, CHAINS):
         logits = partial(_feedforward, family, convolve)
     elif isinstance(family, Residual):
         logits = partial(_residual, family, convolve)
@@ -149,7 +150,7 @@ def _dense(parameters, name, values):
 
 
 def _feedforward(family, convolve, parameters, values):
-    # type: (Feedforward, Convolve, Arrays, Any) -> Any
+    # type: (Chain, Convolve, Arrays, Any) -> Any
     for layer in family.layers:
         if isinstance(layer, Dense):
             values = ACTIVATIONS[layer.activation](_dense(parameters, layer.name, values))
@@ -174,7 +175,7 @@ def _residual(family, convolve, parameters, values):
         return normalise(values, parameters[norm + ".gamma"], parameters[norm + ".beta"], family.epsilon)
 
     values = max_pool(jax.nn.relu(unit("stem", "stem_norm", values, 2, 3)), 3, 2, 1)
-    for block in family.blocks:
+    for block in family.bottlenecks:
         name = block.name
         branch = jax.nn.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
         branch = jax.nn.relu(unit(name + ".conv2", name + ".norm2", branch, 1, 1))

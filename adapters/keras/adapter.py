@@ -18,8 +18,9 @@ import keras
 import numpy as np
 
 from ..base import Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell, Profile
 from . import backends, profile
 from .networks import Options, arrays, build
@@ -27,6 +28,8 @@ from .networks import Options, arrays, build
 
 class KerasAdapter(Adapter):
     """Trains a compiled Keras model by its train function."""
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None

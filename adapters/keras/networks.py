@@ -12,9 +12,10 @@ import numpy as np
 from keras import layers
 
 from ..base import Unsupported
+from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
-from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+from ..networks import Network
 
 
 class Options(NamedTuple):
@@ -140,7 +141,7 @@ class Builder:
 
 
 def _feedforward(family, values, builder):
-    # type: (Feedforward, Any, Builder) -> Any
+    # type: (Chain, Any, Builder) -> Any
     layout = None  # of the next dense weight, where it is not the usual one
     for layer in family.layers:
         if isinstance(layer, Dense):
@@ -178,7 +179,7 @@ def _residual(family, values, builder):
 
     values = normalised(values, "stem", "stem_norm", family.stem_channels, 7, 2, 3)
     values = builder.pool(layers.Activation("relu")(values), 3, 2, 1)
-    for block in family.blocks:
+    for block in family.bottlenecks:
         shortcut = values
         if block.projection:
             project = block.name + ".project"
@@ -213,11 +214,11 @@ def build(network, batch_size, options):
         inputs = keras.Input(batch_shape=(batch_size, family.steps), dtype="int32")
         outputs = _recurrent(family, inputs, builder)
     else:
-        shape = tuple(family.input_shape)
+        shape = family.drawn_inputs().shape
         if len(shape) == 3 and options.data_format == "channels_last":
             shape = shape[1:] + shape[:1]
         inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="float32")
-        if isinstance(family, Feedforward):
+        if isinstance(family, CHAINS):
             outputs = _feedforward(family, inputs, builder)
         elif isinstance(family, Residual):
             outputs = _residual(family, inputs, builder)

@@ -9,7 +9,8 @@ from typing import Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from ..networks import Feedforward, Network, Recurrent, Residual, parameters
+from ..families import Drawn
+from ..networks import Network
 
 SEED = 2016
 
@@ -50,7 +51,7 @@ def initial_weights(network):
     # type: (Network) -> Dict[str, np.ndarray]
     """Return the float32 starting value of every parameter, in canonical layout and forward order."""
     weights = {}
-    for parameter in parameters(network):
+    for parameter in network.family.parameters():
         if parameter.constant is not None:
             weights[parameter.name] = np.full(parameter.shape, parameter.constant, dtype=np.float32)
         else:
@@ -75,19 +76,21 @@ def mini_batch(network, batch_size, repeated=None, label_sets=1):
         if repeated < 1 or batch_size % (repeated * label_sets):
             raise ValueError("a mini-batch of %d is not one of %d over and over" % (batch_size, repeated))
         times = batch_size // repeated
-        if isinstance(network.family, Residual):
+        if network.family.normalises:
             several = with_label_sets(network, repeated, label_sets)
             labels = [np.tile(each, times // label_sets) for each in several.labels]
             return Batch(np.concatenate([several.inputs] * times), np.concatenate(labels))
         part = mini_batch(network, repeated)
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
-    family = network.family
     stream = _stream("batch", network.name, batch_size)
-    if isinstance(family, Recurrent):
-        shape = (batch_size, family.steps)
-        return Batch(_integers(stream, shape, family.vocabulary), _integers(stream, shape, family.vocabulary))
-    inputs = _uniform(stream, (batch_size,) + tuple(family.input_shape), network.input_scale)
-    return Batch(inputs, _integers(stream, (batch_size,), output_classes(network)))
+    inputs = _draw(stream, batch_size, network.family.drawn_inputs())
+    return Batch(inputs, _draw(stream, batch_size, network.family.drawn_labels()))
+
+
+def _draw(stream, batch_size, drawn):
+    # type: (np.random.RandomState, int, Drawn) -> np.ndarray
+    shape = (batch_size,) + drawn.shape
+    return _uniform(stream, shape, drawn.scale) if drawn.below is None else _integers(stream, shape, drawn.below)
 
 
 def with_label_sets(network, batch_size, label_sets):
@@ -99,7 +102,7 @@ def with_label_sets(network, batch_size, label_sets):
     """
     batch = mini_batch(network, batch_size)
     more = [
-        _integers(_stream("labels", network.name, batch_size, number), batch.labels.shape, output_classes(network))
+        _draw(_stream("labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
         for number in range(1, label_sets)
     ]
     return Batch(batch.inputs, np.stack([batch.labels] + more))
@@ -112,19 +115,6 @@ def of_launch(network, launch):
     if launch.save_reference is not None and launch.label_sets > 1:
         return with_label_sets(network, size, launch.label_sets)
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets)
-
-
-def output_classes(network):
-    # type: (Network) -> int
-    """Return the number of classes the softmax ranges over."""
-    family = network.family
-    if isinstance(family, Recurrent):
-        return family.vocabulary
-    if isinstance(family, Residual):
-        return family.classes
-    assert isinstance(family, Feedforward)
-    outputs = getattr(family.layers[-1], "outputs")
-    return int(outputs)
 
 
 def sampled_entries(name, size, count=64):

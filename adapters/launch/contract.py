@@ -14,7 +14,7 @@ import numpy as np
 
 from ..base import Adapter
 from ..libraries.device_ceilings import Probe
-from ..networks import NETWORKS, Network, parameters
+from ..networks import Network
 from ..protocol import Launch, Profile
 
 OUTSIDE = "outside_"
@@ -67,7 +67,10 @@ def load(launch):
 
 def supports(adapter, network):
     # type: (Adapter, Network) -> Tuple[bool, str]
-    """Return the adapter's answer to ``supports``; a refusal must give its reason."""
+    """Return whether the adapter builds the family, and then its answer to ``supports``; a refusal gives its reason."""
+    refused = adapter.refuses_family(network)
+    if refused:
+        return False, refused
     answer = adapter.supports(network)  # type: Any
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
         raise ContractBroken("supports() returned %.80r, not (bool, reason)" % (answer,))
@@ -91,7 +94,7 @@ def loss(adapter):
 def learnt(adapter, network):
     # type: (Adapter, Network) -> Iterator[Tuple[str, np.ndarray]]
     """Yield every parameter of the network as the adapter holds it now, each once and in canonical layout."""
-    expected = {parameter.name: parameter.shape for parameter in parameters(network)}
+    expected = {parameter.name: parameter.shape for parameter in network.family.parameters()}
     seen = set()
     for item in adapter.parameters():
         if not isinstance(item, tuple) or len(item) != 2:
@@ -191,9 +194,9 @@ def version(adapter):
         return ""
 
 
-def capabilities(adapter):
-    # type: (Adapter) -> Dict[str, List[Any]]
-    """Return [answer, words] for whatever the adapter's ``capabilities`` tells, and for each network it may be given.
+def capabilities(adapter, networks):
+    # type: (Adapter, Iterable[Network]) -> Dict[str, List[Any]]
+    """Return [answer, words] for whatever the adapter's ``capabilities`` tells, and for each of these networks.
 
     A network's key is "network:" and its name; its words are the reason where the answer is no.
     """
@@ -205,6 +208,6 @@ def capabilities(adapter):
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
             raise ContractBroken("capabilities() tells %.80r of %r, not (bool, words)" % (answer, key))
         found[str(key)] = [bool(answer[0]), answer[1]]
-    for name, network in NETWORKS.items():
-        found["network:" + name] = list(supports(adapter, network))
+    for network in networks:
+        found["network:" + network.name] = list(supports(adapter, network))
     return found

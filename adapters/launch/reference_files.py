@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from typing import Optional
 
+from ..networks import Network, to_data
 from ..protocol import Cell, Launch, Protocol, Status, read_outcome, write_launch
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -34,13 +35,13 @@ def file_name(network, batch_size, label_sets=1):
 
 def shipped(network, batch_size, label_sets=1):
     # type: (str, int, int) -> Optional[str]
-    """Return the path of the reference that comes with the project; None where it has to be made."""
+    """Return the path of the reference that comes with the project for its own network of this name, or None."""
     path = os.path.join(SHIPPED, file_name(network, batch_size, label_sets))
     return path if os.path.exists(path) else None
 
 
 def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.0, label_sets=1):
-    # type: (str, int, str, str, Optional[int], float, int) -> None
+    # type: (Network, int, str, str, Optional[int], float, int) -> None
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
@@ -50,9 +51,18 @@ def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.
     control = tempfile.mkdtemp(prefix="dlbench-reference-")
     try:
         made = os.path.join(control, "reference.npz")
-        cell = Cell("reference", "reference", "float64", network, "cpu", threads, batch_size)
+        cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
-        launch = Launch(cell, protocol, {"dtype": "float64"}, None, control, made, label_sets=label_sets)
+        launch = Launch(
+            cell,
+            protocol,
+            {"dtype": "float64"},
+            None,
+            control,
+            made,
+            label_sets=label_sets,
+            network=to_data(network),
+        )
         write_launch(control, launch)
         variables = dict(os.environ)
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -70,16 +80,16 @@ def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.
             tail = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
             raise ReferenceNotMadeError(
                 "%s at mini-batch %d: the process ended with code %d and no outcome. %s"
-                % (network, batch_size, done.returncode, " ".join(tail))
+                % (network.name, batch_size, done.returncode, " ".join(tail))
             ) from None
         if outcome.status is not Status.OK or not os.path.exists(made):
-            raise ReferenceNotMadeError("%s at mini-batch %d: %s" % (network, batch_size, outcome.reason))
+            raise ReferenceNotMadeError("%s at mini-batch %d: %s" % (network.name, batch_size, outcome.reason))
         partial = path + ".part"
         shutil.copyfile(made, partial)
         os.replace(partial, path)
     except subprocess.TimeoutExpired:
         raise ReferenceNotMadeError(
-            "%s at mini-batch %d: not done after %.0f seconds" % (network, batch_size, timeout)
+            "%s at mini-batch %d: not done after %.0f seconds" % (network.name, batch_size, timeout)
         ) from None
     finally:
         shutil.rmtree(control, ignore_errors=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import networks
 from ..base import Adapter, Unsupported
+from ..families import LEARNING_RATE, NumbersError
 from ..protocol import PHASE_FILE, Launch, Outcome, Parity, Protocol, Status, read_launch, write_json, write_outcome
 from . import affinity, batches, contract, device, evidence, extra_work, parity, software, steady, team, timing
 
@@ -127,12 +128,21 @@ def _timed(sample, synchronize, protocol):
     return Series(series[:start], series[start:], True)
 
 
+def _network(launch):
+    # type: (Launch) -> networks.Network
+    """Return the network that the launch carries; raises NumbersError where it is none that these adapters know."""
+    if launch.network is None:
+        raise NumbersError("network", "the launch carries none")
+    return networks.from_data(launch.network)
+
+
 def _measure(launch, phases, load, gather):
     # type: (Launch, Phases, Callable[[Launch], Adapter], Callable[[Adapter], Adapter]) -> Outcome
     cell, protocol = launch.cell, launch.protocol
-    network = networks.NETWORKS.get(cell.network)
-    if network is None:
-        return Outcome(Status.UNSUPPORTED, "no network is named %r" % cell.network)
+    try:
+        network = _network(launch)
+    except NumbersError as error:
+        return Outcome(Status.UNSUPPORTED, "%s: %s: %s" % (cell.network, error.key, error))
     refused = affinity.refusal(launch.cpus)
     if refused:
         return Outcome(Status.UNSUPPORTED, refused)
@@ -142,7 +152,8 @@ def _measure(launch, phases, load, gather):
     import_seconds = time.perf_counter() - start
     if launch.only_capabilities:
         described = software.environment()
-        described["capabilities"] = contract.capabilities(adapter)
+        asked = [networks.from_data(each) for each in launch.asked_about or []]
+        described["capabilities"] = contract.capabilities(adapter, asked)
         described["version"] = contract.version(adapter)
         return Outcome(Status.OK, "nothing was timed", import_seconds, software=described)
     in_processes = team.needed(adapter, launch)
@@ -175,7 +186,7 @@ def _measure(launch, phases, load, gather):
         if launch.save_reference is not None:
             # Nobody times the making of a reference, and its steps may last a minute each.
             return Outcome(Status.OK, "the reference was saved; nothing was timed", import_seconds, prepare_seconds)
-        adapter.set_learning_rate(networks.LEARNING_RATE)
+        adapter.set_learning_rate(LEARNING_RATE)
         evidence.reset_peak_memory()
         phases.enter("warm-up")
         step = extra_work.step_of(adapter)
@@ -310,7 +321,7 @@ def join(directory, worker, load=contract.load):
         team.see_own_gpu(launch, worker)
         adapter = load(launch)
         made.append(adapter)
-        network = networks.NETWORKS[launch.cell.network]
+        network = _network(launch)
         supported, reason = contract.supports(adapter, network)
         if not supported:
             raise Unsupported(reason)

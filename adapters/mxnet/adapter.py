@@ -7,8 +7,9 @@ import mxnet as mx
 import numpy as np
 
 from ..base import Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices, libraries, profile
 from .networks import build
@@ -22,6 +23,8 @@ class MxnetAdapter(Adapter):
     ``multi_sgd_update``, whose loop over parameters inside the loop over elements costs fcn5 a fifth of its step
     more than ``sgd_update``.
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None

@@ -5,14 +5,26 @@ layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM 
 parameters pass unchanged; only recurrent data are turned to time-major, which the fused LSTM wants.
 """
 
-from typing import Any, Dict, NamedTuple, Union
+from typing import Any, Dict, NamedTuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn, rnn
 
+from ..families import (
+    CHAINS,
+    Bottleneck,
+    Chain,
+    Convolution,
+    Dense,
+    Family,
+    Flatten,
+    Layer,
+    MaxPool,
+    Recurrent,
+    Residual,
+)
 from ..launch.batches import Batch
-from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, Layer, MaxPool, Recurrent, Residual
 
 
 class Built(NamedTuple):
@@ -116,7 +128,7 @@ def _layer(spec):
 
 
 def _feedforward(spec, found):
-    # type: (Feedforward, Dict[str, Any]) -> Any
+    # type: (Chain, Dict[str, Any]) -> Any
     body = nn.HybridSequential()
     for layer in spec.layers:
         made = _layer(layer)
@@ -149,7 +161,7 @@ def _residual(spec, fused, found):
     )
     _name_convolutions(body, ["stem"], ["stem_norm"], found)
     body.add(nn.MaxPool2D(3, 2, 1))
-    for block in spec.blocks:
+    for block in spec.bottlenecks:
         made = BottleneckBlock(block, spec.epsilon, fused)
         body.add(made)
         convolutions = ["%s.conv%d" % (block.name, index) for index in (1, 2, 3)]
@@ -157,7 +169,7 @@ def _residual(spec, fused, found):
         _name_convolutions(made.body, convolutions, norms, found)
         if made.project is not None:
             _name_convolutions(made.project, [block.name + ".project"], [block.name + ".project_norm"], found)
-    dense = nn.Dense(spec.classes, in_units=spec.blocks[-1].out_channels)
+    dense = nn.Dense(spec.classes, in_units=spec.features)
     body.add(nn.GlobalAvgPool2D(), dense)
     found["fc.weight"], found["fc.bias"] = dense.weight, dense.bias
     return body
@@ -179,18 +191,19 @@ def _recurrent(spec, found):
 
 
 def build(spec, weights, batch, context, fused_norm=True):
-    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch, Any, bool) -> Built
+    # type: (Family, Dict[str, np.ndarray], Batch, Any, bool) -> Built
     """Return the network with copies of these weights, and the mini-batch, on this context.
 
     ``fused_norm`` joins a batch normalisation and the ReLU behind it in one operator.
     """
     found = {}  # type: Dict[str, Any]
     inputs, labels = batch.inputs, batch.labels
-    if isinstance(spec, Feedforward):
+    if isinstance(spec, CHAINS):
         body = _feedforward(spec, found)
     elif isinstance(spec, Residual):
         body = _residual(spec, fused_norm, found)
     else:
+        assert isinstance(spec, Recurrent)
         body = _recurrent(spec, found)
         inputs, labels = np.ascontiguousarray(inputs.T), labels.T.reshape(-1)
     block = LossBlock(body)

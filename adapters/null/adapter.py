@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import numpy as np
 
 from ..base import PROCESSES, Adapter, Unsupported
+from ..families import FAMILIES
 from ..launch.batches import Batch
 from ..libraries import profiles
 from ..libraries.device_ceilings import Probe
@@ -52,6 +53,7 @@ class NullAdapter(Adapter):
 
     computes = False
     parity_reason = "the null framework computes nothing"
+    families = tuple(FAMILIES)
     data_parallel = PROCESSES
 
     def __init__(self, cell, settings, cache_directory):

@@ -9,8 +9,9 @@ import onnx
 import onnxruntime
 
 from ..base import Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices, networks, profile
 
@@ -32,6 +33,8 @@ class OnnxAdapter(Adapter):
     ``optimization``  ONNX Runtime's graph optimisation level: "all" (default), "extended", "basic" or "none"
     ``memory_pattern``, ``memory_arena``  ONNX Runtime's planning and pooling of memory (default true)
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -215,13 +218,14 @@ class OnnxAdapter(Adapter):
         model = networks.product(size).SerializeToString()
         session = onnxruntime.InferenceSession(model, self._session_options(), devices.providers(self.cell))
         binding = session.io_binding()
-        for name in ("a", "b"):
-            array = np.random.RandomState(0).rand(size, size).astype(np.float32)
+        arrays = [np.random.RandomState(0).rand(size, size).astype(np.float32) for _ in "ab"]
+        for name, array in zip("ab", arrays):
             binding.bind_ortvalue_input(name, self._value_of(array))
         binding.bind_ortvalue_output("c", self._buffer([size, size]))
 
-        def product():
-            # type: () -> object
+        def product(arrays=arrays):
+            # type: (List[np.ndarray]) -> object
+            # On the CPU the values bound lie on the arrays, which nothing else keeps.
             return session.run_with_iobinding(binding)
 
         return product

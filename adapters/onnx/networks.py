@@ -13,19 +13,9 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import (
-    Bottleneck,
-    Convolution,
-    Dense,
-    Feedforward,
-    Flatten,
-    MaxPool,
-    Network,
-    Recurrent,
-    Residual,
-    parameters,
-)
+from ..networks import Network
 from .composites import normalise, softmax_cross_entropy
 from .gradients import Gradient, Product, backward, multiplied
 from .graph import IR_VERSION, OPERATOR_SET, Graph
@@ -54,7 +44,7 @@ def _max_pool(graph, name, value, kernel, stride, padding):
 
 
 def _feedforward(graph, family):
-    # type: (Graph, Feedforward) -> str
+    # type: (Graph, Chain) -> str
     value = "inputs"
     for index, layer in enumerate(family.layers):
         if isinstance(layer, Dense):
@@ -69,7 +59,7 @@ def _feedforward(graph, family):
             value = graph.node("Flatten", [value], "flat%d" % index)
         activation = getattr(layer, "activation", "none")
         if activation != "none":
-            value = graph.node({"relu": "Relu", "sigmoid": "Sigmoid"}[activation], [value])
+            value = graph.node({"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}[activation], [value])
     return value
 
 
@@ -98,7 +88,7 @@ def _residual(graph, family):
     value = normalise(graph, "stem_norm", value, family.stem_channels, family.epsilon)
     value = graph.node("Relu", [value])
     value = _max_pool(graph, "stem_pool", value, 3, 2, 1)
-    for block in family.blocks:
+    for block in family.bottlenecks:
         value = _bottleneck(graph, block, value, family.epsilon)
     value = graph.node("Flatten", [graph.node("GlobalAveragePool", [value])])
     return _dense(graph, "fc", value)
@@ -142,10 +132,11 @@ def _logits(graph, network, batch_size):
         graph.input("inputs", (rows,), np.int64)
         graph.input("labels", (rows,), np.int64)
         return _recurrent(graph, family, batch_size), rows
-    graph.input("inputs", (batch_size,) + tuple(family.input_shape))
+    graph.input("inputs", (batch_size,) + family.drawn_inputs().shape)
     graph.input("labels", (batch_size,), np.int64)
-    if isinstance(family, Feedforward):
+    if isinstance(family, CHAINS):
         return _feedforward(graph, family), batch_size
+    assert isinstance(family, Residual)
     return _residual(graph, family), batch_size
 
 
@@ -178,7 +169,7 @@ def training_graph(network, batch_size, rate_in_product=True, element=np.float32
     # type: (Network, int, bool, Any) -> ModelProto
     """Return the model of one training step on mini-batches of this size, computing in this element type."""
     graph = Graph(element)
-    trained = parameters(network)
+    trained = network.family.parameters()
     for parameter in trained:
         graph.input(parameter.name, parameter.shape)
     graph.input(LEARNING_RATE, ())
@@ -205,7 +196,7 @@ def product(size):
 def parameter_names(network):
     # type: (Network) -> List[str]
     """Return the parameters' names, which are the graph's."""
-    return [parameter.name for parameter in parameters(network)]
+    return [parameter.name for parameter in network.family.parameters()]
 
 
 def feed(network, batch):

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import sys
 import types
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class OnnxRuntimeAdapter(Adapter):
     ``spin``  whether a pool's waiting threads spin: "always", "never", or "within_cores" (default), which is as long
         as this process may use as many CPUs as it asks for threads
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -175,14 +177,15 @@ class OnnxRuntimeAdapter(Adapter):
             networks.product(size).SerializeToString(), self._session_options(), ["CPUExecutionProvider"]
         )
         binding = session.io_binding()
-        for name in ("a", "b"):
-            array = np.random.RandomState(0).rand(size, size).astype(np.float32)
+        arrays = [np.random.RandomState(0).rand(size, size).astype(np.float32) for _ in "ab"]
+        for name, array in zip("ab", arrays):
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         output = onnxruntime.OrtValue.ortvalue_from_shape_and_type([size, size], np.float32)
         binding.bind_ortvalue_output("c", output)
 
-        def product():
-            # type: () -> object
+        def product(arrays=arrays):
+            # type: (List[np.ndarray]) -> object
+            # The values bound lie on the arrays, which nothing else keeps.
             return session.run_with_iobinding(binding)
 
         return product

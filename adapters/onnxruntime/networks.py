@@ -13,19 +13,9 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import (
-    Bottleneck,
-    Convolution,
-    Dense,
-    Feedforward,
-    Flatten,
-    MaxPool,
-    Network,
-    Recurrent,
-    Residual,
-    parameters,
-)
+from ..networks import Network
 
 # Old enough for ONNX Runtime 1.19, whose gradient builder has to know every operator of these networks.
 OPERATOR_SET = 17
@@ -45,7 +35,7 @@ class Graph:
         self.constants = []  # type: List[Any]
         self.inputs = []  # type: List[Any]
         self.parameters = []  # type: List[Any]
-        for parameter in parameters(network):
+        for parameter in network.family.parameters():
             self.parameters.append(TensorProto(name=parameter.name, data_type=TensorProto.FLOAT, dims=parameter.shape))
 
     def input(self, name, element_type, shape):
@@ -145,7 +135,7 @@ class Graph:
 
 
 def _feedforward(graph, family, batch_size):
-    # type: (Graph, Feedforward, int) -> ModelProto
+    # type: (Graph, Chain, int) -> ModelProto
     value = graph.input("inputs", TensorProto.FLOAT, (batch_size,) + tuple(family.input_shape))
     labels = graph.input("labels", TensorProto.INT64, (batch_size,))
     for index, layer in enumerate(family.layers):
@@ -161,7 +151,7 @@ def _feedforward(graph, family, batch_size):
             value = graph.node("Flatten", [value], "flat%d" % index)
         activation = getattr(layer, "activation", "none")
         if activation != "none":
-            operator = {"relu": "Relu", "sigmoid": "Sigmoid"}[activation]
+            operator = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}[activation]
             value = graph.node(operator, [value], "%s:%s" % (value, activation))
     return graph.finish(value, labels)
 
@@ -194,7 +184,7 @@ def _residual(graph, family, batch_size):
     value = graph.normalise("stem_norm", value, family.stem_channels, family.epsilon)
     value = graph.node("Relu", [value], "stem:relu")
     value = graph.max_pool("stem:pool", value, 3, 2, 1)
-    for block in family.blocks:
+    for block in family.bottlenecks:
         value = _bottleneck(graph, block, value, family.epsilon)
     value = graph.node("GlobalAveragePool", [value], "average")
     value = graph.node("Flatten", [value], "features")
@@ -248,10 +238,11 @@ def forward_model(network, batch_size, fused_loss=True):
     """
     graph = Graph(network, fused_loss)
     family = network.family
-    if isinstance(family, Feedforward):
+    if isinstance(family, CHAINS):
         return _feedforward(graph, family, batch_size)
     if isinstance(family, Residual):
         return _residual(graph, family, batch_size)
+    assert isinstance(family, Recurrent)
     return _recurrent(graph, family, batch_size)
 
 
@@ -267,7 +258,7 @@ def product(size):
 def parameter_names(network):
     # type: (Network) -> List[str]
     """Return the parameters' names in the order of the graph's parameters."""
-    return [parameter.name for parameter in parameters(network)]
+    return [parameter.name for parameter in network.family.parameters()]
 
 
 def feed(network, batch):

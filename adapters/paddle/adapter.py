@@ -7,9 +7,10 @@ import paddle
 from paddle.nn import functional
 
 from ..base import Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell, Profile
 from . import libraries, profile
 from .networks import build, place
@@ -21,6 +22,8 @@ class PaddleAdapter(Adapter):
     Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has, see
     ``mkl_kernels``.
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None

@@ -11,10 +11,11 @@ import paddle
 from paddle import nn
 
 from ..base import Unsupported
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+from ..networks import Network
 
-ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU}
+ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 class Built(NamedTuple):
@@ -59,7 +60,7 @@ class Naming:
 
 
 def _feedforward(family, naming):
-    # type: (Feedforward, Naming) -> Any
+    # type: (Chain, Naming) -> Any
     made = []  # type: List[Any]
     for layer in family.layers:
         if isinstance(layer, Dense):
@@ -122,11 +123,11 @@ def _residual(family, naming):
     # type: (Residual, Naming) -> Any
     stem = naming.convolution("stem", family.input_shape[0], family.stem_channels, 7, 2, 3, bias=False)
     layers = [stem, naming.norm("stem_norm", family.stem_channels, family.epsilon), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
-    layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.blocks]
+    layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.bottlenecks]
     layers += [
         nn.AdaptiveAvgPool2D(1),
         nn.Flatten(),
-        naming.dense("fc", family.blocks[-1].out_channels, family.classes),
+        naming.dense("fc", family.features, family.classes),
     ]
     return nn.Sequential(*layers)
 
@@ -163,7 +164,7 @@ def build(network, weights):
     # type: (Network, Dict[str, np.ndarray]) -> Built
     """Build the network in training mode with copies of these weights (canonical layouts)."""
     family, naming = network.family, Naming()
-    if isinstance(family, Feedforward):
+    if isinstance(family, CHAINS):
         layer = _feedforward(family, naming)
     elif isinstance(family, Residual):
         layer = _residual(family, naming)

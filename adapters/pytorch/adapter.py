@@ -17,9 +17,10 @@ import numpy as np
 import torch
 
 from ..base import PROCESSES, Adapter
+from ..families import Recurrent
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import OPERATOR, Probe
-from ..networks import Network, Recurrent
+from ..networks import Network
 from ..protocol import Cell, Profile
 from . import ceilings, compiled, cuda, eager, graphs, mixed, onednn, parallel, profile
 from .networks import build, plain_dense
@@ -29,8 +30,7 @@ from .placement import Feed
 def _memory_format(network, settings):
     # type: (Network, Dict[str, Any]) -> Optional[torch.memory_format]
     """Return the order in which image tensors lie in memory, or None for a network without images."""
-    family = network.family
-    if isinstance(family, Recurrent) or len(family.input_shape) != 3:
+    if len(network.family.drawn_inputs().shape) != 3:
         return None
     return torch.channels_last if settings.get("channels_last", True) else torch.contiguous_format
 
@@ -41,6 +41,7 @@ class TorchAdapter(Adapter):
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
     """
 
+    families = ("feedforward", "convolutional", "residual", "recurrent")
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 

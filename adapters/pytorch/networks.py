@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..networks import Network
 
 MakeDense = Callable[[int, int], nn.Linear]
 
@@ -38,11 +39,13 @@ def _activation(name):
         return [nn.ReLU(inplace=True)]
     if name == "sigmoid":
         return [nn.Sigmoid()]
+    if name == "tanh":
+        return [nn.Tanh()]
     raise ValueError("no activation is named %r" % name)
 
 
 def _feedforward(family, dense):
-    # type: (Feedforward, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
+    # type: (Chain, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
     modules = []  # type: List[nn.Module]
     found = {}
     for layer in family.layers:
@@ -129,11 +132,11 @@ def _residual(family, dense):
     stem = _ConvolutionNorm(family.input_shape[0], family.stem_channels, 7, 2, family.epsilon)
     found = stem.named("stem", "stem_norm")
     modules = [stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]  # type: List[nn.Module]
-    for block in family.blocks:
+    for block in family.bottlenecks:
         made = _Block(block, family.epsilon)
         found.update(made.named(block.name))
         modules.append(made)
-    last = dense(family.blocks[-1].out_channels, family.classes)
+    last = dense(family.features, family.classes)
     found["fc.weight"] = last.weight
     found["fc.bias"] = last.bias
     modules += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), last]
@@ -177,7 +180,7 @@ def build(network, weights, dense=plain_dense):
     # type: (Network, Dict[str, np.ndarray], MakeDense) -> Built
     """Build the network in training mode with a copy of these weights (canonical layouts)."""
     family = network.family
-    if isinstance(family, Feedforward):
+    if isinstance(family, CHAINS):
         module, found = _feedforward(family, dense)
     elif isinstance(family, Residual):
         module, found = _residual(family, dense)

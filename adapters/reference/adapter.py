@@ -5,13 +5,14 @@ agreement of two independent derivations. Settings: ``dtype``, "float64" (defaul
 see what rounding alone does to the parity figures.
 """
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type, Union
 
 import numpy as np
 
 from ..base import Adapter
+from ..families import Convolutional, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import Feedforward, Network, Recurrent, Residual
+from ..networks import Network
 from ..protocol import Cell
 from .feedforward import FeedforwardModel
 from .recurrent import RecurrentModel
@@ -24,7 +25,13 @@ class ReferenceAdapter(Adapter):
     """Plain NumPy; slow, and right."""
 
     #: The model of each family; a test of the parity check puts a wrong one in its place.
-    models = {Feedforward: FeedforwardModel, Recurrent: RecurrentModel, Residual: ResidualModel}
+    models = {
+        Feedforward: FeedforwardModel,
+        Convolutional: FeedforwardModel,
+        Recurrent: RecurrentModel,
+        Residual: ResidualModel,
+    }  # type: Dict[Type[Family], Any]
+    families = tuple(family.name for family in models)
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None
@@ -37,7 +44,7 @@ class ReferenceAdapter(Adapter):
         # type: (Network, Dict[str, np.ndarray], Batch) -> None
         """Copy weights and inputs in the element type of this mode; tokens and labels stay integers."""
         self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
-        tokens = isinstance(network.family, Recurrent)
+        tokens = batch.inputs.dtype.kind == "i"
         self.inputs = batch.inputs if tokens else batch.inputs.astype(self.dtype)
         self.labels = batch.labels
         self.model = self.models[type(network.family)](network.family, self.weights)  # type: Model

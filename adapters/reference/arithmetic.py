@@ -9,7 +9,7 @@ from typing import Iterator, Tuple
 
 import numpy as np
 
-from ..networks import output_side
+from ..families.layers import output_side
 
 CHUNK_BYTES = 64 * 2**20  # of unfolded windows held at once
 
@@ -22,9 +22,11 @@ def sigmoid(values):
 
 def activate(values, kind):
     # type: (np.ndarray, str) -> np.ndarray
-    """Return the activation called "sigmoid", "relu" or "none"."""
+    """Return the activation called "sigmoid", "tanh", "relu" or "none"."""
     if kind == "sigmoid":
         return sigmoid(values)
+    if kind == "tanh":
+        return np.tanh(values)
     if kind == "relu":
         return np.maximum(values, 0.0)
     if kind == "none":
@@ -37,6 +39,8 @@ def activation_backward(gradient, output, kind):
     """Return the gradient by the activation's input, from its output; the ReLU's at zero is zero."""
     if kind == "sigmoid":
         return gradient * output * (1.0 - output)
+    if kind == "tanh":
+        return gradient * (1.0 - output * output)
     if kind == "relu":
         return gradient * (output > 0.0)
     return gradient

@@ -4,17 +4,17 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
 
-from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool
+from ..families import Chain, Convolution, Dense, Flatten, MaxPool
 from . import arithmetic
 
 Gradients = Iterator[Tuple[str, np.ndarray]]
 
 
 class FeedforwardModel:
-    """The family ``Feedforward``; ``weights`` are read at every pass and never changed here."""
+    """The families ``Feedforward`` and ``Convolutional``; ``weights`` are read at every pass and never changed here."""
 
     def __init__(self, family, weights):
-        # type: (Feedforward, Dict[str, np.ndarray]) -> None
+        # type: (Chain, Dict[str, np.ndarray]) -> None
         self.family = family
         self.weights = weights
         self.kept = []  # type: List[Tuple[Any, ...]]

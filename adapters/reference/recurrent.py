@@ -4,7 +4,7 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
-from ..networks import Recurrent
+from ..families import Recurrent
 from . import arithmetic
 
 ROWS_AT_ONCE = 1024  # of (rows, vocabulary) logits held at once

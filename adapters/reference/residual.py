@@ -4,7 +4,7 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
-from ..networks import Bottleneck, Residual
+from ..families import Bottleneck, Residual
 from . import arithmetic
 
 Gradients = Iterator[Tuple[str, np.ndarray]]
@@ -98,7 +98,7 @@ class ResidualModel:
         self.tapes, self.outputs = {}, {}
         self.outputs["stem"] = np.maximum(self._forward("stem", "stem_norm", inputs, 2, 3), 0.0)
         values, self.places = arithmetic.max_pool(self.outputs["stem"], 3, 2, 1)
-        for block in self.family.blocks:
+        for block in self.family.bottlenecks:
             values = self._block_forward(block, values)
         self.last_shape = values.shape
         self.features = values.mean(axis=(2, 3))
@@ -119,7 +119,7 @@ class ResidualModel:
         yield "fc.weight", self.gradient.T @ self.features
         height, width = self.last_shape[2:]
         gradient = np.broadcast_to((gradient / (height * width))[:, :, None, None], self.last_shape)
-        for block in reversed(self.family.blocks):
+        for block in reversed(self.family.bottlenecks):
             found = []  # type: List[Tuple[str, np.ndarray]]
             gradient = self._block_backward(block, gradient, found)
             for item in found:

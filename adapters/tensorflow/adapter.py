@@ -16,9 +16,10 @@ import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
 from ..base import ONE_PROCESS, Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import Probe
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell, Profile
 from . import gpu, parallel, profile
 from .networks import build, place
@@ -29,6 +30,7 @@ from .training import training_step
 class TensorFlowAdapter(Adapter):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
+    families = ("feedforward", "convolutional", "residual", "recurrent")
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell, settings, cache_directory):

@@ -10,12 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Unsupported
+from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
-from ..networks import Convolution, Dense, Feedforward, Flatten, MaxPool, Network, Recurrent, Residual
+from ..networks import Network
 from .recurrent import RECURRENCES
 
-ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "none": lambda values: values}
+ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh, "none": lambda values: values}
 
 
 class Variables:
@@ -76,7 +77,7 @@ class FeedforwardModel(Model):
     """A chain of layers; inputs float32 (batch, features) or (batch, height, width, channels)."""
 
     def __init__(self, family, variables):
-        # type: (Feedforward, Variables) -> None
+        # type: (Chain, Variables) -> None
         super(FeedforwardModel, self).__init__(variables)
         self._calls = []  # type: List[Any]
         sample = tf.TensorSpec((1,) + _held_shape(family.input_shape), tf.float32)
@@ -125,7 +126,7 @@ class ResidualModel(Model):
         self._epsilon = family.epsilon
         self._stem = self._normalised("stem", "stem_norm")
         self._blocks = []  # type: List[Any]
-        for block in family.blocks:
+        for block in family.bottlenecks:
             branches = [
                 self._normalised("%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index))
                 for index in (1, 2, 3)
@@ -230,7 +231,7 @@ def build(network, weights, recurrence):
     family = network.family
     variables = Variables(weights)
     model = None  # type: Any
-    if isinstance(family, Feedforward):
+    if isinstance(family, CHAINS):
         model = FeedforwardModel(family, variables)
     elif isinstance(family, Residual):
         model = ResidualModel(family, variables)

@@ -7,9 +7,10 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import numpy as np
 
 from ..base import Adapter
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import openblas
-from ..networks import LEARNING_RATE, Network
+from ..networks import Network
 from ..protocol import Cell
 from . import configuration
 
@@ -21,6 +22,8 @@ class TheanoAdapter(Adapter):
     again and compiles little: the modules that Theano gives no version. Setting: ``allow_gc`` (Theano's flag) gives
     intermediate results back within the function.
     """
+
+    families = ("feedforward", "convolutional", "residual", "recurrent")
 
     def __init__(self, cell, settings, cache_directory):
         # type: (Cell, Dict[str, Any], str) -> None

@@ -4,15 +4,15 @@ Imported only after ``configuration.apply``: this module imports Theano. Weights
 layout; a transposed operand costs nothing, since BLAS takes it as a flag.
 """
 
-from typing import Any, Dict, NamedTuple, Union
+from typing import Any, Dict, NamedTuple
 
 import numpy as np
 import theano
 from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
+from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
-from ..networks import Bottleneck, Convolution, Dense, Feedforward, Flatten, MaxPool, Recurrent, Residual
 
 
 class Built(NamedTuple):
@@ -29,6 +29,8 @@ def _activated(values, activation):
     # type: (Any, str) -> Any
     if activation == "sigmoid":
         return tensor.nnet.sigmoid(values)
+    if activation == "tanh":
+        return tensor.tanh(values)
     if activation == "relu":
         return tensor.nnet.relu(values)
     if activation == "none":
@@ -67,7 +69,7 @@ def _pooled(values, kernel, stride, padding):
 
 
 def _feedforward(spec, w, values):
-    # type: (Feedforward, Weights, Any) -> Any
+    # type: (Chain, Weights, Any) -> Any
     for layer in spec.layers:
         if isinstance(layer, Dense):
             values = _activated(_dense(values, w, layer.name), layer.activation)
@@ -112,7 +114,7 @@ def _residual(spec, w, values):
     # type: (Residual, Weights, Any) -> Any
     values = tensor.nnet.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
     values = _pooled(values, 3, 2, 1)
-    for block in spec.blocks:
+    for block in spec.bottlenecks:
         values = _bottleneck(block, spec.epsilon, w, values)
     return _dense(values.mean((2, 3)), w, "fc")
 
@@ -154,7 +156,7 @@ def _recurrent(spec, w, tokens, batch):
 
 
 def build(spec, weights, batch):
-    # type: (Union[Feedforward, Residual, Recurrent], Dict[str, np.ndarray], Batch) -> Built
+    # type: (Family, Dict[str, np.ndarray], Batch) -> Built
     """Return the network's loss over this resident mini-batch, with copies of these weights."""
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
     inputs, labels = batch.inputs, batch.labels
@@ -165,8 +167,11 @@ def build(spec, weights, batch):
         labels = labels.T.reshape(-1)
     else:
         images = theano.shared(inputs, name="inputs", borrow=False)
-        forward = _residual if isinstance(spec, Residual) else _feedforward
-        logits = forward(spec, parameters, images)
+        if isinstance(spec, Residual):
+            logits = _residual(spec, parameters, images)
+        else:
+            assert isinstance(spec, CHAINS)
+            logits = _feedforward(spec, parameters, images)
     targets = theano.shared(labels.astype(np.int32), name="labels")
     loss = tensor.nnet.categorical_crossentropy(tensor.nnet.softmax(logits), targets).mean()
     return Built(loss, parameters)

@@ -7,7 +7,7 @@ There are two figures. The speed-up is the ratio of seconds: hardware and softwa
 the shares of peak, (operations per second now / the ceiling measured here) / (operations per second then / the
 theoretical peak of as many cores), so the arithmetic rate of the cores is divided out - and nothing else: not memory,
 caches or what the scripts of then computed besides. Operations are those of the network's specification here
-(`networks.training_flops`) on both sides. A measured ceiling lies below the theoretical peak, so the share now comes
+(`Family.training_flops`) on both sides. A measured ceiling lies below the theoretical peak, so the share now comes
 out higher than one of a theoretical peak: per peak favours the software of now.
 
 A figure of then that lies above the highest theoretical peak is not compared: whatever took that time, it was not this
@@ -19,13 +19,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column, Group, column_at, row_at
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import FIRST
 from dlbench.reports.storage.thread_limits import own_cores
 from dlbench.reports.threads.curve import computes_nothing
 
@@ -270,7 +270,7 @@ def _pair(
     present = now.timed if now is not None and not computes_nothing(now) else None
     share_then = None
     if past is not None and peak is not None:
-        flops = training_flops(NETWORKS[where.group.network], where.group.batch_size)
+        flops = FIRST[where.group.network].family.training_flops(where.group.batch_size)
         rate = flops / past.median / where.threads
         low, high = rate / peak.high, rate / peak.low
         # No core does more than its peak: where the lower end is possible the clock was higher than the low one.

@@ -9,7 +9,6 @@ import csv
 from collections.abc import Mapping
 from importlib import resources
 
-from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.analysis import CorePeak, Published
 from dlbench.reports.evidence.raised_flags import NEAR_PEAK, Flag
@@ -17,6 +16,7 @@ from dlbench.reports.evidence.statistics import published
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
 from dlbench.reports.matrix.places import column_at, group_at, row_at
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import FIRST
 
 NAME = "shi2016"
 GPU_PEAKS = {"gtx980": 4.9e12, "gtx1080": 8.87e12, "tesla_k80": 2.8e12}
@@ -97,10 +97,10 @@ def table4() -> Matrix:
 def _cell(line: dict[str, str]) -> MatrixCell:
     host = HOSTS[line["platform"]]
     threads = int(line["threads"]) if line["threads"] else None
-    batch = NETWORKS[line["network"]].batch_size
+    batch = FIRST[line["network"]].batch_size
     seconds = published(float(line["seconds_per_minibatch"])) if line["seconds_per_minibatch"] else None
     kind, _, why = line["hole"].partition(": ")
-    rate = training_flops(NETWORKS[line["network"]], batch) / seconds.median if seconds else None
+    rate = FIRST[line["network"]].family.training_flops(batch) / seconds.median if seconds else None
     return MatrixCell(
         group=group_at(line["network"], batch),
         row=row_at(line["framework"], "2016"),

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlbench.adapters import axes
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.comparison.verdict import Judgement, Rule, Verdict
 from dlbench.reports.evidence.raised_flags import Flag
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.matrix.places import group_of, row_of
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import in_order as network_order
 
 BASELINE, CANDIDATE = "baseline", "candidate"
 SCREEN, CONFIRM = "screen", "confirm"
@@ -92,6 +92,5 @@ class Comparison:
 
 def in_order(cell: Cell) -> tuple[object, ...]:
     """Return a sort key: networks as listed, then everything else by name, devices, workers and threads last."""
-    places = {name: place for place, name in enumerate(NETWORKS)}
-    group = places.get(cell.network, len(places)), cell.network, cell.batch_size, axes.sort_key(group_of(cell))
+    group = *network_order(cell.network), cell.batch_size, axes.sort_key(group_of(cell))
     return (*group, row_of(cell), not cell.on_cpu, cell.device, axes.sort_key(axes.without(cell, "threads")), cell)

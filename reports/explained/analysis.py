@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
+from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, RECURRENT
-from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Cell, Operator, Outcome, Profile
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.gpu_evidence import starting_words
@@ -96,7 +96,7 @@ class Explained:
         return self.flops / self.seconds if self.flops and self.seconds else None
 
 
-def explain(cell: Cell, outcome: Outcome) -> Explained:
+def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> Explained:
     """Return what the launch's profile says; raises ReportError where there is none, or nothing in it."""
     profile = outcome.profile
     if profile is None:
@@ -112,7 +112,6 @@ def explain(cell: Cell, outcome: Outcome) -> Explained:
         for each in sorted(shown, key=lambda each: (-each.seconds, each.name))
     )
     seconds = outcome.step_seconds()
-    network = NETWORKS.get(cell.network)
     told = outcome.software
     return Explained(
         cell=cell,
@@ -125,7 +124,7 @@ def explain(cell: Cell, outcome: Outcome) -> Explained:
         whole_seconds=whole,
         kinds=_kinds(operators, whole, busy),
         operators=operators,
-        flops=None if network is None else training_flops(network, cell.batch_size),
+        flops=None if family is None else family.training_flops(cell.batch_size),
         product_seconds=sum(each.seconds for each in operators if each.kind in PRODUCTS),
         own_rate=outcome.gemm_flops_per_second,
         starting="" if cell.on_cpu else starting_words(outcome),

@@ -5,10 +5,10 @@ show them in its own way.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence import raised_flags
@@ -264,11 +264,11 @@ def _lesser_coverage(cells: Iterable[MatrixCell]) -> str:
 
 def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, MatrixCell]]) -> list[str]:
     """Return the facts (mark, text, cell) in few lines: same text together, with all its columns and rows."""
-    several = {name for name in NETWORKS if sum(group.network == name for group in matrix.rows) > 1}
+    counts = Counter(group.network for group in matrix.rows)
     columns: dict[tuple[str, str, str, str], list[str]] = {}
     for mark, text, cell in facts:
         group = cell.group
-        network = f"{group.network} b{group.batch_size}" if group.network in several else group.network
+        network = f"{group.network} b{group.batch_size}" if counts[group.network] > 1 else group.network
         key = mark, " ".join(text.split()), network, row_name(cell.row)
         columns.setdefault(key, []).append(column_name(matrix, cell.column))
     rows: dict[tuple[str, str, str, str], list[str]] = {}

@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.reports.formats import markdown, terminal
 from dlbench.reports.formats.layout import Entry, Table
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
@@ -14,6 +13,7 @@ from dlbench.reports.history.series import CAVEATS, RATIO, SIDES, Night, Series
 from dlbench.reports.history.what_changed import UNSEEN
 from dlbench.reports.history.words import counted, day, held, level, line_of, significance, size, what_else
 from dlbench.reports.naming import group_name, name_of, rest_of
+from dlbench.reports.storage.networks import in_order
 
 WIDTH = terminal.WIDTH
 _MOST_CHANGES = 20
@@ -128,11 +128,7 @@ def _machine(history: History, cell: CellHistory) -> str:
 
 
 def _cells_table(history: History) -> Table:
-    order = list(NETWORKS)
-    cells = sorted(
-        history.cells,
-        key=lambda c: order.index(c.series.cell.network) if c.series.cell.network in order else len(order),
-    )
+    cells = sorted(history.cells, key=lambda c: in_order(c.series.cell.network))
     rows: list[tuple[Entry, ...]] = []
     group = ""
     for cell in cells:

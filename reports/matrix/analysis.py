@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from dlbench.adapters import axes
-from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Cell, Parity, Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import clearly_slower
@@ -26,6 +25,7 @@ from dlbench.reports.evidence.observed import Observed, observe
 from dlbench.reports.evidence.statistics import Summary, summarise
 from dlbench.reports.matrix.places import Column, Group, Row, cell_at, column_of, group_of, row_of
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.newest import BASELINE
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.record_columns import product_rate
@@ -46,7 +46,7 @@ class MatrixCell:
     items_per_second: float | None = None
     """Examples; for the recurrent networks sequences."""
     gflops: float | None = None
-    """10^9 floating-point operations per second, by `networks.training_flops`."""
+    """10^9 floating-point operations per second, by `Family.training_flops`."""
     ceiling_fraction: float | None = None
     """Of the machine's measured matrix-product rate at no more than this many threads."""
     parity: Parity | None = None
@@ -131,11 +131,10 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
     machines = {
         name: place for place, name in enumerate(dict.fromkeys([*hosts, *(key[2].machine for key in by_place)]))
     }
-    networks = {name: place for place, name in enumerate(NETWORKS)}
     columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
     groups = sorted(
         {key[0] for key in by_place},
-        key=lambda g: (networks.get(g.network, len(networks)), g.network, g.batch_size, axes.sort_key(g)),
+        key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g)),
     )
     rows = {
         group: tuple(dict.fromkeys(row for row in sorted(key[1] for key in by_place if key[0] == group)))
@@ -279,9 +278,9 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     if not timed:
         return place
     summary = summarise([record.outcome.step_seconds() for record in timed])
-    network = NETWORKS.get(cell.network)
+    family = family_of_record(newest)
     computes = any(record.outcome.parameter_count for record in timed)
-    gflops = training_flops(network, cell.batch_size) / summary.median * 1e-9 if network and computes else None
+    gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9 if family and computes else None
     ceiling = ceilings.rate(newest.machine, cell)
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = raised_flags.cell_flags([raised_flags.record_flags(record, host) for record in timed])

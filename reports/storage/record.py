@@ -21,6 +21,7 @@ from dlbench.adapters.protocol import (
     to_dict,
 )
 from dlbench.reports.errors import RecordError
+from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
 
@@ -145,6 +146,8 @@ class Record:
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
     telemetry: dict[str, Any] | None = None
     """What was sampled of the GPU meanwhile, see `hardware_probe.telemetry`; None for a launch on the CPU."""
+    network: dict[str, Any] | None = None
+    """The network's specification, its family and numbers; None in records from before networks were data."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started, "the start of a record"))
@@ -170,6 +173,7 @@ class Record:
             "stage": self.stage,
             "quota_cpus": self.quota_cpus,
             **({} if self.telemetry is None else {"telemetry": self.telemetry}),
+            **({} if self.network is None else {"network": self.network}),
         }
 
     @classmethod
@@ -198,6 +202,7 @@ class Record:
             quota_cpus=None if data.get("quota_cpus") is None else float(data["quota_cpus"]),
             # Of whatever form: it is judged where it is read, and no number depends on it.
             telemetry=told if isinstance(told := data.get("telemetry"), dict) else None,
+            network=read_network(data.get("network")),
         )
 
 

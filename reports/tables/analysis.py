@@ -3,19 +3,10 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from dlbench.adapters.networks import (
-    NETWORKS,
-    Convolution,
-    Dense,
-    Feedforward,
-    MaxPool,
-    Network,
-    Residual,
-    parameter_count,
-    training_flops,
-)
+from dlbench.adapters.families import Family
 from dlbench.reports.formats.layout import Entry, Table, number
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import FIRST, family_of_record, in_order
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
@@ -33,8 +24,12 @@ _FACTS = ("blas", "execution", "onednn", "openmp", "cpu_capability", "compiler",
 
 def tables(results: Results) -> list[Table]:
     """Return Tables 1 to 3 for these results: software, the networks that were measured, hardware."""
-    pairs = dict.fromkeys((record.cell.network, record.cell.batch_size) for record in results.records)
-    found = [software_table(results.records, results.hosts), networks_table(pairs)]
+    measured = {
+        (record.cell.network, record.cell.specification, record.cell.batch_size): family_of_record(record)
+        for record in results.records
+    }
+    workloads = [(name, family, batch) for (name, _, batch), family in measured.items()]
+    found = [software_table(results.records, results.hosts), networks_table(workloads)]
     return found + [hardware_table(host) for host in results.hosts.values()]
 
 
@@ -76,21 +71,19 @@ def _telling(record: Record) -> tuple[bool, datetime]:
     return bool(record.outcome.software), record.started
 
 
-def networks_table(pairs: Iterable[tuple[str, int]] = ()) -> Table:
-    """Return a row for each (network, mini-batch); without any, for all networks at the paper's mini-batch."""
-    wanted = list(pairs) or [(network.name, network.batch_size) for network in NETWORKS.values()]
-    order = list(NETWORKS)
+def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> Table:
+    """Return a row for each network, family and mini-batch; without any, for the paper's networks at its mini-batch."""
+    wanted = list(workloads) or [(network.name, network.family, network.batch_size) for network in FIRST.values()]
     rows = []
-    for name, batch in sorted(wanted, key=lambda pair: (order.index(pair[0]) if pair[0] in order else 99, pair)):
-        network = NETWORKS.get(name)
-        if network is None:
+    for name, family, batch in sorted(wanted, key=lambda each: (in_order(each[0]), each[2])):
+        if family is None:
             rows.append(tuple(Entry(field) for field in (name, "?", "?", "?", str(batch), "?")))
             continue
         fields = (
             name,
-            layers(network),
-            f"{parameter_count(network) / 1e6:.1f} M",
-            number(training_flops(network, batch) * 1e-9),
+            family.words(),
+            f"{family.parameter_count() / 1e6:.1f} M",
+            number(family.training_flops(batch) * 1e-9),
             str(batch),
             "cross-entropy",
         )
@@ -99,7 +92,7 @@ def networks_table(pairs: Iterable[tuple[str, int]] = ()) -> Table:
     notes = (
         "GFLOP of one training step, matrix products and convolutions only, a multiply-add being two.",
         "Softmax cross-entropy, mean over the mini-batch; of the LSTMs over its steps too. SGD, learning rate 0.01.",
-        *_as_published([name for name, _ in wanted]),
+        *_as_published([name for name, _, _ in wanted]),
     )
     return Table("Table 2. Networks", head, tuple(rows), notes, words=True)
 
@@ -112,21 +105,6 @@ def _as_published(names: Iterable[str]) -> list[str]:
     told = ", ".join(f"{name} {PARAMETERS_OF_2016[name]}" for name in shown)
     multiply_adds = " (resnet50's are multiply-adds)" if "resnet50" in shown else ""
     return [f"Parameters in the 2016 paper's Table 2: {told}{multiply_adds}; its scripts' networks are those above."]
-
-
-def layers(network: Network) -> str:
-    """Return a network's layers in words, derived from its specification."""
-    family = network.family
-    if isinstance(family, Feedforward):
-        convolutions = sum(isinstance(layer, Convolution) for layer in family.layers)
-        pools = sum(isinstance(layer, MaxPool) for layer in family.layers)
-        dense = sum(isinstance(layer, Dense) for layer in family.layers)
-        kinds = (("conv", convolutions), ("pool", pools), ("dense", dense))
-        return ", ".join(f"{count} {kind}" for kind, count in kinds if count)
-    if isinstance(family, Residual):
-        convolutions = 1 + sum(3 + block.projection for block in family.blocks)
-        return f"{convolutions} conv in {len(family.blocks)} blocks, 1 dense"
-    return f"embedding, {family.layers} LSTM of {family.hidden}, {family.steps} steps"
 
 
 def hardware_table(host: Host) -> Table:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.matrix.places import Group
+from dlbench.reports.storage.networks import FIRST
 from dlbench.reports.threads.curve import Curve, Point
 
 _FAILURES = {Status.CRASHED: "crashed", Status.TIMED_OUT: "timed out", Status.OUT_OF_MEMORY: "out of memory"}
@@ -174,6 +174,6 @@ def _at(network: str, found: Contrast, some_only: bool) -> str:
 
 
 def _workload(group: Group) -> str:
-    known = NETWORKS.get(group.network)
+    known = FIRST.get(group.network)
     usual = known is not None and known.batch_size == group.batch_size
     return group.network if usual else f"{group.network} b{group.batch_size}"

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from dlbench.reports.explained.analysis import explain
 from dlbench.reports.explained.words import TOP, explained_to_json, explained_to_terminal
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
 
 from ..display.screen import err, say
@@ -26,10 +28,11 @@ from ..measuring import preparation, references
 from ..measuring.attempts import Carrier
 from ..measuring.launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick, read_phase
 from ..measuring.references import Reference
+from ..planning import networks
 from ..planning import values as axes
 from ..planning.framework import Framework, offered
 from ..planning.plan import Choices, Plan, PlannedLaunch, expand
-from ..planning.suite import ProtocolSection, Suite, check_networks
+from ..planning.suite import ProtocolSection, Suite
 from ..quiet.machine_lock import measuring
 from . import options
 
@@ -104,7 +107,7 @@ def explain_command(
         raise typer.Exit(1)
     if outcome.profile is None:
         raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
-    found = explain(record.cell, outcome)
+    found = explain(record.cell, outcome, family_of_record(record))
     if as_json:
         print(explained_to_json(found))
     else:
@@ -119,8 +122,7 @@ def _named(text: str) -> tuple[str, str]:
     row, slash, network = (part.strip() for part in text.partition("/"))
     if not (row and slash and network):
         raise UsageError(f"{text[:60]!r} is no cell. {_FORM}.")
-    check_networks([network])
-    return row, network
+    return row, networks.chosen([network], (), networks.shipped())[0]
 
 
 def _plan(row: str, network: str, chosen: Choices, machine: Machine) -> Plan:
@@ -164,7 +166,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         raise FrameworkEnvironmentError(source.reason)
     launcher = _Profiling(ProcessLauncher(), steps)
     run = preparation.new_run(plan, machine, "explain")
-    carrier = Carrier(plan, run, launcher, sources, _reference_at_hand, machine=machine)
+    carrier = Carrier(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
     # What computes nothing disturbs nobody, and nobody disturbs it.
     with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
         say(f"launching {name_of(planned.cell)}")
@@ -176,9 +178,9 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
             return carrier.carry_out(planned, plan.protocol, tick=tick)[0]
 
 
-def _reference_at_hand(cell: Cell) -> Reference | None:
+def _reference_at_hand(plan: Plan, cell: Cell) -> Reference | None:
     """Return the cell's reference where there is one: none is computed for the sake of a profile."""
-    path = references.find(cell.network, cell.batch_size)
+    path = references.find(plan.network_of(cell), cell.batch_size)
     return None if path is None else Reference(path)
 
 

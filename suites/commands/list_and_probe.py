@@ -133,10 +133,11 @@ def list_command(
         return
     table(
         "Networks",
-        ["name", "parameters", "mini-batch", "GFLOP a step", "what"],
+        ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"],
         [
             [
                 n["name"],
+                n["family"],
                 f"{n['parameters'] / 1e6:.1f} M",
                 str(n["batch_size"]),
                 f"{n['gflop_per_step']:.1f}",

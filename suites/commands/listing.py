@@ -4,21 +4,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from dlbench.adapters.networks import (
-    NETWORKS,
-    Convolution,
-    Feedforward,
-    Network,
-    Recurrent,
-    parameter_count,
-    training_flops,
-)
+from dlbench.adapters.networks import digest_of, specification
 from dlbench.adapters.protocol import to_dict
 
 from ..environments import environment
 from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError
 from ..measuring.capabilities import Capabilities
+from ..planning import networks as of_dlbench
 from ..planning import suite
 from ..planning.framework import find, offered
 from ..planning.plan import Plan
@@ -31,10 +24,12 @@ def networks() -> list[dict[str, Any]]:
             "name": network.name,
             "summary": network.summary,
             "batch_size": network.batch_size,
-            "parameters": parameter_count(network),
-            "gflop_per_step": training_flops(network, network.batch_size) / 1e9,
+            "parameters": network.family.parameter_count(),
+            "gflop_per_step": network.family.training_flops(network.batch_size) / 1e9,
+            "specification": digest_of(network),
+            **specification(network.family),
         }
-        for network in NETWORKS.values()
+        for network in of_dlbench.shipped().values()
     ]
 
 
@@ -75,16 +70,6 @@ def frameworks() -> list[dict[str, Any]]:
     return found
 
 
-def _kind(network: Network) -> str:
-    """Return what a network asks of a framework: "dense", "convolutional" or "recurrent"."""
-    family = network.family
-    if isinstance(family, Recurrent):
-        return "recurrent"
-    if isinstance(family, Feedforward) and not any(isinstance(layer, Convolution) for layer in family.layers):
-        return "dense"
-    return "convolutional"
-
-
 def capabilities(found: Mapping[str, Capabilities]) -> list[dict[str, Any]]:
     """Return what each framework answered, what is known of its project, and where that was read."""
     listed = []
@@ -93,8 +78,8 @@ def capabilities(found: Mapping[str, Capabilities]) -> list[dict[str, Any]]:
         project = framework.project
         newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
         kinds: dict[str, list[bool]] = {}
-        for network in NETWORKS.values():
-            kinds.setdefault(_kind(network), []).append(not told.networks.get(network.name, "not asked"))
+        for network in of_dlbench.shipped().values():
+            kinds.setdefault(network.family.kind, []).append(not told.networks.get(network.name, "not asked"))
         listed.append(
             {
                 "name": name,

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe.cpu import bound_mask
@@ -180,6 +181,7 @@ class Carrier:
             stage=stage,
             quota_cpus=None if self._machine is None else self._machine.cpu.quota_cpus,
             telemetry=carried.telemetry,
+            network=specification(self._plan.network_of(cell).family),
         )
 
     def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Carried:
@@ -218,6 +220,7 @@ class Carrier:
             gpu=gpu,
             repeated_batch=None if reference is None else reference.repeated_batch,
             label_sets=1 if reference is None else reference.label_sets,
+            network=to_data(self._plan.network_of(cell)),
         )
         variables = {
             **framework.launch_variables(row.mode, cell.threads, folder),

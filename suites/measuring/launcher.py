@@ -96,7 +96,7 @@ class ProcessLauncher:
 
     def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
         """Carry out one launch; the processes it started are gone when this returns or raises."""
-        directory = _control_directory(order.launch)
+        directory = _control_directory(_as_understood(order))
         try:
             start = time.monotonic()
             ended_by_us, returncode, killed = self._run(order, directory, tick)
@@ -132,6 +132,13 @@ class ProcessLauncher:
         finally:
             _reap(child)
             _end_strays(str(directory))
+
+
+def _as_understood(order: Order) -> Launch:
+    """Return the launch as its guest reads it: adapters from before networks were data know theirs by name."""
+    if order.guest is None or (order.guest / "families").is_dir():
+        return order.launch
+    return order.launch._replace(cell=order.launch.cell._replace(specification=""), network=None)
 
 
 def _control_directory(launch: Launch) -> Path:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import filelock
 
+from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
 from dlbench.reports.storage.record import Record, Run
@@ -250,15 +251,16 @@ def exclusive(run: Run) -> Iterator[None]:
 def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
     """Return a look-up of each cell's parity reference, computing what is not there yet."""
     computing = {row.build.name for row in plan.rows if row.build.framework.computes}
-    wanted = dict.fromkeys(_of_reference(cell) for cell in plan.cells if cell.framework in computing)
+    wanted = dict.fromkeys(_of_reference(plan, cell) for cell in plan.cells if cell.framework in computing)
     # Those of the CPU first: what is computed for it then serves the GPU too.
     found = {
         key: references.fitting(*key[:3], report, capacity(machine).cores, key[3])
         for key in sorted(wanted, key=lambda key: not key[2])
     }
-    return lambda cell: found.get(_of_reference(cell))
+    return lambda cell: found.get(_of_reference(plan, cell))
 
 
-def _of_reference(cell: Cell) -> tuple[str, int, bool, int]:
+def _of_reference(plan: Plan, cell: Cell) -> tuple[Network, int, bool, int]:
     """Return what cells share that are compared with one reference."""
-    return cell.network, cell.batch_size, cell.on_cpu, references.parts(cell.network, cell.batch_size, cell.world_size)
+    network = plan.network_of(cell)
+    return network, cell.batch_size, cell.on_cpu, references.parts(network, cell.batch_size, cell.world_size)

@@ -5,7 +5,6 @@ the smaller one proves a large mini-batch too, whose own would take hours and mo
 their own in equal parts, one for each worker, it proves that workers average, batch normalisation or not.
 """
 
-import hashlib
 import math
 import sys
 from collections.abc import Iterable
@@ -13,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.adapters.launch import reference_files
-from dlbench.adapters.networks import NETWORKS, Residual
+from dlbench.adapters.networks import Network, digest, specification
 
 from ..environments import environment
 from ..environments.environment import Report
+from ..planning import networks
 
-# Largest float64 intermediates a host should hold for a reference; beyond it the cell's parity stays unchecked.
-_MOST_EXAMPLES = {"resnet50": 128, "alexnet": 512}
+# Of a mini-batch whose float64 intermediates a host should hold: 129 examples of resnet50, 440 of alexnet.
+_MOST_MULTIPLY_ADDS = 5e11
+_MOST_EXAMPLES = 4096
 # For the statistics of batch normalisation there should be no fewer.
 _FEW_EXAMPLES = 8
 
@@ -35,18 +36,17 @@ class Reference:
     """So many equal parts of the cell's mini-batch have labels of their own."""
 
 
-def parts(network: str, batch_size: int, world_size: int) -> int:
+def parts(network: Network, batch_size: int, world_size: int) -> int:
     """Return how many equal parts of a mini-batch its reference must have, where workers deal it out among them.
 
     Workers average what they compute of their parts: that is the whole mini-batch's, but for batch normalisation, whose
     means and variances are those of a part. Only of equal parts they are those of the whole.
     """
-    shared = isinstance(NETWORKS[network].family, Residual)
-    return world_size if shared and batch_size % world_size == 0 else 1
+    return world_size if network.family.normalises and batch_size % world_size == 0 else 1
 
 
 def fitting(
-    network: str, batch_size: int, on_cpu: bool, report: Report, threads: int = 1, equal_parts: int = 1
+    network: Network, batch_size: int, on_cpu: bool, report: Report, threads: int = 1, equal_parts: int = 1
 ) -> Reference | None:
     """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
 
@@ -66,10 +66,10 @@ def fitting(
     found = find(network, batch_size)
     smaller = None
     if found is None and (not on_cpu or not _computable(network, batch_size)):
-        smaller = _largest_within(network, batch_size)
+        smaller = _largest_within(network, batch_size) or _largest_computed(network, batch_size, report, threads)
     if smaller is not None:
         times = batch_size // smaller.size
-        report(f"parity of {network} at mini-batch {batch_size}: that of {smaller.size}, repeated {times} times")
+        report(f"parity of {network.name} at mini-batch {batch_size}: that of {smaller.size}, repeated {times} times")
         return Reference(smaller.path, smaller.size)
     path = found or ensure(network, batch_size, report, threads)
     return None if path is None else Reference(path)
@@ -81,7 +81,17 @@ class _Smaller:
     path: Path
 
 
-def _largest_within(network: str, batch_size: int) -> _Smaller | None:
+def _largest_computed(network: Network, batch_size: int, report: Report, threads: int) -> _Smaller | None:
+    """Compute and return the reference of a mini-batch that fills this one, which is too large for one of its own."""
+    if _computable(network, batch_size):
+        return None
+    some = [size for size in _divisors(batch_size) if size >= _FEW_EXAMPLES and _computable(network, size)]
+    size = min(some, default=0)
+    path = ensure(network, size, report, threads) if size else None
+    return None if path is None else _Smaller(size, path)
+
+
+def _largest_within(network: Network, batch_size: int) -> _Smaller | None:
     """Return the reference at hand of the largest mini-batch that fills this one when repeated."""
     return _largest(network, _divisors(batch_size) - {batch_size})
 
@@ -91,7 +101,7 @@ def _divisors(number: int) -> set[int]:
     return {*low, *(number // size for size in low)}
 
 
-def _largest(network: str, sizes: Iterable[int], label_sets: int = 1) -> _Smaller | None:
+def _largest(network: Network, sizes: Iterable[int], label_sets: int = 1) -> _Smaller | None:
     """Return the reference at hand of the largest mini-batch of these sizes."""
     for size in sorted(sizes, reverse=True):
         path = find(network, size, label_sets)
@@ -100,26 +110,34 @@ def _largest(network: str, sizes: Iterable[int], label_sets: int = 1) -> _Smalle
     return None
 
 
-def _computable(network: str, batch_size: int) -> bool:
-    return batch_size <= _MOST_EXAMPLES.get(network, 4096)
+def _computable(network: Network, batch_size: int) -> bool:
+    work = batch_size * sum(network.family.multiply_adds())
+    return batch_size <= _MOST_EXAMPLES and work <= _MOST_MULTIPLY_ADDS
 
 
-def find(network: str, batch_size: int, label_sets: int = 1) -> Path | None:
+def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
-    shipped = reference_files.shipped(network, batch_size, label_sets)
-    if shipped is not None:
-        return Path(shipped)
+    ours = networks.shipped().get(network.name)
+    if ours is not None and _digest(ours) == _digest(network):
+        shipped = reference_files.shipped(network.name, batch_size, label_sets)
+        if shipped is not None:
+            return Path(shipped)
     own = _own(network, batch_size, label_sets)
     return own if own.exists() else None
 
 
-def _own(network: str, batch_size: int, label_sets: int) -> Path:
-    # A changed recipe or specification is another reference, so its digest is part of the name.
-    digest = hashlib.sha256(repr(NETWORKS[network]).encode()).hexdigest()[:8]
-    return environment.home() / "references" / f"{reference_files.stem(network, batch_size, label_sets)}-{digest}.npz"
+def _digest(network: Network) -> str:
+    """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's steps."""
+    steps = {"steps": network.parity.steps, "learning_rate": network.parity.learning_rate}
+    return digest({**specification(network.family), **steps})
 
 
-def ensure(network: str, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
+def _own(network: Network, batch_size: int, label_sets: int) -> Path:
+    stem = reference_files.stem(network.name, batch_size, label_sets)
+    return environment.home() / "references" / f"{stem}-{_digest(network)}.npz"
+
+
+def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
     """Return the reference, computing it by a launch of the reference adapter where there is none yet.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
@@ -128,12 +146,12 @@ def ensure(network: str, batch_size: int, report: Report, threads: int = 1, labe
     if found is not None:
         return found
     if not _computable(network, batch_size):
-        report(f"no reference for {network} at mini-batch {batch_size}: it would need too much memory")
+        report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
     path = _own(network, batch_size, label_sets)
     environment.make_folder(path.parent)
     sets = f" with {label_sets} sets of labels" if label_sets > 1 else ""
-    report(f"computing the float64 reference of {network} at mini-batch {batch_size}{sets}, once")
+    report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
     try:
         reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets)
     except reference_files.ReferenceNotMadeError as error:

@@ -2,18 +2,18 @@
 
 import math
 
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
 
 from ..environments import environment
 from ..environments.row_interpreters import Source
-from ..planning import devices
+from ..planning import devices, networks
 from ..planning.framework import Framework
 from .launcher import Launcher, Order
 
 # Large dense layers: whatever threads a framework has find work in them.
-_NETWORK = NETWORKS["fcn5"]
+_NETWORK = "fcn5"
 _PROTOCOL = Protocol(warmup_steps=3, steps=3, minimum_steps=3, seconds=1.0)
 _SECONDS = 300.0
 
@@ -33,7 +33,9 @@ def ask(
     ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that the environment
     variables name; 0 leaves each out.
     """
-    cell = Cell(framework.name, framework.folder, mode, _NETWORK.name, "cpu", calls, _NETWORK.batch_size)
+    known = networks.shipped()
+    network = known[_NETWORK]
+    cell = Cell(framework.name, framework.folder, mode, network.name, "cpu", calls, network.batch_size)
     launch = Launch(
         cell,
         _PROTOCOL,
@@ -42,6 +44,8 @@ def ask(
         str(environment.make_folder(environment.cache_directory(framework))),
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,
+        network=to_data(network),
+        asked_about=[to_data(each) for each in known.values()] if only_capabilities else None,
     )
     assert source.interpreter is not None
     named = {**framework.launch_variables(mode, variables, source.folder), **devices.variables(None)}

@@ -4,13 +4,15 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Protocol
+from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
-from . import devices
+from . import devices, networks
 from . import values as axes
-from .suite import LARGEST_BATCH, LARGEST_COUNT, USUAL_PRECISION, USUAL_RANGE, Suite, check_networks
+from .networks import LARGEST_BATCH
+from .suite import LARGEST_COUNT, USUAL_PRECISION, USUAL_RANGE, Suite
 from .values import Build, Capacity, Row
 
 
@@ -64,6 +66,8 @@ class Plan:
     """Relative half-width at which a cell gets no further launch; None: a fixed number of launches."""
     left_out: tuple[Cell, ...] = ()
     """Cells that this machine cannot have: bound to more CPUs than there are."""
+    networks: dict[str, Network] = field(default_factory=dict)
+    """The cells' networks by name; those that come with dlbench may be left out."""
 
     @property
     def most(self) -> int:
@@ -78,6 +82,17 @@ class Plan:
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
         return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+
+    def network_of(self, cell: Cell) -> Network:
+        """Return the network of a cell; raises UsageError where the cell was planned for other numbers."""
+        found = self.networks.get(cell.network) or networks.shipped().get(cell.network)
+        if found is None:
+            raise UsageError(
+                f"{cell.network} is no network of dlbench. Give the suite file that defines it instead of a name."
+            )
+        if cell.specification != specification_of_cells(found):
+            raise UsageError(f"{cell.network} had other numbers when this was planned. Begin a run of its own.")
+        return found
 
     def order(self) -> Iterator[PlannedLaunch]:
         """Yield the launches that every cell gets: one of each cell per block, shuffled by the seed.
@@ -137,7 +152,7 @@ def _places(cells: list[Cell], group: Callable[[Cell], Cell]) -> Iterable[list[i
 
 def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Plan:
     """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
-    networks = check_networks(axes.words(choices.networks)) if choices.networks else suite.networks
+    chosen = suite.chosen(choices.networks)
     named = axes.words(choices.devices) if choices.devices else suite.devices
     on = devices.meant(named, capacity.gpus, capacity.visible)
     rows = _rows_on(_rows(suite, choices), on)
@@ -172,8 +187,9 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
             placement,
             affinity,
             world_size,
+            specification_of_cells(suite.known[network]),
         )
-        for network in networks
+        for network in chosen
         for row in rows
         for device in on
         if _means_anything(row, device)
@@ -210,6 +226,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
         most if most > fewest else None,
         precision,
         tuple(cell for cell in distinct if cell.affinity == BOUND and cell.all_threads > capacity.cpus),
+        {name: suite.known[name] for name in chosen},
     )
 
 
@@ -294,7 +311,7 @@ def _batch_sizes(suite: Suite, choices: Choices, network: str, device: str, capa
         return axes.counts(choices.batch_sizes, capacity, "mini-batch size", LARGEST_BATCH)
     if device == devices.CPU and network in suite.cpu_batch_sizes:
         return suite.cpu_batch_sizes[network]
-    return suite.batch_sizes.get(network, (NETWORKS[network].batch_size,))
+    return suite.batch_sizes.get(network, (suite.known[network].batch_size,))
 
 
 def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:

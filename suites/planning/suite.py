@@ -2,24 +2,24 @@
 
 import json
 import tomllib
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import OVERSUBSCRIBED, PRECISIONS, Protocol
 
 from ..errors import SuiteError, UsageError, unknown_name
-from . import devices
+from . import devices, networks
 from . import values as axes
 from .framework import offered
 from .toml_words import sentence
 
 # Any numbers do for checking words at reading time; the real ones come with the plan.
 _SOME_CAPACITY = axes.Capacity(cores=1, cpus=1)
-LARGEST_BATCH = 1_000_000
 LARGEST_COUNT = 1_000_000
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
@@ -76,7 +76,7 @@ class Suite(_Data):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     summary: str
-    networks: tuple[str, ...] = Field(min_length=1)
+    networks: tuple[str, ...] = ()  # names, or patterns; the suite's own where none is given
     frameworks: tuple[str, ...] = Field(min_length=1)
     threads: str
     threads_limit: str = "4096"
@@ -90,6 +90,8 @@ class Suite(_Data):
     world_sizes: str = "1"  # workers that train on parts of one mini-batch together: processes, GPUs
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
+    network: tuple[dict[str, Any], ...] = ()  # networks of the suite's own, see `networks`
+    grid: tuple[dict[str, Any], ...] = ()  # and products of values
 
     @field_validator("threads", "device_threads", "world_sizes", mode="before")
     @classmethod
@@ -98,8 +100,25 @@ class Suite(_Data):
             return ",".join(str(part) for part in value)
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
+    @cached_property
+    def known(self) -> dict[str, Network]:
+        """Every network that the suite can name: its own, and those that come with dlbench. Raises SuiteError."""
+        return networks.known(self.network, self.grid, self.name)
+
+    @cached_property
+    def its_networks(self) -> tuple[str, ...]:
+        """The networks that it measures; raises UsageError for a name that is none."""
+        own = tuple(networks.read(self.network, self.grid, self.name))
+        return networks.chosen(self.networks, own, self.known) if self.networks else own
+
+    def chosen(self, words: str) -> tuple[str, ...]:
+        """Return the networks that a command's words name; all that it measures where there are none."""
+        return networks.chosen(axes.words(words), self.its_networks, self.known) if words else self.its_networks
+
 
 def _check_words(suite: Suite, where: str) -> None:
+    networks.known(suite.network, suite.grid, where)
+
     def named(key: str, error: UsageError) -> SuiteError:
         return SuiteError(f"{where}, key {key}: {error}")
 
@@ -114,9 +133,9 @@ def _check_words(suite: Suite, where: str) -> None:
         ("affinity", lambda: [axes.affinity(word) for word in suite.affinity]),
         ("protocol.launches", lambda: axes.launch_range(str(suite.protocol.launches), "launches")),
         ("protocol.precision", suite.protocol.launches_of_a_cell),
-        ("networks", lambda: check_networks(list(suite.networks))),
-        ("batch_sizes", lambda: check_networks(list(suite.batch_sizes))),
-        ("cpu_batch_sizes", lambda: check_networks(list(suite.cpu_batch_sizes))),
+        ("networks", lambda: _check_networks(suite)),
+        ("batch_sizes", lambda: networks.chosen(suite.batch_sizes, (), suite.known)),
+        ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
         ("frameworks", lambda: axes.rows(list(suite.frameworks), [])),
         ("settings", lambda: _check_frameworks(suite)),
     ):
@@ -139,12 +158,9 @@ def _check_frameworks(suite: Suite) -> None:
         ) from error
 
 
-def check_networks(names: list[str]) -> tuple[str, ...]:
-    """Return the names when each is a network; raises UsageError with the nearest one otherwise."""
-    for name in names:
-        if name not in NETWORKS:
-            raise unknown_name("network", name, NETWORKS)
-    return tuple(dict.fromkeys(names))
+def _check_networks(suite: Suite) -> None:
+    if not suite.its_networks:
+        raise UsageError('Name at least one, as in networks = ["fcn5"], or define one in a table [[network]].')
 
 
 def parse(text: str, where: str) -> Suite:
@@ -166,7 +182,7 @@ def shipped() -> dict[str, Suite]:
     folder = resources.files("dlbench.suites") / "definitions"
     found = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".toml"):
+        if entry.name.endswith(".toml") and entry.name != networks.FILE:
             suite = parse(entry.read_text(encoding="utf-8"), f"suites/definitions/{entry.name}")
             found[suite.name] = suite
     return found

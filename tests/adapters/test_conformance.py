@@ -10,6 +10,7 @@ import os
 import sys
 
 import pytest
+from known_networks import NETWORKS
 from one_launch import SHORT
 
 from dlbench.adapters import networks
@@ -62,7 +63,7 @@ def combinations():
         for name, framework in catalogue().items()
         if framework.computes
         for mode in on_the_device(framework)
-        for network in networks.NETWORKS
+        for network in NETWORKS
     ]
 
 
@@ -92,7 +93,7 @@ def answered(request, launch, launch_of) -> tuple[networks.Network, Outcome]:
         launch_of[request.param] = launch(name, mode, network, batch_size=FEW[network], device=DEVICE)
     outcome = launch_of[request.param]
     RAN[name, mode] = RAN.get((name, mode), False) or outcome.status is Status.OK
-    return networks.NETWORKS[network], outcome
+    return NETWORKS[network], outcome
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_it_gives_every_sample(launched):
 
 def test_it_counts_the_networks_parameters(launched):
     network, outcome = launched
-    assert outcome.parameter_count == networks.parameter_count(network)
+    assert outcome.parameter_count == network.family.parameter_count()
 
 
 @about_cpus
@@ -220,7 +221,7 @@ def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
         return
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.parity.verdict == "agrees", outcome.parity.reason
-    assert len(outcome.parity.losses) == networks.NETWORKS["lstm32"].parity.steps
+    assert len(outcome.parity.losses) == NETWORKS["lstm32"].parity.steps
     assert outcome.threads.requested == 2
     # Both workers work, whatever processes or threads they are.
     assert sum(1 for seconds in outcome.threads.cpu_seconds_by_thread if seconds > 0.02) >= 2
@@ -290,7 +291,7 @@ def test_only_an_adapter_outside_may_refuse_what_it_likes(monkeypatch):
 
 def test_every_refusal_expected_is_of_an_adapter_and_a_network_of_ours():
     assert {name for name, _ in REFUSALS} <= set(framework_module.shipped())
-    assert {network for _, network in REFUSALS} <= set(networks.NETWORKS)
+    assert {network for _, network in REFUSALS} <= set(NETWORKS)
 
 
 def test_every_framework_has_one_default_mode():

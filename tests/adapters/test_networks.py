@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_networks import NETWORKS
 
-from dlbench.adapters import networks
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.families import Convolution, Dense, Flatten, Recurrent, Residual
+from dlbench.adapters.families.layers import output_side
 from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
 
 
@@ -47,12 +48,12 @@ COUNTS = {
 def test_parameter_counts(name):
     by_hand, known = COUNTS[name]
     assert by_hand == known
-    assert networks.parameter_count(NETWORKS[name]) == known
+    assert NETWORKS[name].family.parameter_count() == known
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_parameter_names_are_unique(name):
-    names = [parameter.name for parameter in networks.parameters(NETWORKS[name])]
+    names = [parameter.name for parameter in NETWORKS[name].family.parameters()]
     assert len(set(names)) == len(names)
 
 
@@ -67,7 +68,7 @@ def test_alexnet_multiply_adds():
         + 4096 * 4096
         + 4096 * 1000
     )
-    assert networks.forward_multiply_adds(NETWORKS["alexnet"]) == by_hand == 1_135_256_096
+    assert sum(NETWORKS["alexnet"].family.multiply_adds()) == by_hand == 1_135_256_096
 
 
 def test_resnet50_multiply_adds():
@@ -84,7 +85,7 @@ def test_resnet50_multiply_adds():
         + stage(7, 1024, 512, 3, 2)
         + 2048 * 1000
     )
-    counted = networks.forward_multiply_adds(NETWORKS["resnet50"])
+    counted = sum(NETWORKS["resnet50"].family.multiply_adds())
     assert counted == by_hand
     assert counted == pytest.approx(3.86e9, rel=0.005)  # He et al. 2015, table 1: 3.8 x 10^9
 
@@ -92,7 +93,7 @@ def test_resnet50_multiply_adds():
 @pytest.mark.parametrize(("name", "steps"), [("lstm32", 32), ("lstm64", 64)])
 def test_lstm_multiply_adds(name, steps):
     by_hand = steps * (2 * 4 * 256 * 512 + 256 * 10000)
-    assert networks.forward_multiply_adds(NETWORKS[name]) == by_hand
+    assert sum(NETWORKS[name].family.multiply_adds()) == by_hand
 
 
 @pytest.mark.parametrize("name", ["fcn5", "fcn8"])
@@ -102,22 +103,22 @@ def test_training_flops_of_fully_connected_networks(name):
     batch_size = 64
     all_three = 6 * weights * batch_size
     first_layers_input_gradient = 2 * 26752 * 2048 * batch_size
-    assert networks.training_flops(network, batch_size) == all_three - first_layers_input_gradient
+    assert network.family.training_flops(batch_size) == all_three - first_layers_input_gradient
 
 
 def test_training_flops_of_fcn5_as_a_round_number():
-    assert networks.training_flops(NETWORKS["fcn5"], 64) == pytest.approx(38.3e9, rel=0.002)
+    assert NETWORKS["fcn5"].family.training_flops(64) == pytest.approx(38.3e9, rel=0.002)
 
 
 def test_recurrent_networks_need_every_gradient():
     network = NETWORKS["lstm32"]
-    assert networks.training_flops(network, 1) == 6 * networks.forward_multiply_adds(network)
+    assert network.family.training_flops(1) == 6 * sum(network.family.multiply_adds())
 
 
 @given(st.integers(1, 64), st.sampled_from(sorted(NETWORKS)))
 def test_training_flops_grow_with_the_mini_batch(batch_size, name):
     network = NETWORKS[name]
-    assert networks.training_flops(network, batch_size) == batch_size * networks.training_flops(network, 1)
+    assert network.family.training_flops(batch_size) == batch_size * network.family.training_flops(1)
 
 
 @given(st.integers(1, 300), st.integers(1, 11), st.integers(1, 4), st.integers(0, 5))
@@ -125,32 +126,32 @@ def test_an_outputs_side_is_the_number_of_windows_that_fit(side, kernel, stride,
     if kernel > side + 2 * padding:
         return
     starts = range(0, side + 2 * padding - kernel + 1, stride)
-    assert networks.output_side(side, kernel, stride, padding) == len(starts)
+    assert output_side(side, kernel, stride, padding) == len(starts)
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_layers_fit_one_another(name):
     family = NETWORKS[name].family
-    if isinstance(family, networks.Recurrent):
+    if isinstance(family, Recurrent):
         return
-    if isinstance(family, networks.Residual):
-        for before, after in zip(family.blocks, family.blocks[1:], strict=False):
+    if isinstance(family, Residual):
+        for before, after in zip(family.bottlenecks, family.bottlenecks[1:], strict=False):
             assert before.out_channels == after.in_channels
-        for block in family.blocks:
+        for block in family.bottlenecks:
             changes = block.stride != 1 or block.in_channels != block.out_channels
             assert block.projection == changes
         return
     shape = family.input_shape
     for layer in family.layers:
-        if isinstance(layer, networks.Dense):
+        if isinstance(layer, Dense):
             assert shape == (layer.inputs,)
             shape = (layer.outputs,)
-        elif isinstance(layer, networks.Flatten):
+        elif isinstance(layer, Flatten):
             shape = (shape[0] * shape[1] * shape[2],)
         else:
-            side = networks.output_side(shape[1], layer.kernel, layer.stride, layer.padding)
+            side = output_side(shape[1], layer.kernel, layer.stride, layer.padding)
             channels = shape[0]
-            if isinstance(layer, networks.Convolution):
+            if isinstance(layer, Convolution):
                 assert layer.in_channels == channels
                 channels = layer.out_channels
             shape = (channels, side, side)

@@ -38,7 +38,7 @@ tables = st.dictionaries(
     text | st.sampled_from(["cell", "threads", "status", "parity", "schema_version"]), plain, max_size=4
 )
 
-cells = st.builds(Cell, text, text, text, text, text, count, count, text, text, text)
+cells = st.builds(Cell, text, text, text, text, text, count, count, text, text, text, count, text)
 protocols = st.builds(Protocol, count, count, count, real, count, real)
 launches = st.builds(
     Launch,
@@ -53,6 +53,8 @@ launches = st.builds(
     repeated_batch=maybe_count,
     label_sets=count,
     profiled_steps=count,
+    network=st.none() | tables,
+    asked_about=st.none() | st.lists(tables, max_size=2),
 )
 ceilings = st.builds(DeviceCeilings, *[maybe_real] * len(DeviceCeilings._fields))
 devices = st.builds(

@@ -15,10 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status, to_dict
 from dlbench.suites.environments import environment
 from dlbench.suites.measuring.launcher import Launched, Order, ProcessLauncher
 from dlbench.suites.planning import framework
+from dlbench.suites.planning.networks import shipped
 
 NETWORK, BATCH, THREADS = "lstm32", 4, 1
 ORDER = 128
@@ -39,7 +41,12 @@ def launch(name: str, products: int) -> Launched:
     if products:
         variables["DLBENCH_EXTRA_PRODUCTS"] = f"{products}x{ORDER}"
     order = Order(
-        Launch(cell, PROTOCOL, dict(found.modes[mode].settings), None, str(cache)), interpreter, variables, 120
+        Launch(
+            cell, PROTOCOL, dict(found.modes[mode].settings), None, str(cache), network=to_data(shipped()[cell.network])
+        ),
+        interpreter,
+        variables,
+        120,
     )
     return ProcessLauncher().launch(order)
 

@@ -22,10 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.launch.timing import timed_loop
+from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.planning.networks import shipped
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
 ROUNDS = 9
@@ -55,7 +57,12 @@ def launch(seconds: float, steps: int, step_seconds: float, cache: str) -> Order
     """Return the order of one null launch."""
     protocol = Protocol(3, steps, 1, seconds)
     settings = {"step_seconds": step_seconds}
-    return Order(Launch(CELL, protocol, settings, None, cache), Path(sys.executable), {}, 120.0)
+    return Order(
+        Launch(CELL, protocol, settings, None, cache, network=to_data(shipped()[CELL.network])),
+        Path(sys.executable),
+        {},
+        120.0,
+    )
 
 
 def launch_overhead(launches: int, folder: Path) -> list[float]:

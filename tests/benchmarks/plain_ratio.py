@@ -23,13 +23,15 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.suites.environments import environment
 from dlbench.suites.measuring.launcher import Order, ProcessLauncher, guest_environment
 from dlbench.suites.planning import values as axes
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
+from dlbench.suites.planning.networks import shipped
 
+NETWORKS = shipped()
 PLAIN = Path(__file__).resolve().parent.parent / "plain"
 GOAL = 1.02
 
@@ -39,7 +41,9 @@ def adapter_median(framework: Framework, cell: Cell, interpreter: Path, steps: i
     cache = environment.cache_directory(framework)
     cache.mkdir(parents=True, exist_ok=True)
     settings = framework.modes[cell.mode].settings
-    launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache))
+    launch = Launch(
+        cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache), network=to_data(NETWORKS[cell.network])
+    )
     variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)
     outcome = ProcessLauncher().launch(Order(launch, interpreter, variables, 900.0)).outcome
     if not outcome.samples_ns:

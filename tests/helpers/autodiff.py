@@ -4,12 +4,15 @@
 Shares specifications, weights and mini-batches with the guest, and no arithmetic.
 """
 
+import json
 import sys
 import types
 from pathlib import Path
 
 import torch
 from torch.nn import functional
+
+ACTIVATIONS = {"relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": lambda values: values}
 
 
 def forward_feedforward(n, family, w, values):
@@ -24,7 +27,7 @@ def forward_feedforward(n, family, w, values):
                 values = functional.conv2d(values, weight, bias, layer.stride, layer.padding)
             else:
                 values = functional.linear(values, weight, bias)
-            values = {"relu": torch.relu, "sigmoid": torch.sigmoid, "none": lambda x: x}[layer.activation](values)
+            values = ACTIVATIONS[layer.activation](values)
     return values
 
 
@@ -36,7 +39,7 @@ def forward_residual(n, family, w, values):
 
     values = torch.relu(unit("stem", "stem_norm", values, 2, 3))
     values = functional.max_pool2d(values, 3, 2, 1)
-    for block in family.blocks:
+    for block in family.bottlenecks:
         name = block.name
         inner = torch.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
         inner = torch.relu(unit(name + ".conv2", name + ".norm2", inner, 1, 1))
@@ -70,7 +73,7 @@ def forward_recurrent(n, family, w, tokens):
 
 
 def observe(guest, network, batch_size):
-    n = guest.networks
+    n = guest.families
     initial = guest.batches.initial_weights(network)
     before = guest.parity.sample_weights(initial)
     w = {name: torch.from_numpy(value).double().requires_grad_() for name, value in initial.items()}
@@ -101,7 +104,7 @@ def load_guest(folder):
     package = types.ModuleType("_dlbench_guest")
     package.__path__ = [folder]
     sys.modules["_dlbench_guest"] = package
-    for name, where in (("networks", ""), ("batches", "launch."), ("parity", "launch.")):
+    for name, where in (("networks", ""), ("families", ""), ("batches", "launch."), ("parity", "launch.")):
         setattr(package, name, __import__("_dlbench_guest." + where + name, fromlist=[name]))
     return package
 
@@ -112,7 +115,8 @@ def main():
     guest = load_guest(sys.argv[1])
     namespace = {}
     exec(compile((here / "small_networks.py").read_text(), "small_networks.py", "exec"), namespace)
-    known = dict(guest.networks.NETWORKS)
+    given = json.loads(Path(sys.argv[2], "networks.json").read_text())
+    known = {name: guest.networks.from_data(each) for name, each in given.items()}
     known.update(namespace["small_networks"](guest.networks))
     for wanted in sys.argv[3:]:
         name, _, size = wanted.partition(":")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from known_networks import AS_JSON
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work on.
@@ -22,13 +24,14 @@ package = types.ModuleType("guest")
 package.__path__ = [{adapters!r}]
 sys.modules["guest"] = package
 import numpy as np
-from guest import networks
+from guest import families, networks
 from guest.launch import batches, parity
 from guest.protocol import Cell
 specification = importlib.util.spec_from_file_location("small_networks", {small!r})
 small = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(small)
 SMALL = small.small_networks(networks)
+NETWORKS = {{name: networks.from_data(data) for name, data in json.loads({known!r}).items()}}
 from guest.{folder}.adapter import ADAPTER
 
 def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu", precision="float32",
@@ -133,6 +136,7 @@ def guest_of(
     beginning = PREAMBLE.format(
         adapters=str(ROOT / "adapters"),
         small=str(ROOT / "tests" / "helpers" / "small_networks.py"),
+        known=AS_JSON,
         name=name,
         folder=folder,
         mode=mode,

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_networks import NETWORKS
 
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import Network, to_data
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
@@ -48,7 +49,7 @@ def find_framework_python(name: str) -> Path:
 def launch_once(
     framework: Framework,
     mode: str,
-    network: str,
+    network: str | Network,
     *,
     cache: Path,
     threads: int = 1,
@@ -67,19 +68,20 @@ def launch_once(
 
     The reference is the one shipped for this mini-batch unless another is given; with ``cpus`` the cell is bound.
     """
-    size = batch_size or NETWORKS[network].batch_size
+    specified = NETWORKS[network] if isinstance(network, str) else network
+    size = batch_size or specified.batch_size
     interpreter = find_framework_python(framework.name)
-    equal_parts = references.parts(network, size, world_size)
+    equal_parts = references.parts(specified, size, world_size)
     of_parts = None
     if reference is None and equal_parts > 1:
-        of_parts = references.fitting(network, size, True, print, equal_parts=equal_parts)
-    chosen = reference or (of_parts.path if of_parts else references.find(network, size))
+        of_parts = references.fitting(specified, size, True, print, equal_parts=equal_parts)
+    chosen = reference or (of_parts.path if of_parts else references.find(specified, size))
     launch = Launch(
         cell=Cell(
             framework.name,
             framework.folder,
             mode,
-            network,
+            specified.name,
             device,
             threads,
             size,
@@ -96,6 +98,8 @@ def launch_once(
         cpus=cpus,
         repeated_batch=of_parts.repeated_batch if of_parts else None,
         label_sets=of_parts.label_sets if of_parts else 1,
+        network=to_data(specified),
+        asked_about=[to_data(each) for each in NETWORKS.values()] if only_capabilities else None,
     )
     variables = framework.launch_variables(mode, threads, interpreter.parent.parent)
     if device == "cpu":

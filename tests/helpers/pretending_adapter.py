@@ -2,10 +2,12 @@
 
 import json
 
+from known_networks import NETWORKS
+
 from dlbench.adapters import protocol
 from dlbench.adapters.base import Adapter
 from dlbench.adapters.launch import worker
-from dlbench.adapters.networks import NETWORKS
+from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 
 PARITY_STEPS = NETWORKS["fcn5"].parity.steps
@@ -61,7 +63,8 @@ class Pretender(Adapter):
 def launch_of(folder, network="fcn5", settings=None, **numbers):
     measured = Protocol(**{"warmup_steps": PARITY_STEPS + 2, "steps": 4, "minimum_steps": 2, "seconds": 0.1, **numbers})
     cell = Cell("null", "null", "null", network, "cpu", 2, 8)
-    return Launch(cell, measured, settings or {}, None, str(folder))
+    data = to_data(NETWORKS[network]) if network in NETWORKS else None
+    return Launch(cell, measured, settings or {}, None, str(folder), network=data)
 
 
 def run(folder, adapter=None, load=None, **options):

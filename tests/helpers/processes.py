@@ -13,6 +13,7 @@ from typing import Any
 
 import command_server
 import psutil
+from known_networks import data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.suites.measuring.launcher import Order
@@ -38,7 +39,7 @@ def null_order(
     **changes: Any,
 ) -> Order:
     """Return the order of one launch of the null framework, by the interpreter of the tests unless another is given."""
-    launch = Launch(null_cell(**changes), BRIEF, settings or {}, None, str(folder))
+    launch = Launch(null_cell(**changes), BRIEF, settings or {}, None, str(folder), network=data_of("fcn5"))
     return Order(launch, interpreter or Path(sys.executable), variables or {}, timeout)
 
 

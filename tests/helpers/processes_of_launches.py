@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from known_networks import data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.suites.measuring.launcher import Order, ProcessLauncher
@@ -17,7 +18,7 @@ PATIENCE = 120.0
 def launch_null(cache: Path, settings: dict[str, Any], **of_cell: Any) -> Outcome:
     """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
     cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)._replace(**of_cell)
-    launch = Launch(cell, BRIEF, settings, None, str(cache))
+    launch = Launch(cell, BRIEF, settings, None, str(cache), network=data_of("fcn5"))
     variables = {"DLBENCH_TEST_LAUNCH": str(cache)}
     return ProcessLauncher().launch(Order(launch, Path(sys.executable), variables, PATIENCE)).outcome
 

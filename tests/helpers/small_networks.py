@@ -1,8 +1,36 @@
-"""Small specifications with every layer type, and parity steps run in this process on the reference adapter.
+"""Small networks with every layer type, as data, and parity steps run in this process on the reference adapter.
 
 ``small_networks`` takes the module ``adapters/networks.py`` under whatever name it was imported, because a guest
 process imports it under another one than the host.
 """
+
+_RECIPE = {
+    "steps": 3,
+    "learning_rate": 0.1,
+    "loss_tolerance": 1e-5,
+    "update_tolerance": 1e-3,
+    "why": "small enough to differentiate numerically",
+}
+_CHAIN = [
+    {"convolution": 5, "kernel": 5, "stride": 2, "padding": 1},  # 7
+    {"pool": 3, "stride": 2, "padding": 1},  # 4
+    {"convolution": 4, "kernel": 3, "padding": 1, "activation": "none"},  # 4
+    {"pool": 2},  # 2
+    {"dense": 9, "activation": "sigmoid"},
+]
+_RESIDUAL = {"channels": 3, "side": 17, "stem_channels": 4, "blocks": [2, 1], "widths": [3, 4], "classes": 6}
+_RECURRENT = {"vocabulary": 13, "hidden": 5, "layers": 2, "steps": 4}
+
+#: (name, mini-batch, family, numbers): odd sizes, strides that do not divide, more than one of everything.
+SMALL = (
+    ("small-dense", 4, "feedforward", {"inputs": 7, "hidden": [11], "outputs": 5, "activation": "sigmoid"}),
+    ("small-tanh", 4, "feedforward", {"inputs": 7, "hidden": [11, 6], "outputs": 5, "activation": "tanh"}),
+    ("small-relu", 4, "feedforward", {"inputs": 7, "hidden": [11, 9], "outputs": 5, "activation": "relu"}),
+    ("small-convolutional", 4, "convolutional", {"channels": 2, "side": 15, "layers": _CHAIN, "outputs": 6}),
+    ("small-residual", 5, "residual", _RESIDUAL),
+    ("small-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=5)),
+    ("wide-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=7)),
+)
 
 #: Mini-batches of the full networks with a shipped reference: the smallest of each family that behaves.
 SMALLEST_SHIPPED = {"fcn5": 16, "alexnet": 4, "lstm32": 4, "resnet50": 8}
@@ -18,36 +46,12 @@ def reference_adapter(name, kind=None, dtype="float64"):
 
 
 def small_networks(networks):
-    """Return small networks by name: odd sizes, strides that do not divide, more than one of everything."""
-    n = networks
-    recipe = n.ParityRecipe(3, 0.1, 1e-5, 1e-3, "small enough to differentiate numerically")
-    convolutional = n.Feedforward(
-        (2, 15, 15),
-        (
-            n.Convolution("conv1", 2, 5, 5, 2, 1, "relu"),  # 7
-            n.MaxPool(3, 2, 1),  # 4
-            n.Convolution("conv2", 5, 4, 3, 1, 1, "none"),  # 4
-            n.MaxPool(2, 2, 0),  # 2
-            n.Flatten(),
-            n.Dense("fc3", 16, 9, "sigmoid"),
-            n.Dense("fc4", 9, 6, "none"),
-        ),
-    )
-    dense = n.Feedforward((7,), (n.Dense("fc1", 7, 11, "sigmoid"), n.Dense("fc2", 11, 5, "none")))
-    blocks = (
-        n.Bottleneck("stage1.0", 4, 3, 12, 1, True),
-        n.Bottleneck("stage1.1", 12, 3, 12, 1, False),
-        n.Bottleneck("stage2.0", 12, 4, 16, 2, True),
-    )
+    """Return small networks by name, each with a recipe of its own."""
     return {
-        network.name: network
-        for network in (
-            n.Network("small-dense", dense, 4, 1.0, recipe, ""),
-            n.Network("small-convolutional", convolutional, 4, 1.0, recipe, ""),
-            n.Network("small-residual", n.Residual((3, 17, 17), 4, blocks, 6, 1e-5, 0.2), 5, 1.0, recipe, ""),
-            n.Network("small-recurrent", n.Recurrent(13, 5, 5, 2, 4), 3, 1.0, recipe, ""),
-            n.Network("wide-recurrent", n.Recurrent(13, 7, 5, 2, 4), 3, 1.0, recipe, ""),
+        name: networks.from_data(
+            {"name": name, "batch_size": batch_size, "family": family, "numbers": numbers, "parity": _RECIPE}
         )
+        for name, batch_size, family, numbers in SMALL
     }
 
 

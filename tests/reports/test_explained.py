@@ -7,9 +7,9 @@ import pytest
 from factory_of_records import cell, outcome
 from hypothesis import given
 from hypothesis import strategies as st
+from known_networks import NETWORKS
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY, OTHER, RECURRENT
-from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Operator, Profile
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained.analysis import IDLE, explain
@@ -29,7 +29,8 @@ PROFILE = Profile(
 
 
 def explained(profile=PROFILE, seconds=(1.0, 1.0, 1.0), **of_cell):
-    return explain(cell(**of_cell), outcome(seconds, profile=profile))
+    chosen = cell(**of_cell)
+    return explain(chosen, outcome(seconds, profile=profile), NETWORKS[chosen.network].family)
 
 
 def on_gpu(*operators, step=1.0, **more):
@@ -48,13 +49,13 @@ def test_kinds_are_sums_of_their_operators_and_what_is_left_is_idle():
 
 
 def test_rates_are_the_networks_flops_over_the_time_of_the_operators_that_do_them():
-    flops = training_flops(NETWORKS["fcn5"], 64)
+    flops = NETWORKS["fcn5"].family.training_flops(64)
     found = explained()
     assert found.flops == flops
     assert math.isclose(found.product_rate, flops / 0.8)
     assert math.isclose(found.step_rate, flops / 1.0)
     recurrent = explained(Profile("p", 1, 1.0, [Operator("lstm", RECURRENT, False, 0.5, 2.0)]), network="lstm32")
-    assert math.isclose(recurrent.product_rate, training_flops(NETWORKS["lstm32"], 64) / 0.5)
+    assert math.isclose(recurrent.product_rate, NETWORKS["lstm32"].family.training_flops(64) / 0.5)
 
 
 def test_where_no_operator_is_a_product_there_is_no_rate_of_them():

@@ -1,7 +1,7 @@
 import factory_of_records as make
 import pytest
+from known_networks import NETWORKS
 
-from dlbench.adapters.networks import NETWORKS, training_flops
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix, combine
@@ -36,7 +36,7 @@ def test_a_cell_of_several_launches() -> None:
     assert cell.seconds is not None
     assert (cell.seconds.launches, cell.seconds.samples) == (3, 15)
     assert cell.items_per_second == pytest.approx(64 / cell.seconds.median)
-    assert cell.gflops == pytest.approx(training_flops(NETWORKS["fcn5"], 64) / cell.seconds.median / 1e9)
+    assert cell.gflops == pytest.approx(NETWORKS["fcn5"].family.training_flops(64) / cell.seconds.median / 1e9)
     assert cell.ceiling_fraction is None
     assert cell.flags == ()
     assert not cell.best  # of nothing
@@ -221,7 +221,7 @@ def test_two_builds_of_a_framework_stand_side_by_side() -> None:
 
 
 def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
-    flops = training_flops(NETWORKS["fcn5"], 64)
+    flops = NETWORKS["fcn5"].family.training_flops(64)
     ceilings = Ceilings((make.ceiling(1, 0.5 * flops), make.ceiling(4, 3.0 * flops)))
 
     def fraction(threads: int, *others: Record) -> float | None:

@@ -1,11 +1,11 @@
 import factory_of_records as make
+from known_networks import NETWORKS
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.results import Results
-from dlbench.reports.tables.analysis import hardware_table, layers, networks_table, software_table, tables
+from dlbench.reports.tables.analysis import hardware_table, networks_table, software_table, tables
 
 
 def texts(rows: object) -> list[list[str]]:
@@ -50,8 +50,10 @@ def test_networks() -> None:
     assert rows["fcn5"][1:5] == ["4 dense", "118.0 M", "38.3", "64"]
     assert rows["resnet50"][1:3] == ["53 conv in 16 blocks, 1 dense", "25.6 M"]
     assert rows["alexnet"][1:3] == ["5 conv, 3 pool, 3 dense", "62.4 M"]
-    assert layers(NETWORKS["lstm64"]) == "embedding, 2 LSTM of 256, 64 steps"
-    assert [row[0].text for row in networks_table([("lstm32", 1), ("unheard of", 2), ("fcn5", 64)]).rows] == [
+    assert rows["lstm64"][1] == "embedding, 2 LSTM of 256, 64 steps"
+    assert [
+        row[0].text for row in networks_table([("lstm32", None, 1), ("unheard of", None, 2), ("fcn5", None, 64)]).rows
+    ] == [
         "fcn5",
         "lstm32",
         "unheard of",

@@ -4,10 +4,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from known_networks import NETWORKS
 
 from dlbench.adapters.launch import timing
 from dlbench.adapters.libraries import device_ceilings
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.null import device as pretended
 from dlbench.adapters.null.adapter import NullAdapter
 from dlbench.adapters.protocol import Cell

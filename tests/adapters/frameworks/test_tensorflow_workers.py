@@ -66,10 +66,8 @@ def test_several_workers_learn_what_one_learns(guest: Guest, workers: int, setti
 def test_workers_run_side_by_side_each_on_threads_of_its_own(guest: Guest, workers: int, threads: int) -> None:
     says, seconds = guest(f"""
         from guest.launch import evidence
-        wide = networks.Feedforward((768,), tuple(
-            networks.Dense("fc%d" % layer, 768, 768, "sigmoid") for layer in range(4)
-        ))
-        network = networks.Network("wide", wide, 384, 1.0, SMALL["small-dense"].parity, "")
+        wide = families.Feedforward(768, (768, 768, 768), 768, "sigmoid")
+        network = networks.Network("wide", wide, 384, SMALL["small-dense"].parity, "")
         cell = Cell("tensorflow", "tensorflow", "function", "wide", "cpu", {threads}, 384, world_size={workers})
         adapter = ADAPTER(cell, {{}}, "unused")
         adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 384))

@@ -73,7 +73,7 @@ def test_a_failed_allocation_is_recognised(guest: Guest, ideep: bool) -> None:
     setup = f"""
 adapter, network = prepared("small-dense", ideep={ideep}), SMALL["small-dense"]
 adapter.step()
-wide = network._replace(family=networks.Feedforward((64,), (networks.Dense("fc1", 64, 1 << 21, "none"),)))
+wide = network._replace(family=families.Feedforward(64, (), 1 << 21, "relu"))
 """
     provoked = {
         'adapter.prepare(wide, {"fc1.weight": np.zeros((1 << 21, 64), "f")}, None)': True,

@@ -62,7 +62,7 @@ def convolved(image, weight, stride, padding):
     builder = ours.Builder({"c.weight": filters})
     return evaluated(image, lambda inputs: builder.convolution(inputs, "c", weight.shape[0], stride, padding))
 def pooled(image, kernel, stride, padding):
-    return evaluated(image, lambda inputs: ours.max_pool(inputs, networks.MaxPool(kernel, stride, padding)))
+    return evaluated(image, lambda inputs: ours.max_pool(inputs, families.MaxPool(kernel, stride, padding)))
 """
     cases = [(15, 5, 2, 2), (16, 3, 2, 1), (14, 3, 4, 1), (12, 7, 4, 3), (19, 11, 4, 2), (10, 4, 3, 1), (9, 2, 2, 0)]
     check_padding_is_symmetric(guest, layers, cases)

@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+from known_networks import data_of
 
 from dlbench.adapters import protocol
 from dlbench.adapters.launch import affinity
@@ -24,7 +25,9 @@ def as_before():
 
 def write(folder, cpus):
     cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
-    protocol.write_launch(str(folder), Launch(cell, Protocol(), {}, None, str(folder), cpus=cpus))
+    protocol.write_launch(
+        str(folder), Launch(cell, Protocol(), {}, None, str(folder), cpus=cpus, network=data_of(cell.network))
+    )
 
 
 def test_a_launch_that_names_cpus_is_bound_to_them(tmp_path, as_before):

@@ -11,23 +11,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_networks import AS_JSON, NETWORKS
 from properties import examples
 
-from dlbench.adapters import networks
+from dlbench.adapters.families import Recurrent
 from dlbench.adapters.launch import batches
-from dlbench.adapters.networks import NETWORKS
 from dlbench.suites.environments import environment
 from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
 
 # Digests of everything a launch draws, printed by whatever interpreter runs it. fcn5 and fcn8 are left out for their
 # size; every drawing function is covered by the others.
 DIGEST = """
-import hashlib, sys, types
+import hashlib, json, sys, types
 package = types.ModuleType("guest"); package.__path__ = [sys.argv[1]]; sys.modules["guest"] = package
 batches = __import__("guest.launch.batches", fromlist=["x"]); networks = __import__("guest.networks", fromlist=["x"])
 digest = hashlib.sha256()
+given = json.loads(sys.argv[2])
 for name in ("lstm32", "resnet50"):
-    network = networks.NETWORKS[name]
+    network = networks.from_data(given[name])
     weights = batches.initial_weights(network)
     for key in sorted(weights):
         digest.update(key.encode()); digest.update(weights[key].tobytes())
@@ -72,7 +73,7 @@ def interpreters() -> dict[str, str]:
 def test_the_same_bits_in_every_interpreter():
     answers = {}
     for name, python in interpreters().items():
-        command = [python, "-I", "-c", DIGEST, str(GUEST_DIRECTORY)]
+        command = [python, "-I", "-c", DIGEST, str(GUEST_DIRECTORY), AS_JSON]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{name}: {done.stderr[-500:]}"
         answers[name] = done.stdout.split()[0]
@@ -83,8 +84,8 @@ def test_the_same_bits_in_every_interpreter():
 def test_weights_fill_their_bounds(name):
     network = NETWORKS[name]
     weights = batches.initial_weights(network)
-    assert list(weights) == [parameter.name for parameter in networks.parameters(network)]
-    for parameter in networks.parameters(network):
+    assert list(weights) == [parameter.name for parameter in network.family.parameters()]
+    for parameter in network.family.parameters():
         value = weights[parameter.name]
         assert value.dtype == np.float32
         assert value.shape == parameter.shape
@@ -110,15 +111,15 @@ def test_a_mini_batch_fits_its_network(name, batch_size):
     batch = batches.mini_batch(network, batch_size)
     assert batch.labels.dtype == np.int64
     assert batch.labels.min() >= 0
-    assert batch.labels.max() < batches.output_classes(network)
-    if isinstance(network.family, networks.Recurrent):
+    assert batch.labels.max() < network.family.drawn_labels().below
+    if isinstance(network.family, Recurrent):
         assert batch.inputs.shape == batch.labels.shape == (batch_size, network.family.steps)
         assert batch.inputs.dtype == np.int64
         assert batch.inputs.max() < network.family.vocabulary
     else:
         assert batch.inputs.shape == (batch_size, *network.family.input_shape)
         assert batch.inputs.dtype == np.float32
-        assert np.abs(batch.inputs).max() <= network.input_scale
+        assert np.abs(batch.inputs).max() <= network.family.input_scale
     again = batches.mini_batch(network, batch_size)
     np.testing.assert_array_equal(batch.inputs, again.inputs)
     np.testing.assert_array_equal(batch.labels, again.labels)
@@ -149,7 +150,7 @@ def test_equal_parts_may_have_labels_of_their_own(size, times, sets):
         rows = slice(part * size, (part + 1) * size)
         np.testing.assert_array_equal(large.inputs[rows], several.inputs)
         np.testing.assert_array_equal(large.labels[rows], several.labels[part // times])
-    assert set(several.labels.flat) <= set(range(batches.output_classes(network)))
+    assert set(several.labels.flat) <= set(range(network.family.classes))
 
 
 @examples(20)

@@ -4,13 +4,13 @@ import json
 import time
 
 import pytest
+from known_networks import NETWORKS, data_of
 
 from dlbench.adapters import protocol
 from dlbench.adapters.base import Adapter
 from dlbench.adapters.launch import device, worker
 from dlbench.adapters.libraries import device_ceilings
 from dlbench.adapters.libraries.device_ceilings import COPY, OPERATOR, Probe
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Launch, Operator, Profile, Protocol, Status
 
 PARITY_STEPS = NETWORKS["fcn5"].parity.steps
@@ -88,7 +88,9 @@ def run(folder, adapter, where="cuda:0", asked=None, **numbers):
     """Carry out a launch in this process."""
     measured = {"warmup_steps": PARITY_STEPS + 1, "steps": 4, "minimum_steps": 2, "seconds": 5.0, **numbers}
     cell = Cell("null", "null", "null", "fcn5", where, 2, 8)
-    launch = Launch(cell, Protocol(**measured), {}, None, str(folder))._replace(**(asked or {}))
+    launch = Launch(cell, Protocol(**measured), {}, None, str(folder), network=data_of(cell.network))._replace(
+        **(asked or {})
+    )
     protocol.write_launch(str(folder), launch)
     assert worker.run(str(folder), lambda launch: adapter) == 0
     return protocol.read_outcome(str(folder))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from broken.mistakes import MISTAKES, Mistake
+from known_networks import NETWORKS, data_of
 from small_networks import SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
 
 from dlbench.adapters import networks
@@ -61,8 +62,8 @@ def test_a_mistake_is_caught_in_the_small_network_of_every_family(mistake: Mista
     [pytest.param(each, name, id=f"{each.name} in {name}") for each in MISTAKES for name in each.networks],
 )
 def test_a_mistake_is_caught_at_full_size(mistake: Mistake, name: str):
-    network, size = networks.NETWORKS[name], SMALLEST_SHIPPED[name]
-    reference = parity.load(str(references.find(name, size)))
+    network, size = NETWORKS[name], SMALLEST_SHIPPED[name]
+    reference = parity.load(str(references.find(network, size)))
     observation = parity_observation(parity, batches, reference_adapter(name, mistake.adapter), network, size)
     verdict = parity.judge(observation, reference, network.parity)
     if (mistake.name, name) in MISSED:
@@ -86,8 +87,8 @@ def test_rounding_alone_is_not_taken_for_a_mistake(name: str):
 
 @pytest.mark.slow
 def test_rounding_alone_is_not_taken_for_a_mistake_at_full_size():
-    network, size = networks.NETWORKS["lstm32"], SMALLEST_SHIPPED["lstm32"]
-    reference = parity.load(str(references.find("lstm32", size)))
+    network, size = NETWORKS["lstm32"], SMALLEST_SHIPPED["lstm32"]
+    reference = parity.load(str(references.find(network, size)))
     own = parity_observation(parity, batches, reference_adapter("lstm32", dtype="float32"), network, size)
     verdict = parity.judge(own, reference, network.parity)
     assert verdict.verdict == "agrees"
@@ -106,8 +107,8 @@ def test_a_mistake_inside_a_framework_is_an_outcome(framework_python, tmp_path):
 def broken_torch_outcome(python: Path, folder: Path) -> Outcome:
     cell = Cell("torch", "pytorch", "eager", "lstm32", "cpu", 1, 4)
     protocol = Protocol(warmup_steps=1, steps=2, minimum_steps=2, seconds=0.1)
-    reference = str(references.find("lstm32", 4))
-    write_launch(str(folder), Launch(cell, protocol, {}, reference, str(folder)))
+    reference = str(references.find(NETWORKS["lstm32"], 4))
+    write_launch(str(folder), Launch(cell, protocol, {}, reference, str(folder), network=data_of("lstm32")))
     script = Path(__file__).parents[2] / "helpers" / "broken" / "torch_doubled_bias.py"
     subprocess.run([python, "-I", script, GUEST_DIRECTORY, folder], check=True, timeout=300)
     return read_outcome(str(folder))

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from known_networks import NETWORKS
 from small_networks import parity_observation, reference_adapter, small_networks
 
 from dlbench.adapters import networks
+from dlbench.adapters.families import ParityRecipe
 from dlbench.adapters.launch import batches, parity
 
 SMALL = small_networks(networks)
@@ -14,7 +16,7 @@ def observed(losses, **updates):
     return parity.Observation(losses, {name: np.array(value, dtype=float) for name, value in updates.items()})
 
 
-RECIPE = networks.ParityRecipe(1, 1.0, 1e-5, 1e-2, "")
+RECIPE = ParityRecipe(1, 1.0, 1e-5, 1e-2, "")
 
 
 def test_a_loss_that_is_not_a_number_disagrees():
@@ -111,9 +113,9 @@ def test_labels_of_their_own_in_equal_parts_train_as_their_mean_does(workers):
         assert parity.judge(alone, expected, network.parity).verdict == "disagrees"
 
 
-@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_float32_keeps_its_tolerances_and_lower_precisions_have_wider_ones(name):
-    network = networks.NETWORKS[name]
+    network = NETWORKS[name]
     recipe = network.parity
     assert parity.allowance(network, "float32") == parity.allowance(network, "float64") == (0.0, 0.0)
     for precision in ("tf32", "float16", "bfloat16"):
@@ -131,7 +133,7 @@ def test_float32_keeps_its_tolerances_and_lower_precisions_have_wider_ones(name)
     [("float32", "disagrees"), ("tf32", "agrees"), ("float16", "agrees"), ("bfloat16", "agrees")],
 )
 def test_the_cells_precision_decides_what_agrees(precision, verdict):
-    allowed = parity.allowance(networks.NETWORKS["fcn5"], precision)
+    allowed = parity.allowance(NETWORKS["fcn5"], precision)
     right, rounded = observed([2.0], a=[1.0, 2.0]), observed([2.0 + 1e-4], a=[1.0, 2.04])
     judged = parity.judge(rounded, right, RECIPE, allowed)
     assert judged.verdict == verdict

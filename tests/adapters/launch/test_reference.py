@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from known_networks import AS_JSON, NETWORKS
 from small_networks import SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
 
 from dlbench.adapters import networks
@@ -31,7 +32,7 @@ def test_gradients_are_those_of_finite_differences(name):
     adapter = prepared(network, network.batch_size)
     loss_of(adapter)
     gradients = {name: gradient.copy() for name, gradient in adapter.model.backward()}
-    assert set(gradients) == {parameter.name for parameter in networks.parameters(network)}
+    assert set(gradients) == {parameter.name for parameter in network.family.parameters()}
     step = 1e-6
     for parameter, gradient in gradients.items():
         flat = adapter.weights[parameter].reshape(-1)
@@ -77,6 +78,7 @@ def test_the_first_of_equal_maxima_gets_the_gradient():
 
 
 def differentiate_by_torch(python: Path, folder: Path, *wanted: str) -> None:
+    (folder / "networks.json").write_text(AS_JSON)
     script = Path(__file__).parents[2] / "helpers" / "autodiff.py"
     subprocess.run([python, "-I", script, GUEST_DIRECTORY, folder, *wanted], check=True, timeout=550)
 
@@ -94,25 +96,25 @@ def test_the_reference_agrees_with_automatic_differentiation(framework_python, t
 
 @pytest.mark.framework
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_the_shipped_references_agree_with_automatic_differentiation(framework_python, tmp_path, name):
-    size = SMALLEST_SHIPPED.get(name, networks.NETWORKS[name].batch_size)
-    shipped = references.find(name, size)
+    size = SMALLEST_SHIPPED.get(name, NETWORKS[name].batch_size)
+    shipped = references.find(NETWORKS[name], size)
     if not shipped.exists():
-        size = networks.NETWORKS[name].batch_size
-        shipped = references.find(name, size)
+        size = NETWORKS[name].batch_size
+        shipped = references.find(NETWORKS[name], size)
     differentiate_by_torch(framework_python("torch"), tmp_path, f"{name}:{size}")
     other = parity.load(str(tmp_path / f"{name}-b{size}.npz"))
-    verdict = parity.judge(parity.load(str(shipped)), other, networks.NETWORKS[name].parity)
+    verdict = parity.judge(parity.load(str(shipped)), other, NETWORKS[name].parity)
     assert verdict.loss_error < 1e-12
     assert verdict.update_error < 1e-8, verdict.worst_parameter
 
 
-@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_every_network_has_a_reference_at_the_papers_mini_batch(name):
-    network = networks.NETWORKS[name]
-    path = references.find(name, network.batch_size)
+    network = NETWORKS[name]
+    path = references.find(network, network.batch_size)
     reference = parity.load(str(path))
     assert len(reference.losses) == network.parity.steps, "made with another recipe: run reference/generate.py"
-    assert set(reference.updates) == {parameter.name for parameter in networks.parameters(network)}
+    assert set(reference.updates) == {parameter.name for parameter in network.family.parameters()}
     assert path.stat().st_size < 150_000

@@ -3,13 +3,14 @@
 import platform
 
 import pytest
+from known_networks import NETWORKS
 from pretending_adapter import PARITY_STEPS, Pretender, launch_of, run
 from small_networks import small_networks
 
 from dlbench.adapters import networks, protocol
 from dlbench.adapters.base import Adapter, Unsupported
+from dlbench.adapters.families import LEARNING_RATE
 from dlbench.adapters.launch import worker
-from dlbench.adapters.networks import LEARNING_RATE, NETWORKS
 from dlbench.adapters.protocol import ProtocolError, Status
 
 
@@ -93,10 +94,21 @@ def test_the_contract_refuses_what_an_adapter_does_not_say_it_can(tmp_path, devi
     assert device in reason or precision in reason
 
 
-def test_an_unknown_network_is_unsupported(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (None, "fcn5: network: the launch carries none"),
+        ({"family": "made-up", "numbers": {}}, "fcn5: family: no family of networks is named 'made-up'"),
+        ({"family": "feedforward", "numbers": {"inputs": 3}}, "fcn5: hidden: it is missing"),
+    ],
+)
+def test_a_network_that_these_adapters_do_not_know_is_unsupported(tmp_path, given, reason):
     adapter = Pretender(tmp_path)
-    outcome = run(tmp_path, adapter, network="fcn99")
-    assert (outcome.status, outcome.reason) == (Status.UNSUPPORTED, "no network is named 'fcn99'")
+    protocol.write_launch(str(tmp_path), launch_of(tmp_path)._replace(network=given))
+    assert worker.run(str(tmp_path), lambda launch: adapter) == 0
+    outcome = protocol.read_outcome(str(tmp_path))
+    assert outcome.status is Status.UNSUPPORTED
+    assert outcome.reason.startswith(reason)
     assert adapter.calls == []
 
 

@@ -360,8 +360,7 @@ ADAPTERS = {
     "paddle": ("paddle", "widest"),
 }
 PROFILED = """
-layers = (networks.Dense("fc1", 1024, 1024, "sigmoid"), networks.Dense("fc2", 1024, 512, "none"))
-network = SMALL["small-dense"]._replace(family=networks.Feedforward((1024,), layers))
+network = SMALL["small-dense"]._replace(family=families.Feedforward(1024, (1024,), 512, "sigmoid"))
 adapter = make("small-dense", batch_size=128)
 adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 128))
 adapter.set_learning_rate(0.0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.networks import LEARNING_RATE, Convolution, Feedforward, Recurrent, Residual
+from dlbench.adapters.families import LEARNING_RATE, Convolution, Convolutional, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter
 from dlbench.adapters.reference.feedforward import FeedforwardModel
@@ -261,7 +261,7 @@ MISTAKES = (
     Mistake("last step only", with_model(Recurrent, LastStepOnly), ("lstm32",)),
     Mistake("transposed tokens", with_model(Recurrent, TransposedTokens), ("lstm32",)),
     Mistake("carried state", with_model(Recurrent, CarriedState), ("lstm32",)),
-    Mistake("SAME padding", with_model(Feedforward, PaddedLikeSame), ("alexnet",)),
+    Mistake("SAME padding", with_model(Convolutional, PaddedLikeSame), ("alexnet",)),
     Mistake("SAME padding, residual", with_model(Residual, ResidualPaddedLikeSame), ("resnet50",)),
     Mistake("normalisation in inference mode", with_model(Residual, NormaliseByRunningStatistics), ("resnet50",)),
     Mistake("statistics without gradient", with_model(Residual, StatisticsWithoutGradient), ("resnet50",)),

@@ -97,7 +97,11 @@ def test_a_store_of_version_2_keeps_its_cells_and_their_numbers(second: Path) ->
     with Store.open(second) as store:
         assert [version for version, _, _ in store.history()] == [1, 2, 3, 4]
         assert {number: cell._asdict() for number, cell in store.cells().items()} == {
-            row["id"]: {**{k: v for k, v in row.items() if k not in ("id", "machine")}, "world_size": 1}
+            row["id"]: {
+                **{k: v for k, v in row.items() if k not in ("id", "machine")},
+                "world_size": 1,
+                "specification": "",
+            }
             for row in cells
         }
         numbers = {cell: number for number, cell in store.cells().items()}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from known_networks import NETWORKS
 from processes import COMMAND, PATIENCE, gone, run_command, running_command, variables_of_command, wait_until
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError

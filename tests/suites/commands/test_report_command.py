@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from known_networks import NETWORKS
 from processes import run_command
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.against import shi2016

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from known_networks import data_of
 from processes import COMMAND, PATIENCE, variables_of_command
 
 from dlbench.adapters import protocol
@@ -165,7 +166,12 @@ def check(cell: Cell, outcome: Outcome, host: Host) -> None:
 def test_two_threads_of_the_null_framework_on_a_fifth_of_a_cpu(tmp_path: Path, within: Within) -> None:
     cell = Cell("null", "null", "null", "fcn5", "cpu", 2, 64)
     measured = Protocol(warmup_steps=2, steps=200, minimum_steps=5, seconds=3.0)
-    order = Order(Launch(cell, measured, {"step_seconds": 0.02}, None, str(tmp_path)), Path(sys.executable), {}, 120.0)
+    order = Order(
+        Launch(cell, measured, {"step_seconds": 0.02}, None, str(tmp_path), network=data_of(cell.network)),
+        Path(sys.executable),
+        {},
+        120.0,
+    )
     outcome, host = carried_out(tmp_path, within, order)
     check(cell, outcome, host)
 
@@ -177,7 +183,9 @@ def test_two_threads_of_torch_on_a_fifth_of_a_cpu(
     framework = catalogue()["torch"]
     cell = Cell("torch", framework.folder, "eager", "lstm32", "cpu", 2, 4)
     measured = Protocol(warmup_steps=2, steps=100, minimum_steps=5, seconds=5.0)
-    launch = Launch(cell, measured, framework.modes["eager"].settings, None, str(tmp_path))
+    launch = Launch(
+        cell, measured, framework.modes["eager"].settings, None, str(tmp_path), network=data_of(cell.network)
+    )
     order = Order(launch, framework_python("torch"), framework.launch_variables("eager", 2), 300.0)
     outcome, host = carried_out(tmp_path, within, order)
     check(cell, outcome, host)

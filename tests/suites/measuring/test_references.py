@@ -4,9 +4,11 @@ import math
 from pathlib import Path
 
 import pytest
+from known_networks import NETWORKS
 from pretended_gpus import TWO, gpus
 
 from dlbench.adapters.launch import reference_files
+from dlbench.adapters.networks import family_of, of_family
 from dlbench.hardware_probe import probe
 from dlbench.suites.measuring import preparation
 from dlbench.suites.measuring.references import Reference, fitting
@@ -30,7 +32,7 @@ def computed(tmp_path, monkeypatch):
     found = []
 
     def generate(network, batch_size, path, interpreter, threads, timeout, label_sets):
-        found.append((network, batch_size) if label_sets == 1 else (network, batch_size, label_sets))
+        found.append((network.name, batch_size) if label_sets == 1 else (network.name, batch_size, label_sets))
         Path(path).touch()
 
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
@@ -40,7 +42,7 @@ def computed(tmp_path, monkeypatch):
 
 def fit(network, size, on_cpu):
     said = []
-    return fitting(network, size, on_cpu, said.append), said
+    return fitting(NETWORKS[network], size, on_cpu, said.append), said
 
 
 @pytest.mark.parametrize(("size", "workers", "computed_size"), [(192, 3, 8), (768, 3, 8), (75, 3, 25), (12, 3, 4)])
@@ -48,11 +50,11 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
     computed, size, workers, computed_size
 ):
     said = []
-    found = fitting("resnet50", size, False, said.append, equal_parts=workers)
+    found = fitting(NETWORKS["resnet50"], size, False, said.append, equal_parts=workers)
     assert computed == [("resnet50", computed_size, workers)]
     assert (found.repeated_batch, found.label_sets) == (computed_size, workers)
     assert f"mini-batch {computed_size} with {workers} sets of labels" in said[0]
-    again = fitting("resnet50", size, False, pytest.fail, equal_parts=workers)
+    again = fitting(NETWORKS["resnet50"], size, False, pytest.fail, equal_parts=workers)
     assert (again, len(computed)) == (found, 1)
 
 
@@ -113,3 +115,29 @@ def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(co
         assert (found.path.name.startswith(f"lstm32-b{cell.batch_size}-"), found.repeated_batch) == (True, None)
     on_gpu = expand(suite.load("quick"), Choices(frameworks="null", networks="fcn5"), Capacity(1, 1), seed=0)
     assert preparation.prepare_references(on_gpu, probe(), lambda line: None)(on_gpu.cells[0]) is None
+
+
+def small(**changes):
+    numbers = {"inputs": 784, "hidden": [32], "outputs": 10, "activation": "relu", **changes}
+    return of_family("small", family_of({"family": "feedforward", "numbers": numbers}))
+
+
+def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
+    first = fitting(small(), 64, True, lambda line: None)
+    other = fitting(small(hidden=[33]), 64, True, lambda line: None)
+    assert computed == [("small", 64), ("small", 64)]
+    assert first.path != other.path
+    assert fitting(small(), 64, True, pytest.fail) == first
+
+
+def test_numbers_of_its_own_under_a_shipped_name_take_no_shipped_reference(computed):
+    assert fitting(small()._replace(name="fcn5"), 64, True, lambda line: None).path.parent != Path(
+        reference_files.SHIPPED
+    )
+    assert computed == [("fcn5", 64)]
+
+
+def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(computed):
+    found = fitting(small(), 2**15, False, lambda line: None)
+    assert computed == [("small", 8)]
+    assert found.repeated_batch == 8

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from known_networks import NETWORKS
 from pretended_gpus import TWO, gpus
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import Protocol
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite

@@ -1,10 +1,10 @@
 """Several workers as an axis: which cells a plan has, what a launch on several GPUs sees, and the command itself."""
 
 import pytest
+from known_networks import NETWORKS
 from pretended_gpus import FIRST, NO_GPU, PARTED, SECOND, TWINS, TWO, gpus, stand_in
 from processes import run_command
 
-from dlbench.adapters.networks import NETWORKS
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import UsageError
@@ -82,15 +82,15 @@ def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason(
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_only_batch_normalisation_needs_a_reference_of_equal_parts(network, workers):
-    assert references.parts(network, 16, workers) == (workers if network == "resnet50" else 1)
-    assert references.parts("resnet50", 10, 4) == 1  # cannot be dealt out: no launch gets that far
+    assert references.parts(NETWORKS[network], 16, workers) == (workers if network == "resnet50" else 1)
+    assert references.parts(NETWORKS["resnet50"], 10, 4) == 1  # cannot be dealt out: no launch gets that far
 
 
 @pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])
 def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each_worker(size, workers):
     # Workers of more than 8 examples each have those of 8 several times: the largest that is shipped.
-    found = references.fitting("resnet50", size, True, pytest.fail, equal_parts=workers)
-    assert found == references.Reference(references.find("resnet50", 8, workers), 8, workers)
+    found = references.fitting(NETWORKS["resnet50"], size, True, pytest.fail, equal_parts=workers)
+    assert found == references.Reference(references.find(NETWORKS["resnet50"], 8, workers), 8, workers)
 
 
 def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apart(tmp_path):

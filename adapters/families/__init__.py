@@ -1,0 +1,54 @@
+"""Families of networks: a module for each, holding all that is known of it.
+
+A new family is a module here, its class in `FAMILIES`, a model in ``adapters/reference`` (float64, differentiated by
+hand), and its name in ``Adapter.families`` of each adapter that builds it; every other adapter refuses it.
+Standard library only, and the syntax of Python 3.6: host and guest both import this.
+"""
+
+from typing import Dict, Type, Union
+
+from .convolutional import Convolutional
+from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
+from .feedforward import Feedforward
+from .layers import (
+    ACTIVATIONS,
+    Convolution,
+    Dense,
+    Flatten,
+    Layer,
+    MaxPool,
+    Parameter,
+)
+from .numbers import NumbersError
+from .recurrent import Recurrent
+from .residual import Bottleneck, Residual
+
+#: By the name that suites use.
+FAMILIES = {family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent)}  # type: Dict[str, Type[Family]]
+
+#: Families whose networks are a chain of ``layers`` on inputs of ``input_shape``.
+CHAINS = (Feedforward, Convolutional)
+Chain = Union[Feedforward, Convolutional]
+
+__all__ = [
+    "ACTIVATIONS",
+    "CHAINS",
+    "FAMILIES",
+    "LEARNING_RATE",
+    "Bottleneck",
+    "Chain",
+    "Convolution",
+    "Convolutional",
+    "Dense",
+    "Drawn",
+    "Family",
+    "Feedforward",
+    "Flatten",
+    "Layer",
+    "MaxPool",
+    "NumbersError",
+    "Parameter",
+    "ParityRecipe",
+    "Recurrent",
+    "Residual",
+]

@@ -1,0 +1,199 @@
+"""ResNets of version 1: bottleneck blocks with batch normalisation in training mode."""
+
+import math
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from .family import LEARNING_RATE, Drawn, Family, ParityRecipe, of_sane_size
+from .layers import Parameter, convolution_weight, output_side
+from .numbers import Numbers, without_usual
+
+_EXPANSION = 4  # a block has so many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
+
+
+class Bottleneck(NamedTuple):
+    """One residual block: 1x1 (with the stride), 3x3, 1x1, each followed by batch normalisation.
+
+    ReLU after the first two and after the addition; ``projection`` says whether the shortcut is a strided 1x1
+    convolution with batch normalisation (parameters ``NAME.project`` and ``NAME.project_norm``) or the identity.
+    """
+
+    name: str
+    in_channels: int
+    width: int
+    out_channels: int
+    stride: int
+    projection: bool
+
+
+class _Numbers(NamedTuple):
+    channels: int
+    side: int  # of the images, which are square
+    stem_channels: int
+    blocks: Tuple[int, ...]  # of each stage
+    widths: Tuple[int, ...]  # of each stage
+    classes: int
+    epsilon: float = 1e-5
+    last_gamma: float = 0.2  # initial gamma of each block's last normalisation
+    input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
+
+
+class Residual(_Numbers, Family):
+    """ResNet v1: stem 7x7/2 + norm + ReLU + max-pool 3/2 pad 1, bottlenecks, global average, dense to logits.
+
+    Every stage but the first begins with a stride of 2. Batch normalisation uses batch statistics with biased variance
+    (training mode); convolutions have no bias.
+    """
+
+    __slots__ = ()
+
+    name = "residual"
+    kind = "convolutional"
+    lists = ("blocks", "widths")
+    normalises = True
+
+    @classmethod
+    def from_data(cls, data):
+        # type: (Dict[str, Any]) -> Residual
+        """Read the numbers; those with a usual value may be left out, and ``stem_channels`` (the first width)."""
+        numbers = Numbers(data)
+        channels = numbers.whole("channels", example="3")
+        side = numbers.whole("side", example="224", most=10000)
+        blocks = numbers.wholes("blocks", longest=100, example="[3, 4, 6, 3]")
+        widths = numbers.wholes("widths", longest=100, example="[64, 128, 256, 512]")
+        if len(widths) != len(blocks):
+            raise numbers.error(
+                "widths", "there are %d, and %d stages in blocks. Give one for each stage." % (len(widths), len(blocks))
+            )
+        if sum(blocks) > 1000:
+            raise numbers.error("blocks", "%d blocks are more than 1000. Give fewer." % sum(blocks))
+        family = cls(
+            channels,
+            side,
+            numbers.whole("stem_channels", widths[0]),
+            tuple(blocks),
+            tuple(widths),
+            numbers.whole("classes", least=2, example="1000"),
+            numbers.real("epsilon", 1e-5, 1e-5, 1.0),
+            numbers.real("last_gamma", 0.2, 1e-3, 10.0),
+            numbers.real("input_scale", 1.0, 1e-6, 1e6),
+        )
+        numbers.finish()
+        of_sane_size(family)
+        return family
+
+    def data(self):
+        # type: () -> Dict[str, Any]
+        """Return the numbers."""
+        usual = (
+            ("stem_channels", self.widths[0]),
+            ("epsilon", 1e-5),
+            ("last_gamma", 0.2),
+            ("input_scale", 1.0),
+        )
+        return without_usual(dict(self._asdict(), blocks=list(self.blocks), widths=list(self.widths)), usual)
+
+    @property
+    def input_shape(self):
+        # type: () -> Tuple[int, int, int]
+        """Return the shape of one example's inputs."""
+        return (self.channels, self.side, self.side)
+
+    @property
+    def bottlenecks(self):
+        # type: () -> Tuple[Bottleneck, ...]
+        """Return the blocks, called stage1.0, stage1.1 and so on."""
+        found = []
+        inputs = self.stem_channels
+        for stage, (count, width) in enumerate(zip(self.blocks, self.widths), 1):
+            for index in range(count):
+                stride = 2 if index == 0 and stage > 1 else 1
+                outputs = _EXPANSION * width
+                found.append(Bottleneck("stage%d.%d" % (stage, index), inputs, width, outputs, stride, index == 0))
+                inputs = outputs
+        return tuple(found)
+
+    @property
+    def features(self):
+        # type: () -> int
+        """Return the inputs of the last, fully connected layer."""
+        return _EXPANSION * self.widths[-1]
+
+    def parameters(self):
+        # type: () -> List[Parameter]
+        """Return weights of convolutions, gammas and betas, and the last layer's weight and bias."""
+        found = [convolution_weight("stem", self.stem_channels, self.channels, 7)]
+        found += _norm("stem_norm", self.stem_channels, 1.0)
+        for block in self.bottlenecks:
+            shapes = (
+                (block.width, block.in_channels, 1),
+                (block.width, block.width, 3),
+                (block.out_channels, block.width, 1),
+            )
+            for index, (outputs, inputs, kernel) in enumerate(shapes, 1):
+                found.append(convolution_weight("%s.conv%d" % (block.name, index), outputs, inputs, kernel))
+                gamma = self.last_gamma if index == 3 else 1.0
+                found += _norm("%s.norm%d" % (block.name, index), outputs, gamma)
+            if block.projection:
+                found.append(convolution_weight(block.name + ".project", block.out_channels, block.in_channels, 1))
+                found += _norm(block.name + ".project_norm", block.out_channels, 1.0)
+        bound = math.sqrt(6.0 / (self.features + self.classes))
+        found.append(Parameter("fc.weight", (self.classes, self.features), bound))
+        found.append(Parameter("fc.bias", (self.classes,), 0.01))
+        return found
+
+    def multiply_adds(self):
+        # type: () -> List[int]
+        """Return those of each convolution and of the last layer."""
+        side = output_side(self.side, 7, 2, 3)
+        products = [self.stem_channels * self.channels * 49 * side**2]
+        side = output_side(side, 3, 2, 1)
+        for block in self.bottlenecks:
+            side = output_side(side, 1, block.stride, 0)
+            products.append(block.width * block.in_channels * side**2)
+            products.append(block.width * block.width * 9 * side**2)
+            products.append(block.out_channels * block.width * side**2)
+            if block.projection:
+                products.append(block.out_channels * block.in_channels * side**2)
+        products.append(self.features * self.classes)
+        return products
+
+    def drawn_inputs(self):
+        # type: () -> Drawn
+        """Return uniform numbers."""
+        return Drawn(self.input_shape, None, self.input_scale)
+
+    def drawn_labels(self):
+        # type: () -> Drawn
+        """Return one class."""
+        return Drawn((), self.classes)
+
+    def kinked(self):
+        # type: () -> bool
+        """There are ReLUs everywhere."""
+        return True
+
+    def parity(self):
+        # type: () -> ParityRecipe
+        """Return one step at a low rate."""
+        return ParityRecipe(
+            1,
+            LEARNING_RATE,
+            1e-5,
+            1e-1,
+            "last gamma 0.2 and one step: with gamma 1 float32 conditioning swamps the comparison in every framework",
+        )
+
+    def words(self):
+        # type: () -> str
+        """Return the number of convolutions and blocks."""
+        blocks = self.bottlenecks
+        convolutions = 1 + sum(3 + block.projection for block in blocks)
+        return "%d conv in %d blocks, 1 dense" % (convolutions, len(blocks))
+
+
+def _norm(name, channels, gamma):
+    # type: (str, int, float) -> List[Parameter]
+    return [
+        Parameter(name + ".gamma", (channels,), 0.0, gamma),
+        Parameter(name + ".beta", (channels,), 0.0, 0.0),
+    ]

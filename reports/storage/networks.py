@@ -1,0 +1,70 @@
+"""The networks of cells and records, and what tells two of one name apart.
+
+Records, plans and stores from before networks were data name one of six, those of Shi et al. 2016, whose numbers are
+kept here as they were then (``reports/data/first_networks.json``). A cell of one of these has an empty specification,
+then and now; any other network's cells carry the digest of its numbers. So old cells and new ones of the same network
+are the same, and nothing is pooled with them if dlbench ever ships other numbers under one of these names.
+"""
+
+import functools
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from dlbench.adapters.families import Family, NumbersError
+from dlbench.adapters.networks import Network, digest_of, family_of, of_family
+from dlbench.adapters.protocol import ProtocolError
+
+if TYPE_CHECKING:
+    from dlbench.reports.storage.record import Record
+
+
+def _read() -> dict[str, Network]:
+    text = resources.files("dlbench.reports").joinpath("data/first_networks.json").read_text(encoding="utf-8")
+    return {name: of_family(name, family_of(kept), kept["batch_size"]) for name, kept in json.loads(text).items()}
+
+
+FIRST = _read()
+"""By name, in the order of the paper."""
+_DIGESTS = {name: digest_of(network) for name, network in FIRST.items()}
+
+
+def specification_of_cells(network: Network) -> str:
+    """Return the `Cell.specification` of the network's cells."""
+    found = digest_of(network)
+    return "" if _DIGESTS.get(network.name) == found else found
+
+
+def family_of_record(record: "Record") -> Family | None:
+    """Return the network's family with its numbers; None where neither the record nor the past tells."""
+    if record.network is not None:
+        return _family(json.dumps(record.network))
+    name = record.cell.network
+    return FIRST[name].family if name in FIRST and not record.cell.specification else None
+
+
+@functools.lru_cache(1000)
+def _family(text: str) -> Family | None:
+    try:
+        return family_of(json.loads(text))
+    except NumbersError:
+        return None  # of a newer dlbench
+
+
+def read_network(data: object) -> dict[str, Any] | None:
+    """Read the specification that a record keeps; raises ProtocolError where it is none."""
+    if data is None:
+        return None
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("family"), str)
+        or not isinstance(data.get("numbers"), dict)
+    ):
+        raise ProtocolError("the network is no family with numbers")
+    return data
+
+
+def in_order(name: str) -> tuple[int, str]:
+    """Return a sort key of a network's name: the paper's in its order, then others by name."""
+    places = list(FIRST)
+    return (places.index(name), "") if name in places else (len(places), name)

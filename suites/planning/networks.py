@@ -1,0 +1,183 @@
+"""Networks as data: those that come with dlbench, and those that a suite defines for itself.
+
+    [[network]]                         [[grid]]
+    name = "small"                      name = "mlp-{hidden}"       # left out: made of what varies
+    family = "feedforward"              family = "feedforward"
+    inputs = 784                        inputs = 784
+    hidden = [512, 512]                 hidden = [[128], [256, 256]]  # of a number that is a list: a list of lists
+    outputs = 10                        outputs = "inputs"          # the same as another number
+    activation = "relu"                 activation = ["relu", "tanh"]
+    batch_size = 64
+
+A grid is the product of its values, in the order of the file.
+"""
+
+import fnmatch
+import functools
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from dlbench.adapters.families import FAMILIES, Family, NumbersError
+from dlbench.adapters.networks import USUAL_BATCH_SIZE, Network, digest_of, family_of, of_family
+
+from ..errors import SuiteError, UsageError, unknown_name
+
+FILE = "networks.toml"
+LARGEST_BATCH = 1_000_000
+LARGEST_GRID = 10_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_ABOUT = ("name", "family", "batch_size", "summary")  # the keys of a table that are no numbers of the network
+_PLACE = re.compile(r"\{(\w+)\}")
+
+Table = Mapping[str, Any]
+
+
+@functools.cache
+def _shipped() -> dict[str, Network]:
+    text = (resources.files("dlbench.suites") / "definitions" / FILE).read_text(encoding="utf-8")
+    return read(tomllib.loads(text)["network"], (), f"suites/definitions/{FILE}")
+
+
+def shipped() -> dict[str, Network]:
+    """Return the networks that come with dlbench, by name."""
+    return dict(_shipped())
+
+
+def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[str, Network]:
+    """Return the networks of a suite's own tables, and then those that come with dlbench.
+
+    Raises SuiteError naming ``where``, the table and the key, also for a network that has the name of another.
+    """
+    own = read(tables, grids, where)
+    ours = shipped()
+    for name, network in own.items():
+        if name in ours and digest_of(ours[name]) != digest_of(network):
+            raise SuiteError(f"{where}: {name} is a network of dlbench, with other numbers. Choose another name.")
+    return {**own, **ours}
+
+
+def read(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[str, Network]:
+    """Return the networks of these tables and grids, by name."""
+    found: dict[str, Network] = {}
+
+    def add(network: Network, place: str) -> None:
+        if network.name in found and digest_of(found[network.name]) != digest_of(network):
+            raise SuiteError(f"{place}, key name: there is another network named {network.name}. Choose another name.")
+        found.setdefault(network.name, network)
+
+    for number, table in enumerate(tables, 1):
+        place = f"{where}, [[network]] {number}"
+        add(_network(table, place), place)
+    for number, grid in enumerate(grids, 1):
+        place = f"{where}, [[grid]] {number}"
+        for network in _of_grid(grid, place):
+            add(network, place)
+    return found
+
+
+def _network(table: Table, place: str) -> Network:
+    family = _family(table.get("family"), place)
+    name = table.get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise SuiteError(f"{place}, key name: give a name of letters, digits, dots and dashes, not {name!r}.")
+    batch_size = table.get("batch_size", USUAL_BATCH_SIZE)
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or not 1 <= batch_size <= LARGEST_BATCH:
+        raise SuiteError(f"{place}, key batch_size: {batch_size!r} is not a whole number from 1 to {LARGEST_BATCH}.")
+    numbers = {key: value for key, value in table.items() if key not in _ABOUT}
+    try:
+        made = family_of({"family": family.name, "numbers": numbers})
+    except NumbersError as error:
+        raise SuiteError(f"{place}, key {error.key}: {error}") from error
+    return of_family(name, made, batch_size, str(table.get("summary", "")) or made.words())
+
+
+def _family(name: object, place: str) -> type[Family]:
+    if not isinstance(name, str) or name not in FAMILIES:
+        said = "it is missing." if name is None else str(unknown_name("family of networks", str(name), FAMILIES))
+        raise SuiteError(f"{place}, key family: {said} The families are: {', '.join(FAMILIES)}.")
+    return FAMILIES[name]
+
+
+def _of_grid(grid: Table, place: str) -> Iterable[Network]:
+    family = _family(grid.get("family"), place)
+    values = {key: _values(key, value, family) for key, value in grid.items() if key not in _ABOUT}
+    if not all(values.values()):
+        empty = next(key for key in values if not values[key])
+        raise SuiteError(f"{place}, key {empty}: the list is empty. Give at least one value.")
+    count = 1
+    for each in values.values():
+        count *= len(each)
+    if count > LARGEST_GRID:
+        raise SuiteError(f"{place}: its product is {count} networks, more than {LARGEST_GRID}. Give fewer values.")
+    varying = [key for key, several in values.items() if len(several) > 1]
+    pattern = grid.get("name", "-".join([family.name, *(f"{key}{{{key}}}" for key in varying)]))
+    if not isinstance(pattern, str):
+        raise SuiteError(f"{place}, key name: {pattern!r} is no text. Write it as in name = 'mlp-{{hidden}}'.")
+    _check_pattern(pattern, values, varying, place)
+    about = {key: grid[key] for key in ("batch_size", "summary") if key in grid}
+    for combination in itertools.product(*values.values()):
+        numbers = _copied(dict(zip(values, combination, strict=True)))
+        name = pattern.format_map({key: _word(value) for key, value in numbers.items()})
+        yield _network({**about, **numbers, "family": family.name, "name": name}, place)
+
+
+def _values(key: str, value: object, family: type[Family]) -> list[Any]:
+    """Return the values of a grid's key: of a number that is a list itself, those of a list of lists."""
+    if not isinstance(value, list):
+        return [value]
+    if key in family.lists and not (value and all(isinstance(each, list) for each in value)):
+        return [value]
+    return value
+
+
+def _check_pattern(pattern: str, values: Mapping[str, Sequence[Any]], varying: Sequence[str], place: str) -> None:
+    named = _PLACE.findall(pattern)
+    if re.search(r"[{}]", _PLACE.sub("", pattern)):
+        raise SuiteError(
+            f"{place}, key name: write a number's key between braces, as in mlp-{{hidden}}, not {pattern!r}."
+        )
+    for key in named:
+        if key not in values:
+            raise SuiteError(f"{place}, key name: {{{key}}} is no number of this grid. There are: {', '.join(values)}.")
+    missing = [key for key in varying if key not in named]
+    if missing:
+        wanted = " and ".join(f"{{{key}}}" for key in missing)
+        raise SuiteError(f"{place}, key name: several networks would be named alike. Put {wanted} into it.")
+
+
+def _copied(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers, a text that is another number's key replaced by that number."""
+    return {
+        key: numbers[value] if isinstance(value, str) and value in numbers and value != key else value
+        for key, value in numbers.items()
+    }
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list):
+        return "x".join(_word(each) for each in value)
+    return f"{value:g}" if isinstance(value, float) else re.sub(r"[^A-Za-z0-9._-]+", "-", str(value))
+
+
+def chosen(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Return the networks that these words name; a pattern as ``rnn-*`` names those of the suite that it fits.
+
+    Where it fits none of them, it names those of all known ones that it fits. Raises UsageError with the nearest name.
+    """
+    names = list(known)
+    found: list[str] = []
+    for word in words:
+        if any(letter in word for letter in "*?["):
+            fitting = fnmatch.filter(suites, word) or fnmatch.filter(names, word)
+            if not fitting:
+                raise UsageError(f"No network fits {word!r}. There are: {', '.join(names)}.")
+            found += fitting
+        elif word in names:
+            found.append(word)
+        else:
+            raise unknown_name("network", word, names)
+    return tuple(dict.fromkeys(found))

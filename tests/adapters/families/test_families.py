@@ -1,0 +1,213 @@
+"""Families of networks: their numbers as data and back, what is refused and how, counts against arithmetic by hand."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from known_networks import NETWORKS
+from small_networks import SMALL
+
+from dlbench.adapters import networks
+from dlbench.adapters.families import CHAINS, FAMILIES, NumbersError, Residual
+from dlbench.adapters.networks import digest_of, family_of, from_data, of_family, specification, to_data
+from dlbench.reports.storage.networks import FIRST
+
+size = st.integers(1, 300)
+activation = st.sampled_from(["relu", "sigmoid", "tanh"])
+scale = st.floats(1e-3, 1e3)
+feedforward = st.fixed_dictionaries(
+    {"inputs": size, "hidden": st.lists(size, max_size=5), "outputs": st.integers(2, 300), "activation": activation},
+    optional={"input_scale": scale},
+)
+padding = st.integers(0, 1)
+layer = st.one_of(
+    st.fixed_dictionaries(
+        {"convolution": size, "kernel": st.integers(2, 5)},
+        optional={"stride": st.integers(1, 2), "padding": padding, "activation": activation | st.just("none")},
+    ),
+    st.fixed_dictionaries({"pool": st.integers(2, 3)}, optional={"stride": st.integers(1, 2), "padding": padding}),
+)
+dense = st.fixed_dictionaries({"dense": size}, optional={"activation": activation})
+convolutional = st.builds(
+    lambda images, flat, **others: {"layers": images + flat, **others},
+    st.lists(layer, max_size=3),
+    st.lists(dense, min_size=1, max_size=2),
+    channels=st.integers(1, 4),
+    side=st.integers(60, 80),
+    outputs=st.integers(2, 50),
+)
+residual = st.integers(1, 4).flatmap(
+    lambda stages: st.fixed_dictionaries(
+        {
+            "channels": st.integers(1, 4),
+            "side": st.integers(7, 64),
+            "blocks": st.lists(st.integers(1, 4), min_size=stages, max_size=stages),
+            "widths": st.lists(st.integers(1, 64), min_size=stages, max_size=stages),
+            "classes": st.integers(2, 300),
+        },
+        optional={"stem_channels": size, "epsilon": st.floats(1e-5, 1e-2), "last_gamma": st.floats(0.1, 1.0)},
+    )
+)
+recurrent = st.fixed_dictionaries(
+    {"vocabulary": st.integers(2, 300), "embedding": size, "hidden": size, "layers": st.integers(1, 4), "steps": size},
+    optional={"cell": st.just("lstm")},
+)
+specified = st.one_of(
+    *(
+        numbers.map(lambda found, family=family: {"family": family, "numbers": found})
+        for family, numbers in {
+            "feedforward": feedforward,
+            "convolutional": convolutional,
+            "residual": residual,
+            "recurrent": recurrent,
+        }.items()
+    )
+)
+
+
+@given(specified)
+def test_numbers_survive_being_written_and_read(data):
+    network = of_family("mine", family_of(data), 3)
+    back = from_data(json.loads(json.dumps(to_data(network))))
+    assert back.family == network.family
+    assert back.parity == network.parity
+    assert specification(back.family) == specification(network.family)
+    assert digest_of(back) == digest_of(network)
+
+
+@given(specified)
+def test_what_is_counted_is_what_is_there(data):
+    family = family_of(data)
+    names = [parameter.name for parameter in family.parameters()]
+    assert len(set(names)) == len(names)
+    assert all(product > 0 for product in family.multiply_adds())
+    # Every weight matrix and every kernel is used at least once an example; an embedding is looked up.
+    products = [p for p in family.parameters() if len(p.shape) > 1 and p.name != "embedding.weight"]
+    steps = getattr(family, "steps", 1)
+    used = sum(steps * entries(parameter) for parameter in products)
+    assert sum(family.multiply_adds()) >= used
+    assert family.training_flops(7) == 7 * family.training_flops(1) > 4 * sum(family.multiply_adds())
+    if not any(len(parameter.shape) == 4 for parameter in products):
+        assert sum(family.multiply_adds()) == used
+
+
+def entries(parameter) -> int:
+    count = 1
+    for side in parameter.shape:
+        count *= side
+    return count
+
+
+@given(specified, specified)
+def test_digests_are_equal_where_numbers_are(one, other):
+    first, second = family_of(one), family_of(other)
+    assert (first == second and type(first) is type(second)) == (
+        networks.digest(specification(first)) == networks.digest(specification(second))
+    )
+
+
+def test_a_number_at_its_usual_value_may_be_left_out_and_changes_no_digest():
+    short = {"family": "recurrent", "numbers": {"vocabulary": 9, "embedding": 2, "hidden": 3, "layers": 1, "steps": 4}}
+    long = {**short, "numbers": {**short["numbers"], "cell": "lstm"}}
+    assert specification(family_of(long)) == specification(family_of(short)) == short
+
+
+def test_the_shipped_networks_are_still_those_of_the_first_records():
+    """Where this fails on purpose: cells of the changed network are new ones, and its references must be made anew."""
+    assert {name: digest_of(network) for name, network in NETWORKS.items()} == {
+        name: digest_of(network) for name, network in FIRST.items()
+    }
+    assert {name: network.batch_size for name, network in NETWORKS.items()} == {
+        name: network.batch_size for name, network in FIRST.items()
+    }
+
+
+RECIPES = {
+    "fcn5": (2, 1.0, 5e-5, 2e-3),
+    "fcn8": (2, 1.0, 5e-5, 1e-2),
+    "alexnet": (1, 0.01, 3e-6, 5e-2),
+    "resnet50": (1, 0.01, 1e-5, 1e-1),
+    "lstm32": (2, 10.0, 3e-6, 2e-3),
+    "lstm64": (2, 10.0, 3e-6, 5e-3),
+}
+
+
+def test_the_recipes_that_the_shipped_references_were_made_by_stay():
+    assert {name: network.parity[:4] for name, network in NETWORKS.items()} == RECIPES
+
+
+FCN = {"inputs": 784, "hidden": [512, 512], "outputs": 10, "activation": "relu"}
+CNN = {"channels": 3, "side": 32, "layers": [{"convolution": 8, "kernel": 3}, {"pool": 2}], "outputs": 10}
+RESNET = {"channels": 3, "side": 32, "blocks": [1, 1], "widths": [4, 8], "classes": 10}
+LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
+
+
+@pytest.mark.parametrize(
+    ("family", "numbers", "key", "words"),
+    [
+        ("feedforward", {**FCN, "inputs": 0}, "inputs", "0 is not a whole number from 1 to 1000000"),
+        ("feedforward", {**FCN, "inputs": True}, "inputs", "True is not a whole number"),
+        ("feedforward", {**FCN, "hidden": 512}, "hidden", r"512 is not a list of .*as in hidden = \[512, 512\]"),
+        ("feedforward", {**FCN, "hidden": [512, "x"]}, "hidden", "is not a list of"),
+        ("feedforward", {**FCN, "activation": "gelu"}, "activation", '"relu", "sigmoid", "tanh"'),
+        ("feedforward", {**FCN, "outputs": 1}, "outputs", "from 2"),
+        ("feedforward", {**FCN, "hiden": [3]}, "hiden", "no such key here. Known keys: inputs, hidden, outputs"),
+        (
+            "feedforward",
+            {k: v for k, v in FCN.items() if k != "outputs"},
+            "outputs",
+            "missing. Add it, as in outputs = 10",
+        ),
+        ("feedforward", {**FCN, "hidden": [10**6, 10**6]}, "family", "parameters, more than"),
+        ("convolutional", {**CNN, "layers": []}, "layers", "is not a list of tables"),
+        (
+            "convolutional",
+            {**CNN, "layers": [{"conv": 3}]},
+            "layers, table 1, key convolution, pool or dense",
+            "exactly",
+        ),
+        ("convolutional", {**CNN, "layers": [{"convolution": 3}]}, "layers, table 1, key kernel", "missing"),
+        (
+            "convolutional",
+            {**CNN, "layers": [{"dense": 3}, {"pool": 2}]},
+            "layers, table 2, key pool",
+            "dense layers last",
+        ),
+        ("convolutional", {**CNN, "layers": [{"pool": 33}]}, "layers, table 1, key pool", "larger than the image"),
+        ("residual", {**RESNET, "widths": [4]}, "widths", "there are 1, and 2 stages"),
+        ("residual", {**RESNET, "blocks": [600, 600]}, "blocks", "more than 1000"),
+        ("residual", {**RESNET, "epsilon": 0}, "epsilon", "from 1e-05"),
+        ("recurrent", {**LSTM, "cell": "gru"}, "cell", '"lstm"'),
+        ("recurrent", {**LSTM, "steps": 2.5}, "steps", "2.5 is not a whole number"),
+        ("made-up", {}, "family", "no family of networks is named 'made-up'. Known: feedforward"),
+    ],
+)
+def test_a_wrong_number_is_named_with_what_to_write(family, numbers, key, words):
+    with pytest.raises(NumbersError, match=words) as caught:
+        family_of({"family": family, "numbers": numbers})
+    assert caught.value.key == key
+
+
+def test_every_family_has_a_small_network_a_name_and_a_kind():
+    assert {family for _, _, family, _ in SMALL} == set(FAMILIES)
+    for name, family in FAMILIES.items():
+        assert family.name == name
+        assert family.kind in ("dense", "convolutional", "recurrent")
+
+
+def test_an_odd_side_is_halved_as_the_convolutions_do_it():
+    family = Residual(3, 17, 4, (1, 1), (3, 4), 6)
+    stem, pooled, halved = 9, 5, 3  # (17 + 6 - 7) // 2 + 1, (9 + 2 - 3) // 2 + 1, (5 - 1) // 2 + 1
+    by_hand = stem**2 * 4 * 3 * 49
+    by_hand += pooled**2 * (4 * 3 + 3 * 3 * 9 + 3 * 12 + 4 * 12)
+    by_hand += halved**2 * (12 * 4 + 4 * 4 * 9 + 4 * 16 + 12 * 16)
+    assert sum(family.multiply_adds()) == by_hand + 16 * 6
+
+
+def test_only_chains_have_layers():
+    for name, _, family, numbers in SMALL:
+        made = family_of({"family": family, "numbers": numbers})
+        assert isinstance(made, CHAINS) == (family in ("feedforward", "convolutional")), name
+        assert re.fullmatch(r"[\w ,]+", made.words())

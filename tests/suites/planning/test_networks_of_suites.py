@@ -1,0 +1,142 @@
+"""Networks that a suite defines for itself: tables, grids, patterns, and what is said of a wrong one."""
+
+import pytest
+
+from dlbench.adapters.networks import digest_of
+from dlbench.reports.storage.networks import specification_of_cells
+from dlbench.suites.errors import SuiteError, UsageError
+from dlbench.suites.planning import networks, suite
+from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.values import Capacity
+
+SMALL = """
+[[network]]
+name = "small"
+family = "feedforward"
+inputs = 784
+hidden = [512, 512]
+outputs = 10
+activation = "relu"
+batch_size = 48
+"""
+HEAD = 'name = "mine"\nsummary = "mine"\nframeworks = ["null"]\nthreads = [1]\n'
+
+
+def plan(text, **choices):
+    return expand(suite.parse(HEAD + text, "mine.toml"), Choices(**choices), Capacity(1, 1), 0)
+
+
+def names(text, **choices):
+    return [cell.network for cell in plan(text, **choices).cells]
+
+
+def test_a_network_of_the_suites_own_is_planned_with_its_numbers_and_mini_batch():
+    found = plan('networks = ["small", "fcn5"]\n' + SMALL)
+    small, fcn5 = found.cells
+    assert (small.network, small.batch_size) == ("small", 48)
+    assert small.specification == digest_of(found.networks["small"]) != ""
+    assert (fcn5.network, fcn5.batch_size, fcn5.specification) == ("fcn5", 64, "")
+    assert found.network_of(small).family.hidden == (512, 512)
+
+
+def test_without_a_list_the_suites_own_networks_are_measured():
+    assert names(SMALL) == ["small"]
+    with pytest.raises(SuiteError, match=r"mine.toml, key networks: Name at least one"):
+        names("")
+
+
+GRID = """
+[[grid]]
+family = "recurrent"
+name = "rnn-h{hidden}-t{steps}"
+vocabulary = 100
+embedding = "hidden"
+hidden = [8, 16]
+layers = 1
+steps = [4, 12]
+batch_size = 32
+"""
+
+
+def test_a_grid_is_the_product_of_its_values_in_the_order_of_the_file():
+    found = plan(GRID)
+    assert [cell.network for cell in found.cells] == ["rnn-h8-t4", "rnn-h8-t12", "rnn-h16-t4", "rnn-h16-t12"]
+    assert {cell.batch_size for cell in found.cells} == {32}
+    assert len({cell.specification for cell in found.cells}) == 4
+    assert found.networks["rnn-h16-t4"].family.embedding == 16
+
+
+def test_of_a_number_that_is_a_list_several_values_are_a_list_of_lists():
+    text = SMALL.replace("[[network]]", "[[grid]]").replace('name = "small"\n', "")
+    assert names(text.replace("[512, 512]", "[[8], [8, 8]]")) == ["feedforward-hidden8", "feedforward-hidden8x8"]
+    assert names(text) == ["feedforward"]
+    assert names(text.replace("[512, 512]", "[[8], [9]]").replace('"relu"', '["relu", "tanh"]')) == [
+        f"feedforward-hidden{size}-activation{word}" for size in (8, 9) for word in ("relu", "tanh")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("rnn-*", ["rnn-h8-t4", "rnn-h8-t12", "rnn-h16-t4", "rnn-h16-t12"]),
+        ("*-t12", ["rnn-h8-t12", "rnn-h16-t12"]),
+        ("rnn-h8-t4,rnn-*-t4", ["rnn-h8-t4", "rnn-h16-t4"]),
+        ("lstm*", ["lstm32", "lstm64"]),
+        ("fcn5", ["fcn5"]),
+    ],
+)
+def test_a_pattern_names_networks_of_the_suite_first(words, found):
+    assert names(GRID, networks=words) == found
+
+
+def test_a_pattern_may_stand_in_a_suite():
+    assert names('networks = ["rnn-*-t4", "lstm64"]\n' + GRID) == ["rnn-h8-t4", "rnn-h16-t4", "lstm64"]
+
+
+@pytest.mark.parametrize("words", ["nothing-*", "rnn-h8"])
+def test_a_name_that_is_none_is_refused_with_those_there_are(words):
+    with pytest.raises(UsageError, match="rnn-h8-t4"):
+        names(GRID, networks=words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SMALL.replace("[512, 512]", "512"), r"mine.toml, \[\[network\]\] 1, key hidden: 512 is not a list"),
+        (SMALL + SMALL.replace("784", "0"), r"\[\[network\]\] 2, key inputs: 0 is not a whole number"),
+        (SMALL + SMALL.replace("784", "783"), r"\[\[network\]\] 2, key name: there is another network named small"),
+        (SMALL.replace("feedforward", "feedfoward"), r"key family: .*Did you mean 'feedforward'"),
+        (SMALL.replace('family = "feedforward"\n', ""), r"key family: it is missing. The families are: feedforward"),
+        (SMALL.replace('"small"', '"a b"'), r"key name: give a name of letters"),
+        (SMALL.replace("48", "0"), r"key batch_size: 0 is not a whole number"),
+        (SMALL.replace('"small"', '"fcn5"'), r"fcn5 is a network of dlbench, with other numbers. Choose another name"),
+        (GRID.replace("{hidden}", ""), r"\[\[grid\]\] 1, key name: several networks .*Put \{hidden\} into it"),
+        (GRID.replace("{hidden}", "{hiden}"), r"key name: \{hiden\} is no number of this grid"),
+        (GRID.replace("{hidden}", "{}"), r"key name: .*brace"),
+        (GRID.replace("[8, 16]", "[]"), r"\[\[grid\]\] 1, key hidden: the list is empty"),
+        (GRID.replace("[8, 16]", str(list(range(1, 6000)))), r"\[\[grid\]\] 1: its product is 11998 networks"),
+        (GRID.replace("layers = 1", "layer = 1"), r"\[\[grid\]\] 1, key layers: it is missing"),
+    ],
+)
+def test_a_wrong_table_is_named_with_its_number_and_key(text, words):
+    with pytest.raises(SuiteError, match=words):
+        plan(text)
+
+
+def test_a_shipped_network_may_be_written_out_with_its_own_numbers():
+    text = SMALL.replace('"small"', '"fcn5"').replace("784", "26752").replace("[512, 512]", "[2048, 2048, 2048]")
+    text = text.replace("= 10", "= 26752").replace("relu", "sigmoid")
+    assert plan(text).cells[0].specification == ""
+
+
+def test_a_plan_of_other_numbers_is_not_gone_on_with():
+    before, now = plan(SMALL), plan(SMALL.replace("784", "783"))
+    assert before.cells[0].network == now.cells[0].network
+    assert before.cells != now.cells
+    with pytest.raises(UsageError, match="small had other numbers when this was planned"):
+        now.network_of(before.cells[0])
+
+
+def test_the_networks_that_come_with_dlbench_are_no_suite():
+    assert networks.FILE.partition(".")[0] not in suite.shipped()
+    assert all(specification_of_cells(network) == "" for network in networks.shipped().values())
