@@ -19,8 +19,9 @@ from .commands.export_and_import import export_command, import_command
 from .commands.gate import gate_command
 from .commands.history import history_command
 from .commands.list_and_probe import list_command, probe_command
+from .commands.plan import plan_command
 from .commands.report import report_app
-from .commands.run import plan_command, run_command
+from .commands.run import run_command
 from .commands.store import store_app
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .measuring import preparation

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dlbench.adapters.protocol import PLACEMENTS, PRECISIONS, Cell, Outcome, Status
+from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.attempts import disturbed
@@ -29,51 +29,38 @@ from ..measuring.attempts import Carrier
 from ..measuring.launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick, read_phase
 from ..measuring.references import Reference
 from ..planning import networks
-from ..planning import values as axes
+from ..planning.choices import Choices
+from ..planning.expansion import expand
 from ..planning.framework import Framework, offered
-from ..planning.plan import Choices, Plan, PlannedLaunch, expand
+from ..planning.plan import Plan, PlannedLaunch
 from ..planning.suite import ProtocolSection, Suite
 from ..quiet.machine_lock import measuring
 from . import options
+from .option_groups import OptionGroup, grouped
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
 _PROTOCOL = ProtocolSection(warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0)
 _MOST_STEPS = 1000  # a profiler keeps every call of every operator until its end
 
-Threads = Annotated[str, typer.Option("--threads", help="Thread count on the CPU: `2`, `cores`.", show_default="cores")]
-BatchSize = Annotated[
-    str, typer.Option("--batch-size", "--batch-sizes", help="Mini-batch size.", show_default="the paper's")
-]
-Device = Annotated[
-    str, typer.Option("--device", "--devices", help="Device: `cpu`, `cuda:0`, `GPU-...`.", show_default="cpu")
-]
-Affinity = Annotated[str, typer.Option("--affinity", help="CPUs of the threads: `oversubscribed` (all) or `bound`.")]
-Precision = Annotated[
-    str,
-    typer.Option("--precision", "--precisions", help=f"Precision of the arithmetic: {', '.join(PRECISIONS)}."),
-]
-Placement = Annotated[
-    str, typer.Option("--placement", "--placements", help=f"Where the mini-batch lies: {', '.join(PLACEMENTS)}.")
-]
+
+@dataclass(frozen=True)
+class HowToExplain(OptionGroup):
+    """How many steps are profiled, and how they are shown."""
+
+    steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5
+    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = TOP
+    no_build: options.NoBuild = False
+    as_json: options.Json = False
 
 
+@grouped
 def explain_command(
     cell: Annotated[
         str, typer.Argument(metavar="CELL", help="Row and network: `torch/resnet50`, `torch:compile/fcn5`.")
     ],
-    threads: Threads = "",
-    batch_size: BatchSize = "",
-    device: Device = "",
-    precision: Precision = "",
-    placement: Placement = "",
-    affinity: Affinity = "",
-    device_threads: options.DeviceThreads = "",
-    steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5,
-    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = TOP,
-    python: options.Python = None,
-    adapter: options.Adapter = None,
-    no_build: Annotated[bool, typer.Option("--no-build", help="Build no environment.")] = False,
-    as_json: options.Json = False,
+    axes: options.AxesOfACell,
+    builds: options.BuildOptions,
+    how: HowToExplain,
 ) -> None:
     """Show where the time of one cell's step goes: its operators, by the framework's own profiler.
 
@@ -82,25 +69,16 @@ def explain_command(
     Examples:
 
     - `dlbench explain torch/resnet50`
-    - `dlbench explain torch:compile/fcn5 --threads 2 --batch-size 128 --top 30`
-    - `dlbench explain mxnet/lstm32 --device cuda:0 --json`
+    - `dlbench explain torch:compile/fcn5 --threads 2 --batch-sizes 128 --top 30`
+    - `dlbench explain mxnet/lstm32 --devices cuda:0 --json`
     """
-    chosen = Choices(
-        threads=threads,
-        batch_sizes=batch_size,
-        devices=device,
-        affinity=affinity,
-        builds=tuple(axes.build(text) for text in python or []),
-        precisions=precision,
-        placements=placement,
-        device_threads=device_threads,
-    )
+    chosen = Choices(axes.words, builds=builds.builds)
     row, network = _named(cell)
     machine = probe()
     plan = _plan(row, network, chosen, machine)
     preparation.check_brought(chosen.builds)
     environment.make_folder(environment.home())
-    record = _launch(plan, machine, steps, build_missing=not no_build)
+    record = _launch(plan, machine, how.steps, build_missing=not how.no_build)
     outcome = record.outcome
     if not outcome.samples_ns:
         say(f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: {outcome.reason}")
@@ -108,10 +86,10 @@ def explain_command(
     if outcome.profile is None:
         raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
     found = explain(record.cell, outcome, family_of_record(record))
-    if as_json:
+    if how.as_json:
         print(explained_to_json(found))
     else:
-        print(explained_to_terminal(found, top, colour=os.isatty(1) and "NO_COLOR" not in os.environ), end="")
+        print(explained_to_terminal(found, how.top, colour=os.isatty(1) and "NO_COLOR" not in os.environ), end="")
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell computes something else than the reference: {outcome.reason}")
     if disturbed(record, host_of(machine)):
@@ -135,7 +113,7 @@ def _plan(row: str, network: str, chosen: Choices, machine: Machine) -> Plan:
         threads="cores",
         protocol=_PROTOCOL,
     )
-    plan = expand(suite, replace(chosen, frameworks=row), preparation.capacity(machine), preparation.new_seed())
+    plan = expand(suite, chosen.but(frameworks=row), preparation.capacity(machine), preparation.new_seed())
     if len(plan.cells) > 1:
         first, second = (name_of(cell) for cell in plan.cells[:2])
         raise UsageError(

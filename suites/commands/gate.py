@@ -4,6 +4,7 @@ Exit codes, besides those of every command: 1 a confirmed regression; 5 the cand
 did, or no cell was measured on both sides.
 """
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -12,64 +13,37 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.hosts import host_of
 
-from ..measuring import comparison, comparison_sides
 from ..measuring.pairs import for_gate
 from . import options
-from .two_sides import (
-    BaselineAdapters,
-    BaselineEnv,
-    CandidateAdapters,
-    CandidateEnv,
-    Format,
-    Same,
-    Threshold,
-    Tolerance,
-    Write,
-    choices,
-    format_named,
-    format_of,
-    measure,
-    plan_of,
-    share_of,
-    show,
-)
+from .option_groups import OptionGroup, grouped
+from .plan import plan_of
+from .two_sides import Asked, LaunchOptions, OutputOptions, RuleOptions, SideOptions, choices, measure, show
 
 REGRESSION_FOUND = 1
 CANDIDATE_BROKEN = 5
 
 
-def gate_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
+@dataclass(frozen=True)
+class WhatToGate(OptionGroup):
+    """The suite, and what its candidate is held against."""
+
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")]
     baseline: Annotated[
         list[str] | None,
         typer.Option("--baseline", metavar="FRAMEWORK=PATH", help="The baseline's interpreter. Repeatable."),
-    ] = None,
-    python: options.Python = None,
-    adapter: options.Adapter = None,
-    networks: options.Networks = "",
-    frameworks: options.Frameworks = "",
-    threads: options.Threads = "",
-    batch_sizes: options.BatchSizes = "",
-    devices: options.Devices = "",
-    precisions: options.Precisions = "",
-    placements: options.Placements = "",
-    world_sizes: options.WorldSizes = "",
-    baseline_env: BaselineEnv = None,
-    candidate_env: CandidateEnv = None,
-    baseline_adapters: BaselineAdapters = "",
-    candidate_adapters: CandidateAdapters = "",
-    same: Same = False,
-    steps: options.Steps = None,
-    budget: Annotated[str, typer.Option("--budget", help="Time for all launches: 90s, 10m, 1.5h.")] = "",
-    threshold: Threshold = "",
-    tolerance: Tolerance = "",
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished gate of this suite.")] = False,
-    no_build: Annotated[bool, typer.Option("--no-build", help="Build no environment; leave those rows out.")] = False,
-    seed: options.Seed = None,
-    form: Format = "terminal",
-    write: Write = None,
-    as_json: options.Json = False,
+    ] = None
+
+
+@grouped
+def gate_command(
+    what: WhatToGate,
+    axes: options.AxisOptions,
+    launches: LaunchOptions,
+    builds: options.BuildOptions,
+    sides: SideOptions,
+    rules: RuleOptions,
+    session: options.SessionOptions,
+    output: OutputOptions,
 ) -> None:
     """Measure a suite against a baseline in this session, and fail on a confirmed regression only.
 
@@ -83,34 +57,12 @@ def gate_command(
     - `dlbench gate nightly.toml --baseline-adapters origin/main --write report.md --write junit.xml`
     - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
     """
-    rule = comparison.rule_for(share_of(threshold, "--threshold"), share_of(tolerance, "--tolerance"))
-    exporter = format_named(form, as_json)
-    for path in write or ():
-        format_of(path)
-    pair = comparison_sides.pair(
-        python or (),
-        baseline or (),
-        (baseline_env or (), candidate_env or ()),
-        (baseline_adapters, candidate_adapters),
-        same,
-    )
-    further_axes = devices, precisions, placements, world_sizes
-    chosen = choices(pair[1], networks, frameworks, threads, batch_sizes, steps, adapter, *further_axes)
+    rule, form = rules.rule, output.check()
+    pair = sides.pair(builds.python or (), what.baseline or ())
     machine = probe()
-    plan = plan_of(name, chosen, machine, seed)
-    found = measure(
-        plan,
-        pair,
-        machine,
-        store_file,
-        "gate",
-        for_gate(host_of(machine), rule),
-        rule,
-        budget,
-        resume,
-        not no_build,
-    )
-    show(found, exporter, write)
+    plan = plan_of(what.name, choices(pair[1], axes, launches, builds), machine, session.seed)
+    found = measure(Asked(plan, pair, machine, "gate", rule, session), for_gate(host_of(machine), rule))
+    show(found, form, output.write)
     if found.regressions:
         raise typer.Exit(REGRESSION_FOUND)
     worked = [cell for cell in found.cells if cell.baseline.status is cell.candidate.status is Status.OK]

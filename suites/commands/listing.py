@@ -126,7 +126,7 @@ def plan(planned: Plan) -> dict[str, Any]:
         "seed": planned.seed,
         "launches_per_cell": planned.launches,
         "launches_most": planned.most,
-        "precision": planned.precision,
+        "interval": planned.interval,
         "cell_seconds": planned.cell_seconds,
         "protocol": to_dict(planned.protocol),
         "cells": [to_dict(cell) for cell in planned.cells],

@@ -1,83 +1,103 @@
-"""The options that several commands of the command line share, with their help."""
+"""The options that several commands share, in groups, with their help."""
 
+import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Self
 
 import typer
 
-from dlbench.adapters.protocol import PRECISIONS
+from ..errors import UsageError
+from ..planning import external_adapters, values
+from ..planning.axes import AXIS_OPTIONS, LIMITS
+from ..planning.choices import Choices
+from .option_groups import OptionGroup
 
-from ..planning import external_adapters
-from ..planning import values as axes
-from ..planning.plan import Choices
+DEFAULT_STORE = "dlbench.sqlite"
 
-Networks = Annotated[str, typer.Option("--networks", help="Networks, comma-separated: fcn5,resnet50.")]
-Frameworks = Annotated[
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+StoreFile = Annotated[
     str,
-    typer.Option(
-        "--frameworks", help="Rows, comma-separated: `torch` (default mode), `torch:compile`, or `torch:*` for all."
-    ),
+    typer.Option("--store", envvar="DLBENCH_STORE", metavar="FILE", help="Result store: a file, or a database URL."),
 ]
-Threads = Annotated[
-    str,
-    typer.Option(
-        "--threads", help="Thread counts: `1,2,4-8`, words such as `cores`, `2*cores`, `4*cpus`, ladders: `1..4*cpus`."
-    ),
-]
-ThreadsLimit = Annotated[
-    str, typer.Option("--threads-limit", help="Largest thread count taken from the suite (table4: `4*cpus`).")
-]
-BatchSizes = Annotated[str, typer.Option("--batch-sizes", help="Mini-batch sizes: 64, 16,32,64, or a ladder, 16..128.")]
-Devices = Annotated[
-    str,
-    typer.Option(
-        "--devices", help="Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all there are, if any), UUIDs: `GPU-...`."
-    ),
-]
-DeviceThreads = Annotated[
-    str,
-    typer.Option("--device-threads", help="Thread count of cells on a GPU, where threads only start work: `cores`."),
-]
-Precisions = Annotated[
-    str, typer.Option("--precisions", help=f"Precisions of the arithmetic: {', '.join(PRECISIONS)}.")
-]
-Placements = Annotated[
-    str,
-    typer.Option(
-        "--placements",
-        help="Where mini-batches lie: `resident` on the GPU, or copied in each step from `pinned`, `pageable` memory.",
-    ),
-]
-Affinity = Annotated[
-    str,
-    typer.Option(
-        "--affinity",
-        help="CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or `bound,oversubscribed`.",
-    ),
-]
-WorldSizes = Annotated[
-    str,
-    typer.Option(
-        "--world-sizes",
-        help="Workers that train on equal parts of a mini-batch together, each on a GPU or with its own threads: 1,2.",
-    ),
-]
-Launches = Annotated[
-    str,
-    typer.Option(
-        "--launches", metavar="N|N-M", help="Launches (fresh processes) per cell: 5, or 5-20 until it is precise."
-    ),
-]
-Precision = Annotated[
-    str,
-    typer.Option(
-        "--precision", help="Half-width of a cell's interval at which launches end: 1% (2% with a range; alone: 5-20)."
-    ),
-]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the launching order.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="Timed steps per launch, at most.")]
 CellBudget = Annotated[
-    str, typer.Option("--cell-budget", help="Time for one launch: 60s, 10m. One that lasts longer is ended: timed out.")
+    str | None,
+    typer.Option("--cell-budget", help="Time for one launch: 60s, 10m. One that lasts longer is ended: timed out."),
 ]
+TotalBudget = Annotated[str | None, typer.Option("--budget", help="Time for all launches: 90s, 10m, 1.5h.")]
+NoBuild = Annotated[bool, typer.Option("--no-build", help="Skip rows whose environment is not built.")]
+
+
+def _renamed(word: str | None) -> str | None:
+    if word is not None:
+        raise UsageError(
+            "--precision is now two options: --interval 2% is the width of an interval, --precisions float32 the "
+            "precision of the arithmetic."
+        )
+    return word
+
+
+class AxisOptions(OptionGroup):
+    """The options of the axes, by the table of them."""
+
+    left_out: ClassVar[tuple[str, ...]] = ()
+    """Keys that the command has no option for, since its arguments say it."""
+
+    def __init__(self, words: dict[str, str | None]) -> None:
+        """Take the words by key, None where an option is not given."""
+        self.words = words
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Return an option for each line of the table."""
+        return [
+            inspect.Parameter(
+                each.key,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[str | None, typer.Option(each.option, help=each.help, metavar=each.metavar)],
+            )
+            for each in (*AXIS_OPTIONS, *LIMITS)
+            if each.key not in cls.left_out
+        ]
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Make the group of what was given for each of its options."""
+        return cls(given)
+
+
+class AxesOfACell(AxisOptions):
+    """The same where row and network are named otherwise."""
+
+    left_out = ("networks", "frameworks", "threads_limit")
+
+
+@dataclass(frozen=True)
+class LaunchOptions(OptionGroup):
+    """How often each cell is launched, and how long."""
+
+    launches: Annotated[
+        str | None,
+        typer.Option(
+            "--launches", metavar="N|N-M", help="Launches (fresh processes) per cell: 5, or 5-20 until it is precise."
+        ),
+    ] = None
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            "--interval",
+            metavar="SHARE",
+            help="Half-width of a cell's 95 % interval at which launches end: 1% (2% with a range; alone: 5-20).",
+        ),
+    ] = None
+    steps: Steps = None
+    cell_budget: CellBudget = None
+    precision: Annotated[str | None, typer.Option("--precision", hidden=True, callback=_renamed)] = None
+
+
 Python = Annotated[
     list[str] | None,
     typer.Option(
@@ -96,50 +116,57 @@ Adapter = Annotated[
         help="An adapter of your own, outside dlbench: `my_framework=path/to/folder` (adapters/TUTORIAL.md).",
     ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the launching order.")]
-StoreFile = Annotated[
-    str,
-    typer.Option("--store", envvar="DLBENCH_STORE", metavar="FILE", help="Result store: a file, or a database URL."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-DEFAULT_STORE = "dlbench.sqlite"
 
 
 @dataclass(frozen=True)
-class Budget:
-    """A total budget in seconds; None: without end."""
+class BuildOptions(OptionGroup):
+    """Interpreters and adapters of the user's own."""
 
-    seconds: float | None
+    python: Python = None
+    adapter: Adapter = None
 
-    @classmethod
-    def parse(cls, text: str) -> "Budget":
-        """Read "10m"; the empty text means no budget."""
-        return cls(axes.duration(text) if text else None)
+    @property
+    def builds(self) -> tuple[values.Build, ...]:
+        """The builds that --python names; raises UsageError for one that cannot be read."""
+        return tuple(values.build(text) for text in self.python or ())
+
+    @property
+    def joining(self) -> tuple[str, ...]:
+        """The names of the adapters that --adapter gives."""
+        return adapter_names(self.adapter)
 
 
-def choices(
-    networks: str = "",
-    frameworks: str = "",
-    threads: str = "",
-    threads_limit: str = "",
-    batch_sizes: str = "",
-    devices: str = "",
-    affinity: str = "",
-    launches: str = "",
-    precision: str = "",
-    steps: int | None = None,
-    cell_budget: str = "",
-    python: list[str] | None = None,
-    adapter: list[str] | None = None,
-    precisions: str = "",
-    placements: str = "",
-    device_threads: str = "",
-    world_sizes: str = "",
-) -> Choices:
-    """Return what the options say; raises UsageError for a --python that cannot be read."""
-    builds = tuple(axes.build(text) for text in python or [])
-    narrowed = networks, frameworks, threads, threads_limit, batch_sizes, devices, affinity
-    joining = tuple(text.partition("=")[0] for text in adapter or [])
-    on_gpus = precisions, placements, device_threads
-    return Choices(*narrowed, launches or None, precision, steps, cell_budget, builds, joining, *on_gpus, world_sizes)
+@dataclass(frozen=True)
+class SessionOptions(OptionGroup):
+    """Where records go, for how long, and from where a run goes on."""
+
+    budget: TotalBudget = None
+    store_file: StoreFile = DEFAULT_STORE
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the unfinished one of this suite and these options.")
+    ] = False
+    no_build: NoBuild = False
+    seed: Seed = None
+
+    @property
+    def seconds(self) -> float | None:
+        """The budget in seconds; None: without end. Raises UsageError."""
+        return None if self.budget is None else values.duration(self.budget)
+
+
+def adapter_names(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names in words such as "my_framework=path/to/folder"."""
+    return tuple(text.partition("=")[0] for text in given or ())
+
+
+def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> Choices:
+    """Return what the options say as one object; raises UsageError for empty words, or a --python that is none."""
+    return Choices(
+        axes.words,
+        steps=launches.steps,
+        builds=builds.builds,
+        joining=builds.joining,
+        launches=launches.launches,
+        interval=launches.interval,
+        cell_budget=launches.cell_budget,
+    )

@@ -1,141 +1,56 @@
-"""`dlbench plan` and `dlbench run`: what a suite would measure, and measuring it."""
+"""`dlbench run`: measures a suite on this machine."""
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from dlbench.adapters.protocol import BOUND, PRECISIONS, Cell
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
-from ..display.progress import ProgressDisplay, clock, percent, precision_lines
-from ..display.screen import counted, err, out, print_json, program, say, table
+from ..display.progress import ProgressDisplay, clock, precision_lines
+from ..display.screen import counted, err, program, say
 from ..environments import environment
 from ..errors import Interrupted, Terminated, UsageError
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
 from ..measuring.launcher import ProcessLauncher
 from ..measuring.runner import Ending, Runner
-from ..planning import suite
-from ..planning import values as axes
-from ..planning.plan import Choices, Plan, expand
+from ..planning.plan import Plan
 from ..quiet import block_gate
 from ..quiet.busy_gpus import busy_gpus
 from ..quiet.machine_lock import measuring
-from . import listing, options
+from . import options
+from .option_groups import OptionGroup, grouped
+from .plan import kind_of_protocol, plan_of, size_of
 from .report import matrix_so_far
 
 
-def plan_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
-    networks: options.Networks = "",
-    frameworks: options.Frameworks = "",
-    threads: options.Threads = "",
-    threads_limit: options.ThreadsLimit = "",
-    batch_sizes: options.BatchSizes = "",
-    devices: options.Devices = "",
-    device_threads: options.DeviceThreads = "",
-    precisions: options.Precisions = "",
-    placements: options.Placements = "",
-    affinity: options.Affinity = "",
-    world_sizes: options.WorldSizes = "",
-    launches: options.Launches = "",
-    precision: options.Precision = "",
-    steps: options.Steps = None,
-    cell_budget: options.CellBudget = "",
-    python: options.Python = None,
-    adapter: options.Adapter = None,
-    seed: options.Seed = None,
-    as_json: options.Json = False,
-) -> None:
-    """Show what a run of this suite would measure, without measuring.
+@dataclass(frozen=True)
+class HowToRun(OptionGroup):
+    """What `run` alone leaves out, and shows."""
 
-    Examples:
-
-    - `dlbench plan table4 --networks fcn5 --threads 1,2`
-    - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
-    """
-    chosen = options.choices(
-        networks,
-        frameworks,
-        threads,
-        threads_limit,
-        batch_sizes,
-        devices,
-        affinity,
-        launches,
-        precision,
-        steps,
-        cell_budget,
-        python,
-        adapter,
-        precisions,
-        placements,
-        device_threads,
-        world_sizes,
-    )
-    plan = _plan(name, chosen, probe(), seed)
-    if as_json:
-        print_json(listing.plan(plan))
-        return
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for cell in plan.cells:
-        key = (cell.network, str(cell.batch_size), cell.framework, cell.mode, _device(cell), _cpus(cell))
-        groups.setdefault(key, []).append(str(cell.threads))
-    table(
-        f"{plan.suite}: {_size(plan)}",
-        ["network", "mini-batch", "framework", "mode", "device", "CPUs", "threads"],
-        [[*key, ", ".join(counts)] for key, counts in groups.items()],
-    )
-    for line in (_left_out(plan), _kind_of_protocol(plan)):
-        if line:
-            out.print(line, markup=False, soft_wrap=True)
-    at_most = len(plan.cells) * plan.most * plan.cell_seconds
-    out.print(f"At most {clock(at_most)}; usually a small part of it.", markup=False)
-
-
-def _plan(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
-    return expand(
-        suite.load(name), chosen, preparation.capacity(machine), preparation.new_seed() if seed is None else seed
-    )
-
-
-def run_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
-    networks: options.Networks = "",
-    frameworks: options.Frameworks = "",
-    threads: options.Threads = "",
-    threads_limit: options.ThreadsLimit = "",
-    batch_sizes: options.BatchSizes = "",
-    devices: options.Devices = "",
-    device_threads: options.DeviceThreads = "",
-    precisions: options.Precisions = "",
-    placements: options.Placements = "",
-    affinity: options.Affinity = "",
-    world_sizes: options.WorldSizes = "",
-    launches: options.Launches = "",
-    precision: options.Precision = "",
-    steps: options.Steps = None,
-    cell_budget: options.CellBudget = "",
-    python: options.Python = None,
-    adapter: options.Adapter = None,
-    budget: Annotated[str, typer.Option("--budget", help="Time for all launches: 90s, 10m, 1.5h.")] = "",
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run of this suite.")] = False,
-    no_build: Annotated[bool, typer.Option("--no-build", help="Build no environment; leave those rows out.")] = False,
-    no_ceilings: Annotated[bool, typer.Option("--no-ceilings", help="Do not measure ceilings first.")] = False,
+    no_ceilings: Annotated[bool, typer.Option("--no-ceilings", help="Do not measure ceilings first.")] = False
     no_quiet_gate: Annotated[
         bool,
-        typer.Option("--no-quiet-gate", help="Wait for no quiet machine, and repeat no launch that others disturbed."),
-    ] = False,
-    seed: options.Seed = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
+        typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches."),
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False
+
+
+@grouped
+def run_command(
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
+    axes: options.AxisOptions,
+    launches: options.LaunchOptions,
+    builds: options.BuildOptions,
+    session: options.SessionOptions,
+    how: HowToRun,
 ) -> None:
     """Measure a suite on this machine and show its matrix.
 
@@ -151,78 +66,80 @@ def run_command(
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     """
-    chosen = options.choices(
-        networks,
-        frameworks,
-        threads,
-        threads_limit,
-        batch_sizes,
-        devices,
-        affinity,
-        launches,
-        precision,
-        steps,
-        cell_budget,
-        python,
-        adapter,
-        precisions,
-        placements,
-        device_threads,
-        world_sizes,
-    )
-    allowed = options.Budget.parse(budget)
-    if resume and chosen != Choices(builds=chosen.builds, joining=chosen.joining):
+    chosen = options.choices(axes, launches, builds)
+    if session.resume and chosen.narrows:
         raise UsageError(
             "A resumed run keeps its own cells and protocol. Leave out what narrows or changes them, or leave out "
             "--resume to start a run of its own."
         )
     machine = probe()
-    plan = _plan(name, chosen, machine, seed)
+    plan = plan_of(name, chosen, machine, session.seed)
     preparation.check_brought(chosen.builds)
+    allowed = session.seconds
     environment.make_folder(environment.home())  # where it cannot be, nothing is built or measured
-    launcher = ProcessLauncher()
     # Resuming needs a store that is there: it must not leave an empty one behind.
-    with Store.open(store_file, create=not resume) as store:
+    with Store.open(session.store_file, create=not session.resume) as store:
         unfinished: Run | None = None
-        if resume:
+        if session.resume:
             plan, unfinished = preparation.resume(plan, store, machine, chosen.builds, chosen.joining)
             preparation.check_same_builds(plan, store.records(run=unfinished.id))
-        # An adapter that --frameworks leaves out has no row to go on with.
-        used = {row.build.framework.name for row in plan.rows}
-        adapters = [text for text in adapter or () if text.partition("=")[0] in used]
-        go_on = _resume_command(name, store_file, python or (), adapters)
-        store.add_machine(machine.fingerprint, machine.to_dict())
-        sources = preparation.prepare_sources(plan, say, build_missing=not no_build)
-        # What computes nothing disturbs nobody, and nobody disturbs it.
-        with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
-            if not no_ceilings:
-                preparation.ensure_ceilings(plan, store, machine, say)
-            reference = preparation.prepare_references(plan, machine, say)
-            defaults = preparation.prepare_defaults(plan, sources, machine, launcher, say)
-            run = unfinished or preparation.begin(plan, store, machine)
-            say(f"{plan.suite}: {_size(plan)}, run {run.id} in {store.name}")
-            say(_kind_of_protocol(plan))
-            for line in busy_gpus(plan.cells, machine.gpus):
-                say(line)
-            gate = None if no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
-            carrier = Carrier(
-                plan,
-                run,
-                launcher,
-                sources,
-                reference,
-                machine=machine,
-                default_threads=defaults,
-                before_repeat=gate.before_repeat if gate else lambda: False,
-            )
-            host = host_of(machine)
-            with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
-                runner = Runner(plan, run, store, carrier, display, allowed.seconds, gate=gate, host=host)
-                display.follow(runner.ledger)
-                ending = _watched(runner, go_on)
-            for line in precision_lines(plan, runner.ledger):
-                say(line)
-        _show(store, run, ending, go_on, as_json)
+        go_on = _resume_command(name, plan, session, builds)
+        run, ending = _measure(_Asked(plan, machine, store, unfinished, session, how), allowed, go_on)
+        _show(store, run, ending, go_on, how.as_json)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be measured, and where."""
+
+    plan: Plan
+    machine: Machine
+    store: Store
+    unfinished: Run | None
+    session: options.SessionOptions
+    how: HowToRun
+
+
+def _measure(asked: _Asked, allowed: float | None, go_on: str) -> tuple[Run, Ending]:
+    """Prepare and carry out the run, and return it with how it ended."""
+    plan, machine, store = asked.plan, asked.machine, asked.store
+    launcher = ProcessLauncher()
+    store.add_machine(machine.fingerprint, machine.to_dict())
+    sources = preparation.prepare_sources(plan, say, build_missing=not asked.session.no_build)
+    with _alone(plan):
+        if not asked.how.no_ceilings:
+            preparation.ensure_ceilings(plan, store, machine, say)
+        reference = preparation.prepare_references(plan, machine, say)
+        defaults = preparation.prepare_defaults(plan, sources, machine, launcher, say)
+        run = asked.unfinished or preparation.begin(plan, store, machine)
+        say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
+        for line in (kind_of_protocol(plan), *busy_gpus(plan.cells, machine.gpus)):
+            say(line)
+        gate = None if asked.how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
+        carrier = Carrier(
+            plan,
+            run,
+            launcher,
+            sources,
+            reference,
+            machine=machine,
+            default_threads=defaults,
+            before_repeat=gate.before_repeat if gate else lambda: False,
+        )
+        with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
+            runner = Runner(plan, run, store, carrier, display, allowed, gate=gate, host=host_of(machine))
+            display.follow(runner.ledger)
+            ending = _watched(runner, go_on)
+        for line in precision_lines(plan, runner.ledger):
+            say(line)
+    return run, ending
+
+
+@contextlib.contextmanager
+def _alone(plan: Plan) -> Iterator[None]:
+    """Let nobody else measure meanwhile; what computes nothing disturbs nobody, and nobody disturbs it."""
+    with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
+        yield
 
 
 def _watched(runner: Runner, resume_command: str) -> Ending:
@@ -235,51 +152,15 @@ def _watched(runner: Runner, resume_command: str) -> Ending:
         raise Interrupted(f"Interrupted. {go_on}") from error
 
 
-def _size(plan: Plan) -> str:
-    launches = (
-        f"{plan.launches}-{plan.most} launches" if plan.precision else counted(plan.launches, "launch", "launches")
-    )
-    return f"{counted(len(plan.cells), 'cell')}, {launches} of each"
-
-
-def _cpus(cell: Cell) -> str:
-    return "as threads" if cell.affinity == BOUND else "all"
-
-
-def _device(cell: Cell) -> str:
-    """Return the device, with precision, placement and number of workers where they are not the usual ones."""
-    unusual = [cell.precision] if cell.precision != PRECISIONS[0] else []
-    unusual += [cell.placement] if cell.placement != axes.RESIDENT else []
-    unusual += [f"x {cell.world_size}"] if cell.world_size != 1 else []
-    return " ".join([cell.device, *unusual])
-
-
-def _kind_of_protocol(plan: Plan) -> str:
-    """Return in a sentence whether the number of launches is fixed, and what intervals then mean."""
-    if plan.precision:
-        return (
-            f"until precise: a cell gets launches until its 95 % interval is no wider than ±{percent(plan.precision)}"
-        )
-    covered = "launches too" if plan.launches >= ENOUGH_LAUNCHES else "steps only, not what launches differ by"
-    return f"fixed: {counted(plan.launches, 'launch', 'launches')} of each cell, intervals cover {covered}"
-
-
-def _left_out(plan: Plan) -> str:
-    """Return in a sentence which cells this machine cannot have; empty where it can have all."""
-    if not plan.left_out:
-        return ""
-    counts = ", ".join(map(str, sorted({cell.all_threads for cell in plan.left_out})))
-    left = counted(len(plan.left_out), "cell")
-    return f"left out: {left} that would bind {counts} threads to as many CPUs, this machine has fewer"
-
-
-def _resume_command(name: str, store_file: str, builds: Sequence[str], adapters: Sequence[str]) -> str:
+def _resume_command(name: str, plan: Plan, session: options.SessionOptions, builds: options.BuildOptions) -> str:
     words = [program(), "run", name, "--resume"]
-    words += [] if store_file == options.DEFAULT_STORE else ["--store", store_file]
-    for build in builds:
+    words += [] if session.store_file == options.DEFAULT_STORE else ["--store", session.store_file]
+    for build in builds.python or ():
         words += ["--python", build]
-    for adapter in adapters:
-        words += ["--adapter", adapter]
+    # An adapter that --frameworks leaves out has no row to go on with.
+    used = {row.build.framework.name for row in plan.rows}
+    for adapter in builds.adapter or ():
+        words += ["--adapter", adapter] if adapter.partition("=")[0] in used else []
     return shlex.join(words)
 
 

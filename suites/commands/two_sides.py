@@ -4,8 +4,8 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,15 +25,17 @@ from ..display.pair_progress import PairDisplay
 from ..display.screen import counted, err, program, say
 from ..errors import Interrupted, Terminated, UsageError, unknown_name
 from ..measuring import comparison, comparison_sides, preparation
+from ..measuring.comparison_sides import Side
 from ..measuring.launcher import ProcessLauncher
 from ..measuring.pair_runner import PairEnding, PairRunner
 from ..measuring.pairs import Next
-from ..planning import suite
-from ..planning import values as axes
-from ..planning.plan import Choices, Plan, expand
+from ..planning import values
+from ..planning.choices import Choices
+from ..planning.plan import Plan
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from . import options
+from .option_groups import OptionGroup
 
 EXPORTERS: dict[str, Callable[[Comparison], str]] = {
     "terminal": lambda found: comparison_to_terminal(found, colour=os.isatty(1) and "NO_COLOR" not in os.environ),
@@ -44,103 +46,132 @@ EXPORTERS: dict[str, Callable[[Comparison], str]] = {
 }
 FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
 
-Format = Annotated[str, typer.Option("--format", help=f"{', '.join(EXPORTERS)}.")]
-Write = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--write",
-        metavar="FILE",
-        help="Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.",
-    ),
-]
-BaselineEnv = Annotated[
-    list[str] | None,
-    typer.Option("--baseline-env", metavar="NAME=VALUE", help="A variable of the baseline's launches."),
-]
-CandidateEnv = Annotated[
-    list[str] | None,
-    typer.Option("--candidate-env", metavar="NAME=VALUE", help="A variable of the candidate's launches."),
-]
-BaselineAdapters = Annotated[
-    str, typer.Option("--baseline-adapters", metavar="REVISION", help="The adapters at this git revision as baseline.")
-]
-CandidateAdapters = Annotated[
-    str,
-    typer.Option("--candidate-adapters", metavar="REVISION", help="The adapters at this git revision as candidate."),
-]
-Same = Annotated[bool, typer.Option("--same", help="Compare identical code, to see what this machine's noise does.")]
-Threshold = Annotated[
-    str, typer.Option("--threshold", help="Smallest slowdown called a regression (2.5%).", show_default=False)
-]
-Tolerance = Annotated[
-    str, typer.Option("--tolerance", help='Slowdown to be excluded before "no regression" is said (5%).')
-]
+
+@dataclass(frozen=True)
+class OutputOptions(OptionGroup):
+    """Where the report goes, and in what form."""
+
+    form: Annotated[str, typer.Option("--format", help=f"{', '.join(EXPORTERS)}.")] = "terminal"
+    write: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--write",
+            metavar="FILE",
+            help="Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.",
+        ),
+    ] = None
+    as_json: options.Json = False
+
+    def check(self) -> str:
+        """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
+        for path in self.write or ():
+            format_of(path)
+        chosen = "json" if self.as_json else self.form
+        if chosen not in EXPORTERS:
+            raise unknown_name("format", chosen, EXPORTERS)
+        return chosen
+
+
+@dataclass(frozen=True)
+class SideOptions(OptionGroup):
+    """What the two sides differ in, beside their interpreters."""
+
+    baseline_env: Annotated[
+        list[str] | None,
+        typer.Option("--baseline-env", metavar="NAME=VALUE", help="A variable of the baseline's launches."),
+    ] = None
+    candidate_env: Annotated[
+        list[str] | None,
+        typer.Option("--candidate-env", metavar="NAME=VALUE", help="A variable of the candidate's launches."),
+    ] = None
+    baseline_adapters: Annotated[
+        str | None,
+        typer.Option("--baseline-adapters", metavar="REVISION", help="The adapters at this git revision as baseline."),
+    ] = None
+    candidate_adapters: Annotated[
+        str | None,
+        typer.Option(
+            "--candidate-adapters", metavar="REVISION", help="The adapters at this git revision as candidate."
+        ),
+    ] = None
+    same: Annotated[
+        bool, typer.Option("--same", help="Compare identical code, to see what this machine's noise does.")
+    ] = False
+
+    def pair(self, python: Sequence[str], baseline: Sequence[str] = ()) -> tuple[Side, Side]:
+        """Return baseline and candidate; raises UsageError."""
+        return comparison_sides.pair(
+            python,
+            baseline,
+            (self.baseline_env or (), self.candidate_env or ()),
+            (self.baseline_adapters or "", self.candidate_adapters or ""),
+            self.same,
+        )
+
+
+@dataclass(frozen=True)
+class RuleOptions(OptionGroup):
+    """When a verdict is given."""
+
+    threshold: Annotated[
+        str | None, typer.Option("--threshold", help="Smallest slowdown called a regression (2.5%).")
+    ] = None
+    tolerance: Annotated[
+        str | None, typer.Option("--tolerance", help='Slowdown to be excluded before "no regression" is said (5%).')
+    ] = None
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of this comparison; raises UsageError."""
+        return comparison.rule_for(share_of(self.threshold, "--threshold"), share_of(self.tolerance, "--tolerance"))
+
+
+@dataclass(frozen=True)
+class LaunchOptions(OptionGroup):
+    """How long each launch of a pair lasts."""
+
+    steps: options.Steps = None
+    cell_budget: options.CellBudget = None
 
 
 def choices(
-    candidate: comparison_sides.Side,
-    networks: str,
-    frameworks: str,
-    threads: str,
-    batch_sizes: str,
-    steps: int | None,
-    adapter: list[str] | None,
-    devices: str = "",
-    precisions: str = "",
-    placements: str = "",
-    world_sizes: str = "",
+    candidate: Side, axes: options.AxisOptions, launches: LaunchOptions, builds: options.BuildOptions
 ) -> Choices:
-    """Return what the options narrow a suite to."""
+    """Return what the options narrow a suite to; raises UsageError."""
+    chosen = Choices(axes.words, steps=launches.steps, builds=candidate.builds, cell_budget=launches.cell_budget)
     # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
-    given = [*(build.name for build in candidate.builds), *(text.partition("=")[0] for text in adapter or [])]
-    named = frameworks or ",".join(dict.fromkeys(given))
-    return Choices(
-        networks=networks,
-        frameworks=named,
-        threads=threads,
-        batch_sizes=batch_sizes,
-        devices=devices,
-        steps=steps,
-        builds=candidate.builds,
-        precisions=precisions,
-        placements=placements,
-        world_sizes=world_sizes,
-    )
+    given = dict.fromkeys([*(build.name for build in candidate.builds), *builds.joining])
+    return chosen if chosen["frameworks"] or not given else chosen.but(frameworks=",".join(given))
 
 
-def plan_of(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
-    """Return the plan of a suite on this machine; raises UsageError."""
-    return expand(
-        suite.load(name), chosen, preparation.capacity(machine), preparation.new_seed() if seed is None else seed
-    )
+@dataclass(frozen=True)
+class Asked:
+    """A comparison to be measured: which cells, which sides, by which rule, and where it is kept."""
+
+    plan: Plan
+    pair: tuple[Side, Side]
+    machine: Machine
+    purpose: str
+    rule: Rule
+    session: options.SessionOptions
 
 
-def measure(
-    plan: Plan,
-    pair: tuple[comparison_sides.Side, comparison_sides.Side],
-    machine: Machine,
-    store_file: str,
-    purpose: str,
-    following: Next,
-    rule: Rule,
-    budget: str,
-    resume: bool,
-    build_missing: bool,
-) -> Comparison:
+def measure(asked: Asked, following: Next) -> Comparison:
     """Measure both sides, in interleaved pairs, and return what the records say.
 
     ``following`` says which pairs are needed.
     """
-    allowed = options.Budget.parse(budget)
-    with Store.open(store_file, create=not resume) as store:
-        run = _unfinished(store, plan, machine, purpose) if resume else None
+    plan, machine, session = asked.plan, asked.machine, asked.session
+    allowed = session.seconds
+    with Store.open(session.store_file, create=not session.resume) as store:
+        run = _unfinished(store, plan, machine, asked.purpose) if session.resume else None
         store.add_machine(machine.fingerprint, machine.to_dict())
-        prepared = comparison.prepare(plan, pair, say, build_missing)
+        prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
         if run is not None:
-            comparison.check_same_sides(run, pair, prepared)
+            comparison.check_same_sides(run, asked.pair, prepared)
             plan = replace(plan, cells=run.plan, protocol=run.protocol, seed=run.seed)
         else:
-            run = comparison.begin(plan, pair, prepared, store, machine, purpose)
+            run = comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose)
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
@@ -152,13 +183,15 @@ def measure(
         ):
             gate = open_gate(store, run, say) if plan.computes else None
             before_repeat = gate.before_repeat if gate else (lambda: True)
-            carriers = comparison.carriers(plan, run, pair, prepared, ProcessLauncher(), machine, say, before_repeat)
-            runner = PairRunner(plan, run, store, carriers, following, display, allowed.seconds, gate)
+            carriers = comparison.carriers(
+                plan, run, asked.pair, prepared, ProcessLauncher(), machine, say, before_repeat
+            )
+            runner = PairRunner(plan, run, store, carriers, following, display, allowed, gate)
             ending = _watched(runner, go_on)
         if ending.pairs_left:
             left = counted(ending.pairs_left, "pair")
             say(f"The budget is spent with at most {left} left. Go on: {go_on}")
-        return comparison.report_of(store, run, rule)
+        return comparison.report_of(store, run, asked.rule)
 
 
 def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
@@ -180,17 +213,9 @@ def _watched(runner: PairRunner, go_on: str) -> PairEnding:
         raise Interrupted(f"Interrupted. {words}") from error
 
 
-def share_of(text: str, option: str) -> float | None:
+def share_of(text: str | None, option: str) -> float | None:
     """Return the share that an option gives, None where it is not given; raises UsageError."""
-    return axes.share(text, option) if text else None
-
-
-def format_named(name: str, as_json: bool) -> str:
-    """Return the name of the output format; raises UsageError for one that does not exist."""
-    chosen = "json" if as_json else name
-    if chosen not in EXPORTERS:
-        raise unknown_name("format", chosen, EXPORTERS)
-    return chosen
+    return None if text is None else values.share(text, option)
 
 
 def format_of(path: str) -> str:
@@ -204,7 +229,7 @@ def format_of(path: str) -> str:
     return FORMAT_OF_SUFFIX[suffix]
 
 
-def show(found: Comparison, form: str, write: list[str] | None) -> None:
+def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
     print(EXPORTERS[form](found), flush=True)
     for path in write or ():

@@ -62,13 +62,13 @@ def remark(ledger: Ledger, record: Record) -> str:
 
 def precision_lines(plan: Plan, ledger: Ledger) -> list[str]:
     """Return what a run with a precision to reach came to; nothing for a fixed number of launches."""
-    if plan.precision is None:
+    if plan.interval is None:
         return []
     widths = {cell: ledger.half_width(cell) or math.inf for cell in plan.cells if ledger.seen(cell)}
-    wide = sorted((cell for cell, width in widths.items() if width > plan.precision), key=lambda c: -widths[c])
+    wide = sorted((cell for cell, width in widths.items() if width > plan.interval), key=lambda c: -widths[c])
     cells = f"{counted(len(widths), 'cell')} with a number"
     lines = [
-        f"{len(widths) - len(wide)} of {cells} {'is' if len(widths) == 1 else 'are'} within ±{percent(plan.precision)}"
+        f"{len(widths) - len(wide)} of {cells} {'is' if len(widths) == 1 else 'are'} within ±{percent(plan.interval)}"
     ]
     for cell in wide[:_WIDE_SHOWN]:
         shown = "no interval" if math.isinf(widths[cell]) else f"±{percent(widths[cell])}"

@@ -5,7 +5,7 @@
 `dlbench run` does it; a benchmark then replays its cell's samples, so that all of pytest-benchmark works on them.
 
 This module is loaded into every pytest session of an environment that dlbench is installed in. So it imports nothing
-but pytest; the rest is loaded when an option asks for it.
+but pytest and the table of axes; the rest is loaded when an option asks for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from ..planning.axes import AXIS_OPTIONS, LIMITS
 
 if TYPE_CHECKING:
     from .replay import MeasuredCell
@@ -22,17 +24,8 @@ SUITE_PLUGIN = "dlbench-suite"
 VERDICT_PLUGIN = "dlbench-verdict"
 
 _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
-    ("networks", "NAMES", str, "networks, comma-separated: fcn5,resnet50"),
-    ("frameworks", "NAMES", str, "rows, comma-separated: torch,torch:compile"),
-    ("threads", "COUNTS", str, "thread counts: 1,2,4-8,cores,2*cores"),
-    ("batch-sizes", "SIZES", str, "mini-batch sizes: 64 or 16,32"),
-    ("devices", "NAMES", str, "devices: cpu, cuda:0, cuda:all, gpus (all there are, if any), UUIDs"),
-    ("precisions", "NAMES", str, "precisions of the arithmetic: float32, tf32, bfloat16, float16"),
-    ("placements", "NAMES", str, "where mini-batches lie on GPUs: resident, or copied from pinned, pageable memory"),
-    ("world-sizes", "COUNTS", str, "workers that train on parts of one mini-batch together: 1,2"),
-    ("affinity", "WHICH", str, "CPUs of the threads: oversubscribed, bound, or bound,oversubscribed"),
     ("launches", "N|N-M", str, "launches (fresh processes) of each cell: 5, or 5-20 until it is precise"),
-    ("precision", "SHARE", str, "half-width of a cell's interval at which launches end: 1%%"),
+    ("interval", "SHARE", str, "half-width of a cell's interval at which launches end: 1%%"),
     ("steps", "N", int, "timed steps per launch, at most"),
     ("cell-budget", "TIME", str, "time for one launch: 60s, 10m"),
     ("budget", "TIME", str, "time for all launches"),
@@ -58,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SUITE",
         help="Measure this suite (a name, or a file ending in .toml) and run its cells as benchmarks.",
     )
+    for axis in (*AXIS_OPTIONS, *LIMITS):
+        name = f"--dlbench-{axis.key.replace('_', '-')}"
+        group.addoption(name, metavar=axis.metavar, help=f"With --dlbench-suite: {axis.help}".replace("%", "%%"))
     for name, metavar, kind, text in _OPTIONS:
         group.addoption(f"--dlbench-{name}", metavar=metavar, type=kind, help=f"With --dlbench-suite: {text}.")
     group.addoption(

@@ -18,7 +18,7 @@ from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
-from ..commands import options
+from ..commands.options import adapter_names
 from ..display.progress import clock as clock_text
 from ..display.screen import counted
 from ..environments import environment
@@ -27,9 +27,12 @@ from ..measuring import preparation
 from ..measuring.attempts import Carrier
 from ..measuring.launcher import ProcessLauncher
 from ..measuring.runner import Runner
-from ..planning import external_adapters, suite
-from ..planning import values as axes
-from ..planning.plan import Plan, PlannedLaunch, expand, narrow_to
+from ..planning import external_adapters, suite, values
+from ..planning.axes import KEYS
+from ..planning.choices import PROTOCOL_KEYS, Choices
+from ..planning.expansion import expand
+from ..planning.plan import Plan, PlannedLaunch, narrow_to
+from ..planning.values import Capacity
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from .cells import CellsModule
@@ -48,7 +51,7 @@ class SuiteSession:
         try:
             self._machine = probe()
             self._plan = _plan(config, preparation.capacity(self._machine))
-            self._budget = options.Budget.parse(config.getoption("dlbench_budget") or "").seconds
+            self._budget = _seconds(config.getoption("dlbench_budget"))
             brought = {row.build.name: row.build for row in self._plan.rows if row.build.interpreter is not None}
             preparation.check_brought(brought.values())
         except DlbenchError as error:
@@ -180,41 +183,31 @@ def _refuse_distribution(config: pytest.Config) -> None:
         )
 
 
-def _plan(config: pytest.Config, capacity: axes.Capacity) -> Plan:
-    def text(name: str) -> str:
-        return config.getoption(f"dlbench_{name}") or ""
-
+def _plan(config: pytest.Config, capacity: Capacity) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
-    adapter = external_adapters.register(config.getoption("dlbench_adapter"))
-    choices = options.choices(
-        networks=text("networks"),
-        frameworks=text("frameworks"),
-        threads=text("threads"),
-        batch_sizes=text("batch_sizes"),
-        devices=text("devices"),
-        precisions=text("precisions"),
-        placements=text("placements"),
-        affinity=text("affinity"),
-        world_sizes=text("world_sizes"),
+    given = config.getoption("dlbench_adapter")
+    external_adapters.register(given)
+    words = {key: config.getoption(f"dlbench_{key}") for key in (*KEYS, *PROTOCOL_KEYS)}
+    if disabled:
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
-        launches="1" if disabled else text("launches"),
-        precision="" if disabled else text("precision"),
+        words = {**words, "launches": "1", "interval": None}
+    choices = Choices(
         steps=1 if disabled else config.getoption("dlbench_steps"),
-        cell_budget=text("cell_budget"),
-        python=config.getoption("dlbench_python"),
-        adapter=adapter,
+        builds=tuple(values.build(text) for text in config.getoption("dlbench_python") or ()),
+        joining=adapter_names(given),
+        **words,
     )
     seed = config.getoption("dlbench_seed")
-    return expand(
-        suite.load(config.getoption("dlbench_suite")),
-        choices,
-        capacity,
-        preparation.new_seed() if seed is None else seed,
-    )
+    new = preparation.new_seed() if seed is None else seed
+    return expand(suite.load(config.getoption("dlbench_suite")), choices, capacity, new)
+
+
+def _seconds(budget: str | None) -> float | None:
+    return None if budget is None else values.duration(budget)
 
 
 def _launches(plan: Plan) -> str:
-    return f"{plan.launches}-{plan.most} launches" if plan.precision else counted(plan.launches, "launch", "launches")
+    return f"{plan.launches}-{plan.most} launches" if plan.interval else counted(plan.launches, "launch", "launches")
 
 
 class _Progress:

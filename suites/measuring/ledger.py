@@ -47,7 +47,7 @@ class Ledger:
         self._plan = plan
         self._host = host
         self._target = (
-            None if plan.precision is None else Target(plan.precision, plan.launches, max(plan.launches, plan.most))
+            None if plan.interval is None else Target(plan.interval, plan.launches, max(plan.launches, plan.most))
         )
         self._estimates = Estimates(plan.protocol.seconds + 8.0)
         self._records: dict[Cell, list[Record]] = {}
@@ -103,7 +103,7 @@ class Ledger:
     @property
     def precision(self) -> float | None:
         """The half-width to be reached, relative; None for a fixed number of launches."""
-        return self._plan.precision
+        return self._plan.interval
 
     def disturbed(self, record: Record) -> bool:
         """Tell whether others were in this launch's way."""

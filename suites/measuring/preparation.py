@@ -67,7 +67,7 @@ def new_run(
         protocol=plan.protocol,
         launches=plan.launches,
         launches_most=plan.launches_most,
-        precision=plan.precision,
+        precision=plan.interval,
         plan=plan.cells,
         machine=machine.fingerprint,
         started=now,
@@ -122,7 +122,7 @@ def resume(
         protocol=run.protocol,
         launches=run.launches,
         launches_most=run.launches_most,
-        precision=run.precision,
+        interval=run.precision,
         seed=run.seed,
         left_out=(),
     )

@@ -1,26 +1,29 @@
 """The options of the axes: what the command line and a suite file call them, and how their words become values.
 
-One line for each axis of ``adapters/axes.py``. Commands, suite files, the pytest plugin and plans walk this table.
+One line for each axis of ``adapters/axes.py``. Commands, suite files, the pytest plugin and plans walk this table. The
+plugin is loaded into every pytest session, so this module imports little.
 """
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS
 
-from ..errors import UsageError
-from . import values
-from .values import Capacity
+if TYPE_CHECKING:
+    from .values import Capacity
 
-Parser = Callable[[str, Capacity], tuple[Any, ...]]
-"""Words to distinct values, in the order in which they are measured; raises UsageError."""
 MOST_WORKERS = 64
 
 
 @dataclass(frozen=True)
 class AxisOption:
-    """How an axis is chosen."""
+    """How an axis is chosen: by names from a list, by whole numbers, or as the plan itself reads the words.
+
+    The plan reads those whose words mean different things for different cells.
+    """
 
     axis: str
     """Its name in the table of axes."""
@@ -28,9 +31,11 @@ class AxisOption:
     """In suite files, and of the option: "world_sizes" is --world-sizes."""
     help: str
     """For --help: the words that may be given."""
-    metavar: str = "TEXT"
-    parse: Parser | None = None
-    """None: the plan itself reads the words, since they mean different things for different cells."""
+    metavar: str
+    known: tuple[str, ...] = ()
+    """The names there are."""
+    most: int = 0
+    """The largest whole number."""
     usual: str = ""
     """The words of a suite that does not name the axis."""
 
@@ -45,29 +50,9 @@ def option_of(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def one_of(what: str, known: tuple[str, ...]) -> Parser:
-    """Return a parser of names from a fixed list."""
-
-    def parse(text: str, capacity: Capacity) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(values.one_of(word, what, known) for word in values.words(text)))
-
-    return parse
-
-
-def numbers(what: str, most: int) -> Parser:
-    """Return a parser of whole numbers: "1,2,4-8", ladders, multiples of cores and CPUs."""
-
-    def parse(text: str, capacity: Capacity) -> tuple[int, ...]:
-        return values.counts(text, capacity, what, most)
-
-    return parse
-
-
-AXIS_OPTIONS: tuple[AxisOption, ...] = (
+AXIS_OPTIONS = (
     AxisOption("network", "networks", "Networks: `fcn5,resnet50`, patterns: `'lstm*'`.", "NAMES"),
-    AxisOption(
-        "framework", "frameworks", "Rows: `torch` (default mode), `torch:compile`, or `torch:*` for all.", "NAMES"
-    ),
+    AxisOption("framework", "frameworks", "Rows: `torch` (default mode), `torch:compile`, `torch:*` (all).", "NAMES"),
     AxisOption(
         "threads", "threads", "Thread counts: `1,2,4-8`, `cores`, `2*cores`, `4*cpus`, ladders: `1..4*cpus`.", "COUNTS"
     ),
@@ -80,51 +65,54 @@ AXIS_OPTIONS: tuple[AxisOption, ...] = (
         "precisions",
         f"Precisions of the arithmetic: {', '.join(PRECISIONS)}.",
         "NAMES",
-        one_of("precision", PRECISIONS),
-        PRECISIONS[0],
+        known=PRECISIONS,
+        usual=PRECISIONS[0],
     ),
     AxisOption(
         "placement",
         "placements",
         "Where mini-batches lie: `resident` on the GPU, or copied in each step from `pinned`, `pageable` memory.",
         "NAMES",
-        one_of("placement", PLACEMENTS),
-        PLACEMENTS[0],
+        known=PLACEMENTS,
+        usual=PLACEMENTS[0],
     ),
     AxisOption(
         "affinity",
         "affinity",
         "CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or both.",
         "WHICH",
-        one_of("affinity", (BOUND, OVERSUBSCRIBED)),
-        OVERSUBSCRIBED,
+        known=(BOUND, OVERSUBSCRIBED),
+        usual=OVERSUBSCRIBED,
     ),
     AxisOption(
         "world_size",
         "world_sizes",
         "Workers that train on equal parts of a mini-batch together, each on a GPU or with its own threads: `1,2`.",
         "COUNTS",
-        numbers("world size", MOST_WORKERS),
-        "1",
+        most=MOST_WORKERS,
+        usual="1",
     ),
 )
-LIMITS: tuple[AxisOption, ...] = (
+LIMITS = (
     AxisOption("threads", "threads_limit", "Largest thread count taken from the suite (table4: `4*cpus`).", "COUNT"),
     AxisOption(
         "threads", "device_threads", "Thread count of cells on a GPU, where threads only start work: `cores`.", "COUNT"
     ),
 )
 """Further options of an axis."""
-PLAIN = tuple(each for each in AXIS_OPTIONS if each.parse is not None)
+PLAIN = tuple(each for each in AXIS_OPTIONS if each.known or each.most)
 """Those whose words mean the same for every cell: what a suite says of them needs no field of its own."""
 KEYS = tuple(each.key for each in (*AXIS_OPTIONS, *LIMITS))
 
 
 def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any, ...]:
-    """Return the values that these words mean; raises UsageError."""
-    if option.parse is None:
-        raise UsageError(f"The values of {option.key} depend on the cell.")
-    return option.parse(text, capacity)
+    """Return the distinct values that these words mean, in the order of measuring; raises UsageError."""
+    from . import values
+
+    what = option.axis.replace("_", " ")
+    if option.known:
+        return tuple(dict.fromkeys(values.one_of(word, what, option.known) for word in values.words(text)))
+    return values.counts(text, capacity, what, option.most)
 
 
 def joined(value: object) -> object:

@@ -14,7 +14,13 @@ class Choices:
     """Words by key, as they were typed; a key that is absent is as the suite says."""
 
     def __init__(
-        self, *, steps: int | None = None, builds: tuple[Build, ...] = (), joining: tuple[str, ...] = (), **words: Any
+        self,
+        given: Mapping[str, str | None] | None = None,
+        *,
+        steps: int | None = None,
+        builds: tuple[Build, ...] = (),
+        joining: tuple[str, ...] = (),
+        **further: Any,
     ) -> None:
         """Take the words that are given; raises UsageError for empty ones.
 
@@ -23,6 +29,7 @@ class Choices:
         self.steps = steps
         self.builds = builds
         self.joining = joining
+        words = {**(given or {}), **further}
         self.words: Mapping[str, str] = {key: str(word) for key, word in words.items() if word is not None}
         unknown = set(words) - {*KEYS, *PROTOCOL_KEYS}
         if unknown:

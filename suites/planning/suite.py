@@ -2,19 +2,21 @@
 
 import json
 import tomllib
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import OVERSUBSCRIBED, PRECISIONS, Protocol
+from dlbench.adapters.protocol import Protocol
 
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks
 from . import values as axes
+from .axes import PLAIN, AxisOption, joined, keys_of, parse_plain
 from .framework import offered
 from .toml_words import sentence
 
@@ -26,7 +28,7 @@ Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Batches = Annotated[tuple[Positive, ...], Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
-USUAL_PRECISION = 0.02
+USUAL_INTERVAL = 0.02
 USUAL_RANGE = "5-20"
 """Of launches, where a precision is asked for and no number of them."""
 
@@ -39,7 +41,7 @@ class ProtocolSection(_Data):
     """How each launch measures and how often each cell is launched."""
 
     launches: Annotated[int, Field(strict=True)] | str = 1  # 3, or "5-20": as many as the precision needs
-    precision: str = ""  # "2%": relative half-width of a cell's interval at which it gets no further launch
+    interval: str = ""  # "2%": relative half-width of a cell's interval at which it gets no further launch
     warmup_steps: Positive = 3
     maximum_warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # 0: warm-up is not searched for its end
     steps: Positive = 20
@@ -47,6 +49,13 @@ class ProtocolSection(_Data):
     sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0  # shorter steps: several a sample
     seconds: Seconds = 10.0
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
+
+    @model_validator(mode="before")
+    @classmethod
+    def _know_old_names(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "precision" in given:
+            raise ValueError(f"precision is called interval now, as in interval = {given['precision']!r}")
+        return given
 
     def protocol(self) -> Protocol:
         """Return the part that the guest carries out."""
@@ -60,15 +69,22 @@ class ProtocolSection(_Data):
         )
 
     def launches_of_a_cell(self) -> tuple[int, int, float | None]:
-        """Return (fewest, most, precision): precision None for a fixed number. Raises UsageError."""
+        """Return (fewest, most, interval): interval None for a fixed number. Raises UsageError."""
         fewest, most = axes.launch_range(str(self.launches), "launches")
         if fewest == most:
-            if self.precision:
+            if self.interval:
                 raise UsageError(
-                    f'A precision needs a range of launches, as in launches = "{USUAL_RANGE}", not {self.launches}.'
+                    f'An interval needs a range of launches, as in launches = "{USUAL_RANGE}", not {self.launches}.'
                 )
             return fewest, most, None
-        return fewest, most, axes.share(self.precision, "precision") if self.precision else USUAL_PRECISION
+        return fewest, most, axes.share(self.interval, "interval") if self.interval else USUAL_INTERVAL
+
+
+def _words_of(option: AxisOption, given: dict[str, Any]) -> str:
+    words = joined(given.get(option.key, option.usual))
+    if not isinstance(words, str) or not words.strip():
+        raise ValueError(f"{option.key}: write a value, or several as a list, as in {option.key} = [{option.usual!r}]")
+    return words
 
 
 class Suite(_Data):
@@ -84,21 +100,25 @@ class Suite(_Data):
     batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
     cpu_batch_sizes: dict[str, Batches] = {}  # by network, instead of those on the CPU
     devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
-    precisions: tuple[str, ...] = Field(default=PRECISIONS[:1], min_length=1)
-    placements: tuple[str, ...] = Field(default=(axes.RESIDENT,), min_length=1)  # other ones on GPUs only
-    affinity: tuple[str, ...] = Field(default=(OVERSUBSCRIBED,), min_length=1)
-    world_sizes: str = "1"  # workers that train on parts of one mini-batch together: processes, GPUs
+    axes: dict[str, str] = {}  # words of every axis whose words mean the same for all cells, by key
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
     network: tuple[dict[str, Any], ...] = ()  # networks of the suite's own, see `networks`
     grid: tuple[dict[str, Any], ...] = ()  # and products of values
 
-    @field_validator("threads", "device_threads", "world_sizes", mode="before")
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_axes(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Read the axes by the table: a new one needs no field here."""
+        if "axes" in given:
+            raise ValueError(f"axes: write each axis as a key of its own, such as {PLAIN[0].key} = [...]")
+        others = {key: value for key, value in given.items() if key not in keys_of(PLAIN)}
+        return {**others, "axes": {each.key: _words_of(each, given) for each in PLAIN}}
+
+    @field_validator("threads", "device_threads", mode="before")
     @classmethod
     def _join(cls, value: object) -> object:
-        if isinstance(value, list):
-            return ",".join(str(part) for part in value)
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        return joined(value)
 
     @cached_property
     def known(self) -> dict[str, Network]:
@@ -122,23 +142,21 @@ def _check_words(suite: Suite, where: str) -> None:
     def named(key: str, error: UsageError) -> SuiteError:
         return SuiteError(f"{where}, key {key}: {error}")
 
-    for key, check in (
+    checks: tuple[tuple[str, Callable[[], object]], ...] = (
         ("threads", lambda: axes.counts(suite.threads, _SOME_CAPACITY)),
         ("threads_limit", lambda: axes.count(suite.threads_limit, _SOME_CAPACITY)),
         ("device_threads", lambda: axes.one_count(suite.device_threads, _SOME_CAPACITY)),
         ("devices", lambda: [devices.check(word) for word in suite.devices]),
-        ("precisions", lambda: [axes.precision(word) for word in suite.precisions]),
-        ("placements", lambda: [axes.placement(word) for word in suite.placements]),
-        ("world_sizes", lambda: axes.world_sizes(suite.world_sizes, _SOME_CAPACITY)),
-        ("affinity", lambda: [axes.affinity(word) for word in suite.affinity]),
+        *((each.key, partial(parse_plain, each, suite.axes[each.key], _SOME_CAPACITY)) for each in PLAIN),
         ("protocol.launches", lambda: axes.launch_range(str(suite.protocol.launches), "launches")),
-        ("protocol.precision", suite.protocol.launches_of_a_cell),
+        ("protocol.interval", suite.protocol.launches_of_a_cell),
         ("networks", lambda: _check_networks(suite)),
         ("batch_sizes", lambda: networks.chosen(suite.batch_sizes, (), suite.known)),
         ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
         ("frameworks", lambda: axes.rows(list(suite.frameworks), [])),
         ("settings", lambda: _check_frameworks(suite)),
-    ):
+    )
+    for key, check in checks:
         try:
             check()
         except UsageError as error:

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS
+from dlbench.adapters.protocol import PLACEMENTS
 from dlbench.hardware_probe import Gpus
 
 from ..errors import UsageError, unknown_name
@@ -92,11 +92,6 @@ def counts(text: str, capacity: Capacity, what: str = "thread count", most: int 
     return tuple(sorted(found))
 
 
-def world_sizes(text: str, capacity: Capacity) -> tuple[int, ...]:
-    """Return the distinct numbers of workers, rising, meant by a list such as "1,2,4"."""
-    return counts(text, capacity, "world size", MOST_WORKERS)
-
-
 def one_count(text: str, capacity: Capacity) -> int:
     """Return the one thread count meant, such as "cores"; raises UsageError where several are."""
     found = counts(text, capacity)
@@ -146,21 +141,6 @@ def launch_range(text: str, option: str) -> tuple[int, int]:
             f"{option} {text.strip()[:40]} is out of range. Give numbers from 1 to {MOST_LAUNCHES}, the smaller first."
         )
     return fewest, most
-
-
-def affinity(word: str) -> str:
-    """Return "bound" or "oversubscribed"; raises UsageError for anything else."""
-    return one_of(word, "affinity", (BOUND, OVERSUBSCRIBED))
-
-
-def precision(word: str) -> str:
-    """Return "float32", "tf32", "bfloat16" or "float16"; raises UsageError for anything else."""
-    return one_of(word, "precision", PRECISIONS)
-
-
-def placement(word: str) -> str:
-    """Return "resident", "pinned" or "pageable"; raises UsageError for anything else."""
-    return one_of(word, "placement", PLACEMENTS)
 
 
 def one_of(word: str, what: str, known: tuple[str, ...]) -> str:

@@ -204,7 +204,7 @@ def add_help() -> None:
         "plan-modes",
         f"plan quick --frameworks torch:*,jax,null --networks fcn5 --threads 1,2..8 --launches 5-9 {pinned}",
     )
-    add("plan-json", f"plan quick --threads 1,2 --precision 2% --steps 7 --cell-budget 2m {pinned} --json")
+    add("plan-json", f"plan quick --threads 1,2 --interval 2% --steps 7 --cell-budget 2m {pinned} --json")
     two = "--devices cuda:all --device-threads 1 --seed 7"
     add("plan-figure1", f"plan figure1 {two}", gpus=True)
     axes = "--precisions float32,tf32,bfloat16 --placements resident,pinned --world-sizes 1"
@@ -228,7 +228,7 @@ def add_help() -> None:
         add(f"{command}-bad", *(f"{command} {words}" for words in (*bad, *more)))
     add(
         "plan-bad-values",
-        *("plan", "plan quick --launches 5-2", "plan quick --precision 0%", "plan quick --cell-budget soon"),
+        *("plan", "plan quick --launches 5-2", "plan quick --interval 0%", "plan quick --cell-budget soon"),
         *("plan quick --world-sizes 0", "plan quick --affinity loose", "plan quick --seed x", "plan quick --nosuch"),
         *(
             "plan quick --placements far",

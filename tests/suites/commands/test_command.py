@@ -163,7 +163,7 @@ def test_a_spent_budget_says_how_to_go_on(folder):
 
 
 def test_a_precision_to_reach_from_a_budget_to_the_end(folder):
-    words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--precision", "0.0001%"]
+    words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--interval", "0.0001%"]
     done = run_command(folder, "run", "mine.toml", *words, "--budget", "10ms")
     assert done.returncode == 0, done.stderr
     first, second, *lines = done.stderr.splitlines()
@@ -189,7 +189,7 @@ def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
     assert (done.returncode, done.stderr) == (0, "")
     assert "left out: 2 cells that would bind 4096 threads to as many CPUs, this machine has fewer" in done.stdout
     assert "fixed: 2 launches of each cell, intervals cover steps only" in done.stdout
-    told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--precision", "1%", "--json").stdout)
+    told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--interval", "1%", "--json").stdout)
     assert (told["launches_per_cell"], told["launches_most"], told["precision"]) == (5, 20, 0.01)
     assert {(cell["threads"], cell["affinity"]) for cell in told["left_out"]} == {(4096, "bound")}
 

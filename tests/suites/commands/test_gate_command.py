@@ -177,7 +177,7 @@ def test_different_machines_are_compared_and_never_judged(folder) -> None:
         (["compare", "--now"], "Both sides are the same"),
         (["compare", "--now", "a", "--same"], "leave the names of stored runs out"),
         (["compare", "--now", "--same", "--pairs", "x"], "cannot be read"),
-        (["compare", "--now", "--same", "--precision", "0%"], "no share"),
+        (["compare", "--now", "--same", "--interval", "0%"], "no share"),
         (["gate", "nightly.toml"], "Both sides are the same"),
         (["gate", "nightly.toml", "--same", "--threshold", "200%"], "no share"),
         (["gate", "nightly.toml", "--same", "--write", "report.exe"], "must end in"),

@@ -360,7 +360,7 @@ def test_launches_that_others_disturbed_are_no_regression(session, pytester):
 
 def test_launches_end_where_a_cell_is_precise(session, pytester):
     pytester.makeconftest(MADE_UP)
-    words = "--dlbench-launches", "3-9", "--dlbench-precision", "5%", "--dlbench-store", "s.sqlite"
+    words = "--dlbench-launches", "3-9", "--dlbench-interval", "5%", "--dlbench-store", "s.sqlite"
     found = session(*words)
     found.assert_outcomes(passed=2)
     found.stdout.fnmatch_lines(["dlbench: measuring 2 cells, 3-9 launches of each"])

@@ -17,7 +17,9 @@ from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring.attempts import Carrier
 from dlbench.suites.measuring.launcher import Launched
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.plan import Choices, PlannedLaunch, expand
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.planning.values import Capacity
 
 PLAN = expand(

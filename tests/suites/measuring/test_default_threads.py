@@ -10,7 +10,8 @@ from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.measuring import default_threads
 from dlbench.suites.measuring.launcher import Launched
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
 
 pytestmark = pytest.mark.alone

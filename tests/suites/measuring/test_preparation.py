@@ -14,7 +14,8 @@ from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring import preparation
 from dlbench.suites.planning import suite
 from dlbench.suites.planning import values as axes
-from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
 
 pytestmark = pytest.mark.alone
@@ -43,15 +44,15 @@ def test_a_resumed_run_keeps_cells_protocol_launches_and_order(store):
 
 
 def test_a_resumed_run_keeps_its_range_of_launches_and_its_precision(store):
-    begun = plan_of(frameworks="null", launches="4-9", precision="3%", affinity="bound,oversubscribed")
+    begun = plan_of(frameworks="null", launches="4-9", interval="3%", affinity="bound,oversubscribed")
     run = preparation.begin(begun, store, HERE)
     assert (run.launches, run.launches_most, run.precision) == (4, 9, 0.03)
     resumed, _ = preparation.resume(plan_of(frameworks="null"), store, HERE, ())
-    assert (resumed.launches, resumed.most, resumed.precision) == (4, 9, 0.03)
+    assert (resumed.launches, resumed.most, resumed.interval) == (4, 9, 0.03)
     assert resumed.cells == begun.cells
     preparation.begin(plan_of(frameworks="null", launches="2"), store, HERE)
-    fixed, _ = preparation.resume(plan_of(frameworks="null", precision="1%"), store, HERE, ())
-    assert (fixed.launches, fixed.most, fixed.precision) == (2, 2, None)
+    fixed, _ = preparation.resume(plan_of(frameworks="null", interval="1%"), store, HERE, ())
+    assert (fixed.launches, fixed.most, fixed.interval) == (2, 2, None)
 
 
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):

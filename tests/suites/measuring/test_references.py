@@ -13,7 +13,8 @@ from dlbench.hardware_probe import probe
 from dlbench.suites.measuring import preparation
 from dlbench.suites.measuring.references import Reference, fitting
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
 
 SHIPPED = {

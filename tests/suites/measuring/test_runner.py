@@ -26,7 +26,9 @@ from dlbench.suites.measuring.launcher import Launched
 from dlbench.suites.measuring.references import Reference
 from dlbench.suites.measuring.runner import Ending, Estimates, Runner
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.plan import Choices, expand, sizes_of
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.plan import sizes_of
 from dlbench.suites.planning.values import Capacity
 
 TEXT = """
@@ -432,7 +434,7 @@ def test_a_record_carries_its_rows_default_thread_count():
 
 
 # With a precision to reach: launches deviate by so much, drawn anew for each.
-PRECISE = replace(PLAN, launches=5, launches_most=20, precision=0.02)
+PRECISE = replace(PLAN, launches=5, launches_most=20, interval=0.02)
 
 
 def noisy(deviation, seed=1):

@@ -8,7 +8,8 @@ from dlbench.hardware_probe import Gpus
 from dlbench.hardware_probe.gpu.inventory import Gpu
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
 
 FIGURE1 = suite.load("figure1")

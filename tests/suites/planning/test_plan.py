@@ -12,8 +12,10 @@ from dlbench.adapters.protocol import Cell
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite
 from dlbench.suites.planning import values as axes
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.framework import find
-from dlbench.suites.planning.plan import Choices, expand, group_of, narrow_to, sizes_of
+from dlbench.suites.planning.plan import group_of, narrow_to, sizes_of
 from dlbench.suites.planning.values import Capacity
 
 MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
@@ -23,13 +25,13 @@ QUICK = suite.load("quick")
 
 choices_of_a_user = st.builds(
     Choices,
-    networks=st.sampled_from(["", "fcn5", "fcn5,lstm32", "fcn5,fcn5"]),
-    frameworks=st.sampled_from(["", "null", "torch:*,null"]),
-    threads=st.sampled_from(["", "1", "3,1-2", "4,1,8"]),
-    batch_sizes=st.sampled_from(["", "64", "8,16"]),
-    devices=st.sampled_from(["", "cpu", "cpu,cuda:0", "cpu,cpu", "gpus,cpu"]),
-    precisions=st.sampled_from(["", "tf32,float32"]),
-    placements=st.sampled_from(["", "resident,pinned"]),
+    networks=st.sampled_from([None, "fcn5", "fcn5,lstm32", "fcn5,fcn5"]),
+    frameworks=st.sampled_from([None, "null", "torch:*,null"]),
+    threads=st.sampled_from([None, "1", "3,1-2", "4,1,8"]),
+    batch_sizes=st.sampled_from([None, "64", "8,16"]),
+    devices=st.sampled_from([None, "cpu", "cpu,cuda:0", "cpu,cpu", "gpus,cpu"]),
+    precisions=st.sampled_from([None, "tf32,float32"]),
+    placements=st.sampled_from([None, "resident,pinned"]),
     launches=st.sampled_from([None, 1, 3]),
 )
 seeds = st.integers(0, 2**31)
@@ -179,7 +181,7 @@ def test_launches_and_steps_override_the_protocol():
 
 
 @pytest.mark.parametrize(
-    ("launches", "precision", "expected"),
+    ("launches", "interval", "expected"),
     [
         (None, "", (1, 1, None)),
         ("5", "", (5, 5, None)),
@@ -189,18 +191,18 @@ def test_launches_and_steps_override_the_protocol():
         ("3-8", "5%", (3, 8, 0.05)),
     ],
 )
-def test_launches_and_precision_of_a_fixed_suite(launches, precision, expected):
-    plan = plan_of(Choices(launches=launches, precision=precision))
-    assert (plan.launches, plan.most, plan.precision) == expected
+def test_launches_and_interval_of_a_fixed_suite(launches, interval, expected):
+    plan = plan_of(Choices(launches=launches, interval=interval))
+    assert (plan.launches, plan.most, plan.interval) == expected
 
 
 @pytest.mark.parametrize(
-    ("launches", "precision", "expected"),
+    ("launches", "interval", "expected"),
     [(None, "", (3, 10, 0.02)), (None, "1%", (3, 10, 0.01)), ("4", "", (4, 4, None)), ("6-9", "", (6, 9, 0.02))],
 )
-def test_launches_and_precision_of_a_suite_with_a_range(launches, precision, expected):
-    plan = plan_of(Choices(launches=launches, precision=precision), of=suite.load("threads"))
-    assert (plan.launches, plan.most, plan.precision) == expected
+def test_launches_and_interval_of_a_suite_with_a_range(launches, interval, expected):
+    plan = plan_of(Choices(launches=launches, interval=interval), of=suite.load("threads"))
+    assert (plan.launches, plan.most, plan.interval) == expected
 
 
 @given(choices_of_a_user, st.sampled_from(["", "oversubscribed", "bound", "bound,oversubscribed"]))
@@ -247,8 +249,8 @@ def test_a_plan_of_nothing_but_too_many_bound_threads_is_refused():
         (Choices(launches=10**9), "1 to 1000000"),
         (Choices(launches="5-"), "a range such as 5-20"),
         (Choices(launches="20-5"), "the smaller first"),
-        (Choices(precision="fine"), "such as 2%"),
-        (Choices(precision="1%", launches="5"), "needs a range of launches"),
+        (Choices(interval="fine"), "such as 2%"),
+        (Choices(interval="1%", launches="5"), "needs a range of launches"),
         (Choices(affinity="pinned"), "bound, oversubscribed"),
         (Choices(steps=0), "from 1"),
         (Choices(steps=10**12), "from 1 to 1000000"),

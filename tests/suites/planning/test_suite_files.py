@@ -14,8 +14,9 @@ from pretended_gpus import TWO, gpus
 from dlbench.adapters.protocol import Protocol
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.framework import find, offered
-from dlbench.suites.planning.plan import Choices, expand
 from dlbench.suites.planning.values import Capacity
 
 GOOD = {
@@ -93,7 +94,7 @@ def test_a_good_file_is_read():
 def test_a_range_of_launches_a_precision_and_the_warm_up_are_read():
     section = {
         "launches": "4-12",
-        "precision": "1.5%",
+        "interval": "1.5%",
         "warmup_steps": 2,
         "maximum_warmup_steps": 40,
         "sample_seconds": 0.05,
@@ -139,9 +140,10 @@ def test_threads_may_be_a_number_a_text_or_a_list(threads):
         ({"protocol": {"launches": True}}, ["key protocol.launches"]),
         ({"protocol": {"launches": 2.5}}, ["key protocol.launches"]),
         ({"protocol": {"launches": "9-3"}}, ["key protocol.launches", "the smaller first"]),
-        ({"protocol": {"launches": "5-20", "precision": "fine"}}, ["key protocol.precision", "such as 2%"]),
-        ({"protocol": {"launches": 5, "precision": "2%"}}, ["key protocol.precision", "range of launches"]),
-        ({"protocol": {"precision": 2}}, ["key protocol.precision"]),
+        ({"protocol": {"launches": "5-20", "interval": "fine"}}, ["key protocol.interval", "such as 2%"]),
+        ({"protocol": {"launches": 5, "interval": "2%"}}, ["key protocol.interval", "range of launches"]),
+        ({"protocol": {"interval": 2}}, ["key protocol.interval"]),
+        ({"protocol": {"precision": "2%"}}, ["is called interval now"]),
         ({"protocol": {"sample_seconds": -1.0}}, ["key protocol.sample_seconds"]),
         ({"protocol": {"maximum_warmup_steps": -1}}, ["key protocol.maximum_warmup_steps"]),
         ({"affinity": ["pinned"]}, ["key affinity", "bound, oversubscribed"]),
@@ -279,7 +281,7 @@ def test_threads_is_both_affinities_up_to_twice_the_cpus_and_32_with_a_precision
     assert [cell.threads for cell in plan.cells if cell.affinity == "oversubscribed"] == [1, 2, 3, 4, 32]
     assert [cell.threads for cell in plan.cells if cell.affinity == "bound"] == [1, 2]
     assert [cell.threads for cell in plan.left_out] == [3, 4, 32]
-    assert (plan.launches, plan.most, plan.precision) == (3, 10, 0.02)
+    assert (plan.launches, plan.most, plan.interval) == (3, 10, 0.02)
 
 
 @pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])

@@ -9,8 +9,9 @@ from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring import references
+from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.devices import Locator
-from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 

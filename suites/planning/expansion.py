@@ -1,0 +1,197 @@
+"""From a suite and what was chosen of it to a plan: every value of every axis, and which of the cells exist."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from dlbench.adapters import axes as table
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell
+from dlbench.reports.storage.networks import specification_of_cells
+
+from ..errors import UsageError
+from . import devices, values
+from .axes import PLAIN, parse_plain
+from .choices import Choices
+from .plan import Plan
+from .networks import LARGEST_BATCH
+from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
+from .values import RESIDENT, Capacity, Row
+
+_IN_ORDER = ("network", "framework", "device", "batch_size", *(each.axis for each in PLAIN), "threads")
+"""The axes from the outermost loop to the innermost; ``framework`` is the row, its mode with it."""
+
+
+def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Plan:
+    """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
+    expansion = _Expansion(suite, choices, capacity)
+    distinct = expansion.cells()
+    kept = tuple(cell for cell in distinct if not _binds_too_many(cell, capacity))
+    if not kept:
+        raise UsageError(
+            f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
+            f"its workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
+            f"--affinity {OVERSUBSCRIBED}."
+        )
+    section = suite.protocol
+    if choices.steps is not None:
+        section = section.model_copy(update={"steps": _within_reason(choices.steps, "--steps")})
+    if choices["cell_budget"]:
+        section = section.model_copy(update={"cell_seconds": values.duration(choices["cell_budget"])})
+    fewest, most, interval = _launches(suite, choices)
+    return Plan(
+        suite.name,
+        kept,
+        expansion.rows,
+        section.protocol(),
+        fewest,
+        section.cell_seconds,
+        seed,
+        suite.settings,
+        most if most > fewest else None,
+        interval,
+        tuple(cell for cell in distinct if _binds_too_many(cell, capacity)),
+        {name: suite.known[name] for name in expansion.networks},
+    )
+
+
+def _binds_too_many(cell: Cell, capacity: Capacity) -> bool:
+    return cell.affinity == BOUND and cell.all_threads > capacity.cpus
+
+
+class _Expansion:
+    """The values of each axis, cell by cell."""
+
+    def __init__(self, suite: Suite, choices: Choices, capacity: Capacity) -> None:
+        self._suite, self._choices, self._capacity = suite, choices, capacity
+        self.networks = suite.chosen(choices["networks"])
+        named = values.words(choices["devices"]) if choices["devices"] else suite.devices
+        self._devices = devices.meant(named, capacity.gpus, capacity.visible)
+        self.rows = _rows_on(_rows(suite, choices), self._devices)
+        if choices["threads"] and devices.CPU not in self._devices:
+            raise UsageError(
+                "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
+                "threads that only start work there: --device-threads."
+            )
+        self._threads = {device: self._threads_on(device) for device in self._devices}
+        self._plain = {
+            each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN
+        }
+        # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
+        self._leading = {devices.CPU, *[device for device in self._devices if device != devices.CPU][:1]}
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the distinct cells; raises UsageError where there is none."""
+        cells = [table.BLANK]
+        for axis in _IN_ORDER:
+            cells = [each for cell in cells for each in self._vary(cell, axis)]
+        distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
+        if not distinct:
+            raise UsageError(
+                f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
+                "--devices, or leave --placements out."
+            )
+        return distinct
+
+    def _vary(self, cell: Cell, axis: str) -> Iterable[Cell]:
+        """Return the cell with each value of an axis that it can have; axes before it in order are settled."""
+        if axis == "network":
+            known = self._suite.known
+            return [
+                cell._replace(network=name, specification=specification_of_cells(known[name])) for name in self.networks
+            ]
+        if axis == "framework":
+            return [
+                cell._replace(framework=row.build.name, adapter=row.build.framework.folder, mode=row.mode)
+                for row in self.rows
+            ]
+        if axis == "device":
+            row = next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+            return [cell._replace(device=device) for device in self._devices if _runs_on(row, device)]
+        if axis == "batch_size":
+            return [cell._replace(batch_size=size) for size in self._batch_sizes(cell)]
+        found = self._threads[cell.device] if axis == "threads" else self._plain[axis]
+        return [varied for value in found if self._exists(varied := _set(cell, axis, value))]
+
+    def _exists(self, cell: Cell) -> bool:
+        """Tell whether there is such a cell: nothing is copied to a CPU, and several GPUs begin with the first."""
+        if cell.on_cpu and cell.placement != RESIDENT:
+            return False
+        return cell.world_size == 1 or cell.device in self._leading
+
+    def _batch_sizes(self, cell: Cell) -> tuple[int, ...]:
+        suite, words = self._suite, self._choices["batch_sizes"]
+        if words:
+            return values.counts(words, self._capacity, "mini-batch size", LARGEST_BATCH)
+        if cell.on_cpu and cell.network in suite.cpu_batch_sizes:
+            return suite.cpu_batch_sizes[cell.network]
+        return suite.batch_sizes.get(cell.network, (suite.known[cell.network].batch_size,))
+
+    def _threads_on(self, device: str) -> tuple[int, ...]:
+        suite, choices, capacity = self._suite, self._choices, self._capacity
+        if device != devices.CPU:
+            return (values.one_count(choices["device_threads"] or suite.device_threads, capacity),)
+        found = values.counts(choices["threads"] or suite.threads, capacity)
+        if choices["threads"] and not choices["threads_limit"]:
+            return found  # what the user typed is what is measured
+        limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
+        kept = tuple(threads for threads in found if threads <= limit)
+        if not kept:
+            raise UsageError(f"No thread count of {list(found)} is within the limit of {limit}. Raise --threads-limit.")
+        return kept
+
+
+def _set(cell: Cell, axis: str, value: Any) -> Cell:
+    return cell._replace(**{axis: value})
+
+
+def _launches(suite: Suite, choices: Choices) -> tuple[int, int, float | None]:
+    """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number a range."""
+    fewest, most, interval = suite.protocol.launches_of_a_cell()
+    if choices["launches"]:
+        fewest, most = values.launch_range(choices["launches"], "--launches")
+    elif choices["interval"] and most == fewest:
+        fewest, most = values.launch_range(USUAL_RANGE, "--launches")
+    if fewest == most:
+        if choices["interval"]:
+            raise UsageError(f"--interval needs a range of launches, as in --launches {USUAL_RANGE}.")
+        return fewest, most, None
+    if choices["interval"]:
+        interval = values.share(choices["interval"], "--interval")
+    return fewest, most, interval or USUAL_INTERVAL
+
+
+def _within_reason(value: int, option: str) -> int:
+    if not 1 <= value <= LARGEST_COUNT:
+        raise UsageError(f"{option} {value} is out of range: give a whole number from 1 to {LARGEST_COUNT}.")
+    return value
+
+
+def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
+    builds = list(choices.builds)
+    names = [build.name for build in builds]
+    if len(set(names)) < len(names):
+        raise UsageError("Two --python options give the same row name. Name them apart, as in torch-a:torch=/path.")
+    chosen = choices["frameworks"]
+    wanted = values.words(chosen) if chosen else list(suite.frameworks)
+    # A build under a name of its own joins the rows, lest an option be ignored in silence; under a framework's name it
+    # takes that row's place.
+    joining = [build.name for build in builds if not chosen or build.name != build.framework.name]
+    joining += [] if chosen else choices.joining
+    wanted += [name for name in dict.fromkeys(joining) if name not in {word.partition(":")[0] for word in wanted}]
+    return values.rows(wanted, builds)
+
+
+def _runs_on(row: Row, device: str) -> bool:
+    """Tell whether a row's mode is one of this device: there are no CUDA graphs on a CPU."""
+    mode = row.build.framework.modes.get(row.mode)
+    return mode is None or ("cpu" if device == devices.CPU else "gpu") in mode.devices
+
+
+def _rows_on(rows: tuple[Row, ...], on: tuple[str, ...]) -> tuple[Row, ...]:
+    """Return the rows that have a cell on any of these devices; raises UsageError where none has."""
+    found = tuple(row for row in rows if any(_runs_on(row, device) for device in on))
+    if not found:
+        names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
+        raise UsageError(
+            f"{names}: not a mode of {', '.join(on)}. Name another device with --devices, or another mode."
+        )
+    return found
