@@ -9,7 +9,7 @@ import typer
 
 from ..errors import UsageError
 from ..planning import external_adapters, values
-from ..planning.axes import AXIS_OPTIONS, LIMITS
+from ..planning.axes import AXIS_OPTIONS, LIMITS, AxisOption, option_of
 from ..planning.choices import Choices
 from .option_groups import OptionGroup
 
@@ -57,11 +57,16 @@ class AxisOptions(OptionGroup):
                 each.key,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=Annotated[str | None, typer.Option(each.option, help=each.help, metavar=each.metavar)],
+                annotation=Annotated[str | None, typer.Option(*cls.names(each), help=each.help, metavar=each.metavar)],
             )
             for each in (*AXIS_OPTIONS, *LIMITS)
             if each.key not in cls.left_out
         ]
+
+    @classmethod
+    def names(cls, option: AxisOption) -> tuple[str, ...]:
+        """Return what the option is called."""
+        return (option.option,)
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -70,9 +75,14 @@ class AxisOptions(OptionGroup):
 
 
 class AxesOfACell(AxisOptions):
-    """The same where row and network are named otherwise."""
+    """The same for a single cell, whose row and network are named otherwise: each may be written in the singular."""
 
     left_out = ("networks", "frameworks", "threads_limit")
+
+    @classmethod
+    def names(cls, option: AxisOption) -> tuple[str, ...]:
+        """Return what the option is called: --batch-sizes, and --batch-size too."""
+        return tuple(dict.fromkeys((option.option, *([] if option in LIMITS else [option_of(option.axis)]))))
 
 
 @dataclass(frozen=True)

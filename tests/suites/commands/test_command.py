@@ -86,7 +86,7 @@ def test_a_run_from_beginning_to_end(folder):
     assert run.finished is not None
     lines = done.stderr.splitlines()
     assert "6 cells, 2 launches of each" in lines[0]
-    assert lines[1] == "fixed: 2 launches of each cell, intervals cover steps only, not what launches differ by"
+    assert lines[1] == "2 launches per cell: ± shows variation within a launch only; use --interval 2% for more."
     assert [line.split("]")[0] for line in lines[2:]] == [f"[{n}/12" for n in range(1, 13)]
     assert "fcn5" in done.stdout
     assert "null" in done.stdout
@@ -187,8 +187,8 @@ def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
     words = ["--affinity", "bound,oversubscribed", "--threads", "1,4096"]
     done = run_command(folder, "plan", "mine.toml", *words)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "left out: 2 cells that would bind 4096 threads to as many CPUs, this machine has fewer" in done.stdout
-    assert "fixed: 2 launches of each cell, intervals cover steps only" in done.stdout
+    assert "left out: 2 cells that would bind 4096 threads to as many CPUs; this machine has fewer" in done.stdout
+    assert "2 launches per cell: ± shows variation within a launch only" in done.stdout
     told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--interval", "1%", "--json").stdout)
     assert (told["launches_per_cell"], told["launches_most"], told["precision"]) == (5, 20, 0.01)
     assert {(cell["threads"], cell["affinity"]) for cell in told["left_out"]} == {(4096, "bound")}

@@ -224,7 +224,7 @@ def test_a_plan_names_devices_precisions_and_placements(call):
     words = ["--devices", "cpu,MIG-c", "--precisions", "float32,tf32", "--placements", "pinned,resident"]
     code, out, errors = call(PARTED, "plan", "mine.toml", *words)
     assert (code, errors) == (0, "")
-    assert "cuda:0:0 tf32 pinned" in out
+    assert "fcn5 tf32 pinned" in out
     told = json.loads(call(PARTED, "plan", "mine.toml", *words, "--json")[1])
     found = Counter((cell["device"], cell["precision"], cell["placement"]) for cell in told["cells"])
     gpu = {("cuda:0:0", precision, place) for precision in ("float32", "tf32") for place in ("resident", "pinned")}

@@ -1,6 +1,5 @@
 """Plans: what is measured, and in which order."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,10 +182,10 @@ def test_launches_and_steps_override_the_protocol():
 @pytest.mark.parametrize(
     ("launches", "interval", "expected"),
     [
-        (None, "", (1, 1, None)),
-        ("5", "", (5, 5, None)),
-        (5, "", (5, 5, None)),
-        ("5-20", "", (5, 20, 0.02)),
+        (None, None, (1, 1, None)),
+        ("5", None, (5, 5, None)),
+        (5, None, (5, 5, None)),
+        ("5-20", None, (5, 20, 0.02)),
         (None, "1%", (5, 20, 0.01)),
         ("3-8", "5%", (3, 8, 0.05)),
     ],
@@ -198,7 +197,7 @@ def test_launches_and_interval_of_a_fixed_suite(launches, interval, expected):
 
 @pytest.mark.parametrize(
     ("launches", "interval", "expected"),
-    [(None, "", (3, 10, 0.02)), (None, "1%", (3, 10, 0.01)), ("4", "", (4, 4, None)), ("6-9", "", (6, 9, 0.02))],
+    [(None, None, (3, 10, 0.02)), (None, "1%", (3, 10, 0.01)), ("4", None, (4, 4, None)), ("6-9", None, (6, 9, 0.02))],
 )
 def test_launches_and_interval_of_a_suite_with_a_range(launches, interval, expected):
     plan = plan_of(Choices(launches=launches, interval=interval), of=suite.load("threads"))
@@ -207,15 +206,15 @@ def test_launches_and_interval_of_a_suite_with_a_range(launches, interval, expec
 
 @given(choices_of_a_user, st.sampled_from(["", "oversubscribed", "bound", "bound,oversubscribed"]))
 def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
-    asked = replace(choices, affinity=affinity)
-    everything = plan_of(replace(choices, affinity="oversubscribed"))
-    plan = plan_of(asked, machine=Capacity(1, 2, MACHINE.gpus)) if "1" in asked.threads else plan_of(asked)
-    limit = 2 if "1" in asked.threads else MACHINE.cpus
+    asked = choices.but(affinity=affinity or None)
+    everything = plan_of(choices.but(affinity="oversubscribed"))
+    plan = plan_of(asked, machine=Capacity(1, 2, MACHINE.gpus)) if "1" in asked["threads"] else plan_of(asked)
+    limit = 2 if "1" in asked["threads"] else MACHINE.cpus
     words = affinity.split(",") if affinity else ["oversubscribed"]
     assert {cell.affinity for cell in plan.cells} <= set(words)
     assert all(cell.affinity == "bound" and cell.threads > limit for cell in plan.left_out)
     assert all(cell.threads <= limit for cell in plan.cells if cell.affinity == "bound")
-    if "1" in asked.threads:
+    if "1" in asked["threads"]:
         # The same thread counts in each mode, but for those left out.
         assert len(plan.cells) + len(plan.left_out) == len(words) * len(everything.cells)
 

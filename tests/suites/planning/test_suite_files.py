@@ -103,7 +103,7 @@ def test_a_range_of_launches_a_precision_and_the_warm_up_are_read():
     read = suite.parse(toml({**GOOD, "protocol": section, "affinity": ["bound"]}), "my.toml")
     assert read.protocol.launches_of_a_cell() == (4, 12, 0.015)
     assert read.protocol.protocol() == Protocol(2, 9, 5, 10.0, 40, 0.05)
-    assert read.affinity == ("bound",)
+    assert read.axes["affinity"] == "bound"
     without = suite.parse(toml({**GOOD, "protocol": {"launches": "4-12"}}), "my.toml")
     assert without.protocol.launches_of_a_cell() == (4, 12, 0.02)
 

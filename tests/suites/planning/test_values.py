@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dlbench.adapters import protocol
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import devices
 from dlbench.suites.planning import values as axes
@@ -94,11 +93,6 @@ def test_shares(text, expected):
 @pytest.mark.parametrize("text", ["", "0", "0%", "100%", "1", "-2%", "2%%", "two", "nan", "inf"])
 def test_a_wrong_share_is_refused_by_its_option(text):
     assert refused(axes.share, text, "--precision").startswith("--precision")
-
-
-def test_affinities():
-    assert [axes.affinity(word) for word in ("bound", "oversubscribed")] == ["bound", "oversubscribed"]
-    assert "Known: bound, oversubscribed" in refused(axes.affinity, "pinned")
 
 
 @given(typed)
@@ -194,13 +188,6 @@ def test_devices_of_any_machine():
         "gpu-8932",
     ):
         assert "cuda:0" in refused(devices.check, word)
-
-
-def test_precisions_and_placements():
-    assert [axes.precision(word) for word in protocol.PRECISIONS] == ["float32", "tf32", "bfloat16", "float16"]
-    assert [axes.placement(word) for word in protocol.PLACEMENTS] == ["resident", "pinned", "pageable"]
-    assert "tf32, bfloat16" in refused(axes.precision, "fp16")
-    assert "pinned, pageable" in refused(axes.placement, "host")
 
 
 def test_one_count():

@@ -1,0 +1,53 @@
+"""The options of the axes: one for each line of the table, and words that become values."""
+
+import pytest
+
+from dlbench.adapters import axes, protocol
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning.axes import AXIS_OPTIONS, PLAIN, parse_plain
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.values import Capacity
+
+MACHINE = Capacity(3, 6)
+BY_AXIS = {each.axis: each for each in AXIS_OPTIONS}
+
+
+def test_every_axis_has_one_option():
+    # A mode is written behind its framework: torch:compile.
+    assert [each.axis for each in AXIS_OPTIONS].count("threads") == 1
+    assert set(BY_AXIS) == set(axes.NAMES) - {"mode"}
+    assert len({each.key for each in AXIS_OPTIONS}) == len(AXIS_OPTIONS)
+
+
+@pytest.mark.parametrize("option", PLAIN, ids=lambda option: option.key)
+def test_the_usual_words_are_the_usual_value(option):
+    (axis,) = (each for each in axes.AXES if each.name == option.axis)
+    assert parse_plain(option, option.usual, MACHINE) == (axis.usual,)
+
+
+@pytest.mark.parametrize("option", [each for each in PLAIN if each.known], ids=lambda option: option.key)
+def test_names_are_read_once_each_in_their_order_and_others_refused_with_those_there_are(option):
+    backwards = tuple(reversed(option.known))
+    assert parse_plain(option, ", ".join([*backwards, backwards[0]]), MACHINE) == backwards
+    with pytest.raises(UsageError, match=", ".join(option.known)):
+        parse_plain(option, "fp16", MACHINE)
+
+
+def test_the_names_are_those_of_the_contract():
+    assert BY_AXIS["precision"].known == protocol.PRECISIONS
+    assert BY_AXIS["placement"].known == protocol.PLACEMENTS
+
+
+def test_numbers_are_read_up_to_the_most():
+    assert parse_plain(BY_AXIS["world_size"], "2,1,4", MACHINE) == (1, 2, 4)
+    with pytest.raises(UsageError, match="largest world size taken here, 64"):
+        parse_plain(BY_AXIS["world_size"], "65", MACHINE)
+
+
+def test_empty_words_are_an_error_and_not_as_the_suite_says():
+    for words in ("", "  "):
+        with pytest.raises(UsageError, match=r"--world-sizes is empty\. Give a value, or leave the option out\."):
+            Choices({"world_sizes": words})
+    assert not Choices({"world_sizes": None}).narrows
+    assert Choices(threads="1") == Choices({"threads": "1"}, networks=None) != Choices(threads="2")
+    assert Choices(threads="1").but(threads=None) == Choices()
