@@ -11,8 +11,8 @@ from ..errors import UsageError
 from . import devices, values
 from .axes import PLAIN, parse_plain
 from .choices import Choices
-from .plan import Plan
 from .networks import LARGEST_BATCH
+from .plan import Plan
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Capacity, Row
 

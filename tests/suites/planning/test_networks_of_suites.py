@@ -6,7 +6,8 @@ from dlbench.adapters.networks import digest_of
 from dlbench.reports.storage.networks import specification_of_cells
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import networks, suite
-from dlbench.suites.planning.plan import Choices, expand
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
 
 SMALL = """
