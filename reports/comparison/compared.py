@@ -74,6 +74,8 @@ class Comparison:
     """Over all cells with an interval."""
     rule: Rule
     notes: tuple[str, ...] = ()
+    unmeasured: int = 0
+    """Cells that were planned and have no launch yet."""
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""

@@ -109,6 +109,13 @@ def same_launch(launch: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
     return [records.c[name] == launch[name] for name in _LAUNCH]
 
 
+def launch_seconds(machine: str) -> sa.Select[Any]:
+    """Return for each cell of a machine the mean seconds of its launches that were carried out: cell, seconds."""
+    table = schema.records.c
+    carried_out = table.machine == machine, table.status != Status.SKIPPED.value
+    return sa.select(table.cell_id, sa.func.avg(table.wall_seconds)).where(*carried_out).group_by(table.cell_id)
+
+
 def record_counts() -> sa.Select[Any]:
     """Return the statement for each run with its number of records."""
     return sa.select(records.c.run, sa.func.count()).group_by(records.c.run)

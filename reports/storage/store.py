@@ -216,6 +216,11 @@ class Store:
         """Return how many records each run has; a run without any is missing."""
         return dict(self._pairs(queries.record_counts()))
 
+    def launch_seconds(self, machine: str) -> dict[Cell, float]:
+        """Return for each cell that was launched on a machine how long a launch of it lasted, in the mean."""
+        rows = dict(self._pairs(queries.launch_seconds(machine)))
+        return {cell: rows[number] for number, cell in self.cells().items() if number in rows}
+
     def rederive(self) -> None:
         """Derive the cached columns of every record anew, e.g. once a machine's description is known."""
         hosts = {name: read_host(name, description) for name, description in self.machines().items()}

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from dlbench.hardware_probe import probe
+from dlbench.reports.comparison.verdict import Rule, fewest_pairs
 from dlbench.reports.storage.hosts import host_of
 
+from ..display.screen import say
 from ..errors import UsageError
 from ..measuring.pairs import for_compare
 from ..planning import values
@@ -81,6 +83,19 @@ def compare_command(
     width = share_of(what.interval, "--interval") or INTERVAL
     pair = sides.pair(builds.python or ())
     machine = probe()
-    plan = plan_of(what.suite_name, choices(pair[1], axes, launches, builds), machine, session.seed)
+    chosen = choices(pair[1], axes, launches, builds)
+    plan = plan_of(what.suite_name, chosen, machine, session.seed)
     following = for_compare(host_of(machine), len(plan.cells), fewest, most, width, rule)
-    show(measure(Asked(plan, pair, machine, "compare", rule, session), following), form, output.write)
+    say(_pairs_in_words(len(plan.cells), fewest, most, rule))
+    asked = Asked(plan, pair, machine, "compare", rule, session, bare=not chosen.narrows)
+    show(measure(asked, following), form, output.write)
+
+
+def _pairs_in_words(cells: int, fewest: int, most: int, rule: Rule) -> str:
+    """Return how many pairs are measured, and how many more where other programs disturb them."""
+    needed = fewest_pairs(cells, rule)
+    first, last = max(fewest, needed), max(most, needed)
+    span = str(first) if first == last else f"{first} to {last}"
+    why = f" (fewer than {needed} cannot show a slowdown)" if needed > fewest else ""
+    again = int(rule.spare * last)
+    return f"{span} pairs of each cell{why}; up to {again} more replace pairs that other programs disturb"

@@ -1,26 +1,22 @@
-"""`dlbench gate`: fails a build on a confirmed regression, and on nothing else.
-
-Exit codes, besides those of every command: 1 a confirmed regression; 5 the candidate gave no number where the baseline
-did, or no cell was measured on both sides.
-"""
+"""`dlbench gate`: passes on evidence, fails on a confirmed regression, and says where it can do neither."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
+from dlbench.reports.comparison.outcome import Outcome, gate_outcome
 from dlbench.reports.storage.hosts import host_of
 
+from ..display.screen import say
+from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED
 from ..measuring.pairs import for_gate
+from ..planning.values import one_of
 from . import options
 from .option_groups import OptionGroup, grouped
 from .plan import plan_of
 from .two_sides import Asked, LaunchOptions, OutputOptions, RuleOptions, SideOptions, choices, measure, show
-
-REGRESSION_FOUND = 1
-CANDIDATE_BROKEN = 5
 
 
 @dataclass(frozen=True)
@@ -32,6 +28,14 @@ class WhatToGate(OptionGroup):
         list[str] | None,
         typer.Option("--baseline", metavar="FRAMEWORK=PATH", help="The baseline's interpreter. Repeatable."),
     ] = None
+    undecided: Annotated[
+        str,
+        typer.Option(
+            "--undecided",
+            metavar="fail|pass",
+            help="Whether a gate without enough evidence ends with exit code 6 or with 0.",
+        ),
+    ] = "fail"
 
 
 @grouped
@@ -48,8 +52,10 @@ def gate_command(
     """Measure a suite against a baseline in this session, and fail on a confirmed regression only.
 
     Screening takes 6 to 14 interleaved pairs of each cell; what looks slower is measured again, and 24 fresh pairs
-    alone decide. Exit code 0: no regression confirmed; 1: at least one; 5: the candidate gave no number where the
-    baseline did, or nothing was measured on both sides.
+    alone decide. The last line says "gate passed", "gate failed" or "gate undecided", and why.
+
+    Exit code 0: passed, no cell is slower. 1: failed, a regression is confirmed. 5: failed, the candidate gave no
+    number where the baseline did. 6: undecided, the evidence of a cell does not suffice (0 with `--undecided pass`).
 
     Examples:
 
@@ -58,13 +64,18 @@ def gate_command(
     - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
     """
     rule, form = rules.rule, output.check()
+    lenient = one_of(what.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"
     pair = sides.pair(builds.python or (), what.baseline or ())
     machine = probe()
-    plan = plan_of(what.name, choices(pair[1], axes, launches, builds), machine, session.seed)
-    found = measure(Asked(plan, pair, machine, "gate", rule, session), for_gate(host_of(machine), rule))
+    chosen = choices(pair[1], axes, launches, builds)
+    plan = plan_of(what.name, chosen, machine, session.seed)
+    asked = Asked(plan, pair, machine, "gate", rule, session, bare=not chosen.narrows)
+    found = measure(asked, for_gate(host_of(machine), rule))
     show(found, form, output.write)
-    if found.regressions:
-        raise typer.Exit(REGRESSION_FOUND)
-    worked = [cell for cell in found.cells if cell.baseline.status is cell.candidate.status is Status.OK]
-    if found.broken or not worked:
-        raise typer.Exit(CANDIDATE_BROKEN)
+    ending = gate_outcome(found)
+    if form != "terminal":
+        say(ending.line)  # where a report is for programs, a person reads what stands beside it
+    if ending.outcome is Outcome.FAILED:
+        raise typer.Exit(GATE_FAILED if found.regressions else GATE_BROKEN)
+    if ending.outcome is Outcome.UNDECIDED and not lenient:
+        raise typer.Exit(GATE_UNDECIDED)

@@ -1,5 +1,7 @@
 """`dlbench plan`: what a suite would measure."""
 
+from collections.abc import Mapping
+from statistics import mean
 from typing import Annotated
 
 import typer
@@ -8,9 +10,11 @@ from dlbench.adapters import axes as table_of_axes
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
+from dlbench.reports.errors import StoreError
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
+from dlbench.reports.storage.store import Store
 
-from ..display.progress import clock, percent
+from ..display.progress import in_words, percent
 from ..display.screen import counted, out, print_json, table
 from ..measuring import preparation
 from ..planning import suite
@@ -28,16 +32,20 @@ def plan_command(
     launches: options.LaunchOptions,
     builds: options.BuildOptions,
     seed: options.Seed = None,
+    store_file: options.StoreFile = options.DEFAULT_STORE,
     as_json: options.Json = False,
 ) -> None:
-    """Show what a run of this suite would measure, without measuring.
+    """Show what a run of this suite would measure and about how long it takes, without measuring.
+
+    How long is told by the launches of this machine that the store holds.
 
     Examples:
 
     - `dlbench plan table4 --networks fcn5 --threads 1,2`
     - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
     """
-    plan = plan_of(name, options.choices(axes, launches, builds), probe(), seed)
+    machine = probe()
+    plan = plan_of(name, options.choices(axes, launches, builds), machine, seed)
     if as_json:
         print_json(listing.plan(plan))
         return
@@ -49,11 +57,35 @@ def plan_command(
         ["network", "mini-batch", "framework", "mode", "device", "threads"],
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
-    for line in (_left_out(plan), kind_of_protocol(plan)):
+    for line in (_left_out(plan), kind_of_protocol(plan), _how_long(plan, _known_seconds(store_file, machine))):
         if line:
-            out.print(line, markup=False, soft_wrap=True)
-    at_most = len(plan.cells) * plan.most * plan.cell_seconds
-    out.print(f"At most {clock(at_most)}; usually a small part of it.", markup=False)
+            out.print(line, markup=False)
+
+
+def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:
+    """Return how long launches of this machine lasted, by a store where there is one that can be read."""
+    try:
+        with Store.open(store_file, create=False) as store:
+            return store.launch_seconds(machine.fingerprint)
+    except StoreError:
+        return {}
+
+
+def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
+    """Return in a sentence how long a run takes, by launches of the same cells, else of the same networks."""
+    at_most = (
+        f"at most {in_words(len(plan.cells) * plan.most * plan.cell_seconds)} ({in_words(plan.cell_seconds)} each)"
+    )
+    by_network: dict[str, list[float]] = {}
+    for cell, seconds in known.items():
+        by_network.setdefault(cell.network, []).append(seconds)
+    expected = [known.get(cell) or mean(by_network.get(cell.network) or [0.0]) for cell in plan.cells]
+    if not all(expected):
+        return f"How long it takes is not known: no launch like these is stored of this machine; {at_most}."
+    same = sum(cell in known for cell in plan.cells)
+    told = "of these cells" if same == len(expected) else f"of {same} of these cells and of others of their networks"
+    longest = f" to {in_words(sum(expected) * plan.most)}" if plan.most > plan.launches else ""
+    return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {told}; {at_most}."
 
 
 def plan_of(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:

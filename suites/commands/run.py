@@ -1,7 +1,6 @@
 """`dlbench run`: measures a suite on this machine."""
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,9 +13,9 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay, clock, precision_lines
-from ..display.screen import counted, err, program, say
+from ..display.screen import counted, err, program, resume_command, say
 from ..environments import environment
-from ..errors import Interrupted, Terminated, UsageError
+from ..errors import NOTHING_MEASURED, Interrupted, Terminated
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
 from ..measuring.launcher import ProcessLauncher
@@ -67,23 +66,18 @@ def run_command(
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     """
     chosen = options.choices(axes, launches, builds)
-    if session.resume and chosen.narrows:
-        raise UsageError(
-            "A resumed run keeps its own cells and protocol. Leave out what narrows or changes them, or leave out "
-            "--resume to start a run of its own."
-        )
     machine = probe()
     plan = plan_of(name, chosen, machine, session.seed)
     preparation.check_brought(chosen.builds)
     allowed = session.seconds
     environment.make_folder(environment.home())  # where it cannot be, nothing is built or measured
     # Resuming needs a store that is there: it must not leave an empty one behind.
-    with Store.open(session.store_file, create=not session.resume) as store:
+    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
         unfinished: Run | None = None
         if session.resume:
-            plan, unfinished = preparation.resume(plan, store, machine, chosen.builds, chosen.joining)
+            plan, unfinished = preparation.resume(plan, store, machine, chosen)
             preparation.check_same_builds(plan, store.records(run=unfinished.id))
-        go_on = _resume_command(name, plan, session, builds)
+        go_on = resume_command()
         run, ending = _measure(_Asked(plan, machine, store, unfinished, session, how), allowed, go_on)
         _show(store, run, ending, go_on, how.as_json)
 
@@ -142,26 +136,14 @@ def _alone(plan: Plan) -> Iterator[None]:
         yield
 
 
-def _watched(runner: Runner, resume_command: str) -> Ending:
-    go_on = f"Every finished launch is stored; go on with: {resume_command}"
+def _watched(runner: Runner, command: str) -> Ending:
+    go_on = f"Every finished launch is stored; go on with: {command}"
     try:
         return runner.run()
     except Terminated as error:
         raise Terminated(f"Ended by SIGTERM. {go_on}") from error
     except KeyboardInterrupt as error:
         raise Interrupted(f"Interrupted. {go_on}") from error
-
-
-def _resume_command(name: str, plan: Plan, session: options.SessionOptions, builds: options.BuildOptions) -> str:
-    words = [program(), "run", name, "--resume"]
-    words += [] if session.store_file == options.DEFAULT_STORE else ["--store", session.store_file]
-    for build in builds.python or ():
-        words += ["--python", build]
-    # An adapter that --frameworks leaves out has no row to go on with.
-    used = {row.build.framework.name for row in plan.rows}
-    for adapter in builds.adapter or ():
-        words += ["--adapter", adapter] if adapter.partition("=")[0] in used else []
-    return shlex.join(words)
 
 
 def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> None:
@@ -176,4 +158,4 @@ def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> 
         print("  report matrix --json    everything, for a script (also csv, markdown, latex)")
     if not any(record.outcome.samples_ns for record in store.records(run=run.id)):
         say("dlbench: not one cell gave a number; the reasons stand under the matrix.")
-        raise typer.Exit(1)
+        raise typer.Exit(NOTHING_MEASURED)

@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import shlex
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +16,10 @@ from dlbench.reports.comparison.junit import comparison_to_junit
 from dlbench.reports.comparison.markdown import comparison_to_markdown
 from dlbench.reports.comparison.terminal import comparison_to_terminal
 from dlbench.reports.comparison.verdict import Rule
-from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
 from ..display.pair_progress import PairDisplay
-from ..display.screen import counted, err, program, say
+from ..display.screen import counted, err, resume_command, say
 from ..errors import Interrupted, Terminated, UsageError, unknown_name
 from ..measuring import comparison, comparison_sides, preparation
 from ..measuring.comparison_sides import Side
@@ -154,6 +151,8 @@ class Asked:
     purpose: str
     rule: Rule
     session: options.SessionOptions
+    bare: bool
+    """Whether nothing was chosen of the suite."""
 
 
 def measure(asked: Asked, following: Next) -> Comparison:
@@ -163,8 +162,8 @@ def measure(asked: Asked, following: Next) -> Comparison:
     """
     plan, machine, session = asked.plan, asked.machine, asked.session
     allowed = session.seconds
-    with Store.open(session.store_file, create=not session.resume) as store:
-        run = _unfinished(store, plan, machine, asked.purpose) if session.resume else None
+    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
+        run = preparation.unfinished(store, plan, machine, asked.purpose, asked.bare) if session.resume else None
         store.add_machine(machine.fingerprint, machine.to_dict())
         prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
         if run is not None:
@@ -175,7 +174,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
-        go_on = shlex.join([program(), *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
+        go_on = resume_command()
         with (
             measuring(say, wait=True) if plan.computes else contextlib.nullcontext(),
             preparation.exclusive(run),
@@ -191,16 +190,14 @@ def measure(asked: Asked, following: Next) -> Comparison:
         if ending.pairs_left:
             left = counted(ending.pairs_left, "pair")
             say(f"The budget is spent with at most {left} left. Go on: {go_on}")
-        return comparison.report_of(store, run, asked.rule)
-
-
-def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
-    run = preparation.unfinished(store, plan.suite, machine, purpose)
-    if run is None:
-        raise UsageError(
-            f"This store has no unfinished {purpose} of {plan.suite} on this machine. Leave --resume out to start one."
+        measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
+        found = comparison.report_of(store, run, asked.rule)
+        counted_in = sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
+        left_out = measured - counted_in
+        say(
+            f"{counted(measured, 'pair')} measured{f', {left_out} of them disturbed or incomplete' if left_out else ''}"
         )
-    return run
+        return found
 
 
 def _watched(runner: PairRunner, go_on: str) -> PairEnding:
@@ -223,9 +220,9 @@ def format_of(path: str) -> str:
     suffix = Path(path).suffix.lower()
     folder = Path(path).absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written: {folder.name or folder} is no folder that you may write to.")
+        raise UsageError(f"{path} cannot be written: {folder.name or folder} is not a folder that you may write to.")
     if suffix not in FORMAT_OF_SUFFIX:
-        raise UsageError(f"{path}: write what kind of file? The name must end in {', '.join(FORMAT_OF_SUFFIX)}.")
+        raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(FORMAT_OF_SUFFIX)}.")
     return FORMAT_OF_SUFFIX[suffix]
 
 

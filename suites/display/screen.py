@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Collection, Sequence
@@ -17,6 +18,11 @@ def program() -> str:
     if called.name != "dlbench" or shutil.which("dlbench") == str(called):
         return "dlbench"
     return os.path.relpath(called) if called.is_absolute() and called.is_relative_to(Path.cwd()) else str(called)
+
+
+def resume_command() -> str:
+    """Return the command that goes on where this one ends early: the same with --resume, as it can be typed."""
+    return shlex.join([program(), *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
 
 
 _NARROWEST = 66

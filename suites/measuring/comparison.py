@@ -121,7 +121,10 @@ def report_of(store: Store, run: Run, rule: Rule = DEFAULT) -> Comparison:
     host: Host = read_host(run.machine, store.machine(run.machine))
     if not any(record.side for record in records):
         raise UsageError(f"Run {run.id} has no pair of launches yet. Go on with it (--resume), or compare another.")
-    return compare_sides(records, host, run.sides, run.purpose, rule)
+    found = compare_sides(records, host, run.sides, run.purpose, rule)
+    unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
+    left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
+    return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))
 
 
 def rule_for(threshold: float | None, tolerance: float | None) -> Rule:

@@ -22,10 +22,11 @@ from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.environment import Report
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
+from ..planning.choices import Choices
 from ..planning.framework import catalogue, offered
 from ..planning.plan import Plan
 from ..planning.values import Build, Capacity, rows
-from . import default_threads, references
+from . import default_threads, references, resuming
 from .launcher import Launcher
 from .references import Reference
 
@@ -79,54 +80,58 @@ def new_run(
     )
 
 
-def unfinished(store: Store, suite: str, machine: Machine, purpose: str) -> Run | None:
-    """Return the newest unfinished run of this suite on this machine that was begun for this purpose."""
-    runs = [
-        run for run in store.runs() if (run.suite, run.machine, run.purpose) == (suite, machine.fingerprint, purpose)
-    ]
-    return next((run for run in reversed(runs) if run.finished is None), None)
+def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: bool) -> Run:
+    """Return the newest unfinished run of this plan on this machine that was begun for this purpose.
 
-
-def resume(
-    plan: Plan, store: Store, machine: Machine, builds: tuple[Build, ...], joining: tuple[str, ...] = ()
-) -> tuple[Plan, Run]:
-    """Return the newest unfinished run of the plan's suite on this machine, and its own plan.
-
-    Cells, protocol, launches and order are the unfinished run's; of the plan given only budget and settings count.
-    Raises UsageError when there is nothing to resume, when a build or an adapter it used was not given again, or when
-    one of the adapters named now (``joining``) has no row in it.
+    Raises UsageError where there is none, and where there are others only: see `resuming`.
     """
-    run = unfinished(store, plan.suite, machine, "suite")
-    if run is None:
+    runs = _unfinished(store, plan, machine, purpose)
+    found = resuming.same(plan, runs, bare)
+    if found is None:
+        raise resuming.refusal(plan, runs[-1], bare)
+    return found
+
+
+def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> list[Run]:
+    """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none."""
+    of_these = plan.suite, machine.fingerprint, purpose
+    runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
+    runs = [each for each in runs if each.finished is None]
+    if not runs:
+        what = "run" if purpose == "suite" else purpose
         raise UsageError(
-            f"This store has no unfinished run of {plan.suite} on this machine. Leave --resume out to start one."
+            f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume out to start one."
         )
-    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in run.plan))
+    return runs
+
+
+def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple[Plan, Run]:
+    """Return the unfinished run that this plan goes on with (see `resuming`), and its own plan.
+
+    Cells, protocol, launches and order are the unfinished run's. Raises UsageError when there is nothing to resume,
+    when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is not
+    what is asked for.
+    """
+    runs = _unfinished(store, plan, machine, "suite")
+    run = resuming.same(plan, runs, bare=not chosen.narrows)
+    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
     try:
-        planned_rows = rows(wanted, list(builds))
+        planned_rows = rows(wanted, list(chosen.builds))
     except UsageError as error:
-        option = _option_wanting(run, builds)
+        option = _option_wanting(runs[-1], chosen.builds)
         raise UsageError(
             f"The unfinished run needs a build that is not here: {error} Give its {option} again."
         ) from error
-    for name in joining:
+    for name in chosen.joining:
         if name not in {row.build.framework.name for row in planned_rows}:
             raise UsageError(
                 f"The unfinished run has no row of {name}, and a resumed run takes none on. Leave --adapter {name}=... "
                 "out, or leave out --resume to start a run of its own."
             )
-    resumed = replace(
-        plan,
-        cells=run.plan,
-        rows=planned_rows,
-        protocol=run.protocol,
-        launches=run.launches,
-        launches_most=run.launches_most,
-        interval=run.precision,
-        seed=run.seed,
-        left_out=(),
-    )
-    return resumed, run
+    if run is None:
+        raise resuming.refusal(plan, runs[-1], bare=not chosen.narrows)
+    # The rest is the same, or it would not be this run.
+    return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
 
 
 def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
