@@ -109,8 +109,8 @@ def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple
     """Return the unfinished run that this plan goes on with (see `resuming`), and its own plan.
 
     Cells, protocol, launches and order are the unfinished run's. Raises UsageError when there is nothing to resume,
-    when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is not
-    what is asked for.
+    when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is
+    not what is asked for.
     """
     runs = _unfinished(store, plan, machine, "suite")
     run = resuming.same(plan, runs, bare=not chosen.narrows)

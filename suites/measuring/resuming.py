@@ -29,8 +29,8 @@ def refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
     found = differences(plan, run, bare)
     more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return UsageError(
-        f"The unfinished run {run.id} is not the one asked for now: {'; '.join(found[:_SHOWN])}{more}. Give the options "
-        "and the suite it began with, or leave out --resume to start a new run."
+        f"The unfinished run {run.id} is not the one asked for now: {'; '.join(found[:_SHOWN])}{more}. Give the "
+        "options and the suite it began with, or leave out --resume to start a new run."
     )
 
 

@@ -7,7 +7,8 @@
 #   FOLDER           store and reports, one folder for each night  (~/dlbench-nightly)
 #   ON_REGRESSION    a command that gets the report on stdin       (cat)
 #
-# Ends as `dlbench gate` does: 0 nothing confirmed, 1 a regression, anything else a failure of the night itself.
+# Ends as `dlbench gate` does: 0 passed, 1 a regression, 6 undecided (too little evidence; OPTIONS="--undecided pass" ends
+# such a night with 0), anything else a failure of the night itself.
 set -uo pipefail
 dlbench=${DLBENCH:-dlbench}
 folder=${FOLDER:-$HOME/dlbench-nightly}
@@ -26,6 +27,7 @@ $dlbench history --plot "$night/history.png" > "$night/history.txt" 2> "$night/h
 case $code in
   0) ;;
   1) ${ON_REGRESSION:-cat} < "$night/gate.txt" ;;
+  6) tail -n 2 "$night/gate.txt" >&2 ;;
   *) tail -n 5 "$night/log.txt" >&2 ;;
 esac
 exit $code

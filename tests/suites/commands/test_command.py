@@ -156,7 +156,7 @@ def test_a_spent_budget_says_how_to_go_on(folder):
     done = run_command(folder, "run", "mine.toml", "--budget", "10ms")
     assert done.returncode == 0, done.stderr
     assert "11 launches left" in done.stderr
-    assert "dlbench run mine.toml --resume" in done.stderr
+    assert "dlbench run mine.toml --budget 10ms --resume" in done.stderr
     assert len(records_in(folder)) == 1
     run_command(folder, "run", "mine.toml", "--resume")
     assert launched(folder) == ALL
@@ -174,7 +174,10 @@ def test_a_precision_to_reach_from_a_budget_to_the_end(folder):
     assert "The budget is spent with 7 launches left, about " in lines[-1]
     (run,) = runs_in(folder)
     assert (run.launches, run.launches_most, run.precision, run.finished) == (3, 4, 1e-06, None)
-    resumed = run_command(folder, "run", "mine.toml", "--resume")
+    bare = run_command(folder, "run", "mine.toml", "--resume")
+    assert bare.returncode == 2
+    assert "launches: 2 now, 3-4 in the run; interval: none now, 1e-06 in the run" in complaint(bare.stderr)
+    resumed = run_command(folder, "run", "mine.toml", *words, "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert launched(folder) == Counter({("fcn5", threads, n): 1 for threads in (1, 2) for n in range(4)})
     assert "0 of 2 cells with a number are within ±0.0001 %" in resumed.stderr

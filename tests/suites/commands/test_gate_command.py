@@ -43,9 +43,16 @@ def run(folder, *words):
     return run_command(folder, *words)
 
 
+def agrees(done) -> None:
+    """Hold the exit code to the gate's last line: this machine may be too busy for a pass."""
+    said = re.findall(r"gate (passed|failed|undecided): ", " ".join(done.stdout.split()) + done.stderr)
+    assert done.returncode in {"passed": (0,), "failed": (1, 5), "undecided": (6,)}[said[-1]], done.stderr
+
+
 def test_identical_code_passes_in_a_report_that_fits_a_terminal(folder) -> None:
     done = run(folder, "gate", "nightly.toml", "--same")
-    assert done.returncode == 0, done.stderr
+    agrees(done)
+    assert done.returncode in (0, 6), done.stderr
     assert "2 cells" in done.stdout
     assert "REGRESSION" not in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
@@ -72,7 +79,8 @@ def test_a_slowdown_fails_the_build_with_reports_that_others_can_read(folder) ->
 
 def test_an_improvement_fails_nothing(folder) -> None:
     done = run(folder, "gate", "nightly.toml", *FASTER, "--threads", "1")
-    assert done.returncode == 0, done.stderr
+    agrees(done)
+    assert done.returncode in (0, 6), done.stderr
     assert "improvement" in done.stdout.lower()
 
 
@@ -124,14 +132,18 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
         for each in neighbours:
             each.kill()
             each.wait()
-    assert done.returncode == 0, done.stderr
-    (cell,) = json.loads(done.stdout)["cells"]
-    assert cell["verdict"] == "CONTENDED"
+    assert done.returncode == 6, done.stderr
+    told = json.loads(done.stdout)
+    assert told["cells"][0]["verdict"] == "CONTENDED"
+    assert told["gate"]["outcome"] == "undecided"
+    assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr
 
 
-def test_a_budget_ends_a_gate_without_an_alarm(folder) -> None:
-    done = run(folder, "gate", "nightly.toml", *SLOWER, "--budget", "1s")
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(("words", "code"), [([], 6), (["--undecided", "pass"], 0)])
+def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder, words, code) -> None:
+    done = run(folder, "gate", "nightly.toml", *SLOWER, "--budget", "1s", *words)
+    assert done.returncode == code, done.stderr
+    assert "gate undecided: of 2 cells " in " ".join(done.stdout.split())
     assert "The budget is spent" in done.stderr
     assert "REGRESSION" not in done.stdout.split("inconclusive")[0] or "inconclusive" in done.stdout
 
@@ -202,11 +214,12 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder, words, complaint) -> N
 def test_a_gate_that_measured_nothing_is_no_pass(folder) -> None:
     (folder / "nightly.toml").write_text(SUITE + 'fault = "unsupported"\n')
     done = run(folder, "gate", "nightly.toml", "--same", "--threads", "1")
-    assert done.returncode == 5, done.stdout
+    assert done.returncode == 6, done.stdout
+    assert "gate undecided: no cell was measured on both sides" in done.stdout
 
 
 def test_a_run_is_not_compared_with_itself_and_its_sides_are_exported(folder) -> None:
-    assert run(folder, "gate", "nightly.toml", "--same", "--threads", "1").returncode == 0
+    agrees(run(folder, "gate", "nightly.toml", "--same", "--threads", "1"))
     done = run(folder, "compare", "latest", "dlbench.sqlite")
     assert done.returncode == 2
     assert "same run" in done.stderr
@@ -222,7 +235,7 @@ def test_the_hint_after_an_interruption_can_be_typed_as_it_stands(folder) -> Non
         _, errors = child.communicate()
     (hint,) = re.findall(r"go on with: .*?(gate .*)", errors)
     assert shlex.split(hint) == ["gate", "nightly.toml", "--same", "--threads", "1", "--store", "my.sqlite", "--resume"]
-    assert run(folder, *shlex.split(hint)).returncode == 0
+    agrees(run(folder, *shlex.split(hint)))
 
 
 def test_nothing_in_common_is_said(folder) -> None:

@@ -33,26 +33,50 @@ def store():
         yield opened
 
 
-def test_a_resumed_run_keeps_cells_protocol_launches_and_order(store):
-    begun = plan_of(seed=11, frameworks="null,torch:compile", launches=3, steps=2)
+CHOICES = [
+    {},
+    {"frameworks": "null,torch:compile", "launches": "3", "steps": 2},
+    {"frameworks": "null", "launches": "4-9", "interval": "3%", "affinity": "bound,oversubscribed"},
+]
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_the_same_command_goes_on_with_its_run(store, chosen):
+    begun = plan_of(seed=11, **chosen)
     run = preparation.begin(begun, store, HERE)
-    typed_now = plan_of(seed=99, networks="fcn5", launches=1)
-    resumed, found = preparation.resume(typed_now, store, HERE, ())
+    resumed, found = preparation.resume(plan_of(seed=99, **chosen), store, HERE, Choices(**chosen))
     assert found == run
+    assert resumed == begun
     assert list(resumed.order()) == list(begun.order())
-    assert (resumed.rows, resumed.protocol) == (begun.rows, begun.protocol)
 
 
-def test_a_resumed_run_keeps_its_range_of_launches_and_its_precision(store):
-    begun = plan_of(frameworks="null", launches="4-9", interval="3%", affinity="bound,oversubscribed")
-    run = preparation.begin(begun, store, HERE)
-    assert (run.launches, run.launches_most, run.precision) == (4, 9, 0.03)
-    resumed, _ = preparation.resume(plan_of(frameworks="null"), store, HERE, ())
-    assert (resumed.launches, resumed.most, resumed.interval) == (4, 9, 0.03)
-    assert resumed.cells == begun.cells
-    preparation.begin(plan_of(frameworks="null", launches="2"), store, HERE)
-    fixed, _ = preparation.resume(plan_of(frameworks="null", interval="1%"), store, HERE, ())
-    assert (fixed.launches, fixed.most, fixed.interval) == (2, 2, None)
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ({"networks": "fcn5"}, "network: fcn5 now, fcn5, lstm32 in the run"),
+        ({"threads": "3"}, "threads: 3 now, "),
+        ({"launches": "2"}, "launches: 2 now, 1 in the run"),
+        ({"interval": "5%"}, "interval: 0.05 now, none in the run"),
+        ({"steps": 7}, "steps: 7 now, "),
+    ],
+)
+def test_another_command_is_refused_with_what_differs(store, now, words):
+    run = preparation.begin(plan_of(), store, HERE)
+    with pytest.raises(UsageError) as caught:
+        preparation.resume(plan_of(**now), store, HERE, Choices(**now))
+    assert f"The unfinished run {run.id} is not the one asked for now: " in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_a_command_without_choices_goes_on_with_a_part_of_its_suite_and_with_nothing_else(store):
+    run = preparation.begin(plan_of(networks="fcn5"), store, HERE)
+    resumed, found = preparation.resume(plan_of(), store, HERE, Choices())
+    assert (found, resumed.cells) == (run, run.plan)
+    other = preparation.begin(plan_of(networks="fcn5", threads="3"), store, HERE)
+    assert preparation.resume(plan_of(), store, HERE, Choices())[1] == run
+    store.finish_run(run.id, run.started)
+    with pytest.raises(UsageError, match=f"{other.id} is not the one asked for now: .*threads: 1, 2, 4 now, 3 in"):
+        preparation.resume(plan_of(), store, HERE, Choices())
 
 
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
@@ -61,22 +85,22 @@ def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store
     finished = preparation.begin(plan_of(seed=3), store, HERE)
     store.finish_run(finished.id, finished.started)
     preparation.begin(plan_of(seed=4), store, THERE)
-    assert preparation.resume(plan_of(), store, HERE, ())[1].id == newest.id
+    assert preparation.resume(plan_of(), store, HERE, Choices())[1].id == newest.id
 
 
 def test_nothing_to_resume_is_said(store):
     preparation.begin(plan_of(), store, THERE)
     with pytest.raises(UsageError, match="no unfinished run of quick on this machine"):
-        preparation.resume(plan_of(), store, HERE, ())
+        preparation.resume(plan_of(), store, HERE, Choices())
 
 
 def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     build = axes.build("mine:null=/opt/mine/bin/python")
     preparation.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
     with pytest.raises(UsageError, match="Give its --python again"):
-        preparation.resume(plan_of(), store, HERE, ())
+        preparation.resume(plan_of(), store, HERE, Choices())
     moved = axes.build("mine:null=/opt/moved/bin/python")
-    resumed, _ = preparation.resume(plan_of(), store, HERE, (moved,))
+    resumed, _ = preparation.resume(plan_of(builds=(moved,)), store, HERE, Choices(builds=(moved,)))
     assert [row.build for row in resumed.rows] == [moved]
 
 

@@ -1,0 +1,72 @@
+"""How long a run takes is told from earlier launches of the machine, in words with units, within 80 columns."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.hardware_probe import probe
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.store import Store
+from dlbench.suites.display.progress import in_words
+from dlbench.suites.measuring import preparation
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
+
+WORDS = ("plan", "quick", "--frameworks", "null")
+
+
+def keep_launches(**chosen):
+    """Store launches of 90 s of what is chosen of the suite quick."""
+    machine = probe()
+    plan = expand(suite.load("quick"), Choices(frameworks="null", **chosen), preparation.capacity(machine), 1)
+    with Store.open("dlbench.sqlite") as store:
+        run = preparation.begin(plan, store, machine)
+        for cell in plan.cells:
+            store.append(
+                Record(
+                    run.id,
+                    run.suite,
+                    0,
+                    cell,
+                    Outcome(Status.OK),
+                    machine.fingerprint,
+                    "",
+                    "",
+                    run.protocol,
+                    datetime.now(UTC),
+                    90.0,
+                    "0",
+                )
+            )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({}, "About 9 min, by earlier launches of these cells; at most "),
+        ({"threads": "1"}, "About 9 min, by earlier launches of 2 of these cells and of others of their networks; at"),
+        ({"networks": "fcn5"}, "How long it takes is not known: no launch like these is stored of this machine; at"),
+    ],
+)
+def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said):
+    keep_launches(**chosen)
+    code, out, _ = command(*WORDS, "--threads", "1,2,4")
+    assert code == 0
+    assert said in " ".join(out.split())
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
+def test_without_a_store_only_the_limit_is_told(command):
+    code, out, _ = command(*WORDS, "--threads", "1")
+    assert code == 0
+    assert "not known" in out
+    assert "at most 4 min (2 min each)." in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "1 s"), (59, "59 s"), (61, "1 min"), (3600, "1 h"), (4800, "1 h 20 min")]
+)
+def test_a_time_has_its_unit(seconds, words):
+    assert in_words(seconds) == words
