@@ -91,15 +91,17 @@ def explain_command(
     else:
         print(explained_to_terminal(found, how.top, colour=os.isatty(1) and "NO_COLOR" not in os.environ), end="")
     if outcome.status is Status.PARITY_FAILED:
-        say(f"This cell computes something else than the reference: {outcome.reason}")
+        say(f"This cell does not compute what the reference does: {outcome.reason}")
     if disturbed(record, host_of(machine)):
-        say("Others used this machine meanwhile: its times are theirs too. Explain it again when they are done.")
+        say(
+            "Other programs used the CPUs meanwhile, and the times hold what they took. Run it again on a quiet machine."
+        )
 
 
 def _named(text: str) -> tuple[str, str]:
     row, slash, network = (part.strip() for part in text.partition("/"))
     if not (row and slash and network):
-        raise UsageError(f"{text[:60]!r} is no cell. {_FORM}.")
+        raise UsageError(f"{text[:60]!r} is not a cell. {_FORM}.")
     return row, networks.chosen([network], (), networks.shipped())[0]
 
 

@@ -36,7 +36,7 @@ def _builds(plan: Plan, side: Side) -> list[Build]:
     for name in given:
         if name not in planned:
             raise UsageError(
-                f"An interpreter is given for {name}, which is no row here ({', '.join(sorted(planned))}). Name it "
+                f"An interpreter is given for {name}, which is not a row here ({', '.join(sorted(planned))}). Name it "
                 "with --frameworks, or leave the interpreter out."
             )
     for row in plan.rows if side.revision else ():

@@ -200,7 +200,7 @@ def _check_same_environment(build: Build, record: Record) -> None:
     if here and here.digest_of_versions == record.environment:
         raise UsageError(
             f"The unfinished run began with an earlier dlbench, which knew the build of {build.name} by its versions "
-            "alone: nobody can tell whether its files are those of now. Leave out --resume to start a new run."
+            "alone. Whether its files are the same now cannot be told. Leave out --resume to start a new run."
         )
     now = f"{here.name}, environment {digest}" if here else "not built"
     raise UsageError(

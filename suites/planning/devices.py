@@ -56,7 +56,7 @@ def check(word: str) -> str:
     """Return the word when it can name a device of some machine; raises UsageError otherwise."""
     if word in (CPU, GPUS, _ALL) or _NUMBERED.fullmatch(word) or _UUID.fullmatch(word):
         return word
-    raise UsageError(f"{word[:60]!r} is no device. Write {_WORDS}.")
+    raise UsageError(f"{word[:60]!r} is not a device. Write {_WORDS}.")
 
 
 def present(gpus: Gpus) -> tuple[Device, ...]:

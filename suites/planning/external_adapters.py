@@ -115,4 +115,4 @@ def _folder(point: EntryPoint, where: str) -> Path:
         folder = Path(place, *rest)
         if folder.is_dir():
             return folder
-    raise UsageError(f"{where} names {point.module}, which is no package here. Reinstall or remove it.")
+    raise UsageError(f"{where} names {point.module}, which is not a package here. Reinstall or remove it.")

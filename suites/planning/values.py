@@ -57,7 +57,7 @@ def words(text: str) -> list[str]:
     """Split a comma-separated list, dropping blanks around the words; raises UsageError when nothing is left."""
     found = [word.strip() for word in text.split(",") if word.strip()]
     if not found:
-        raise UsageError(f"{text!r} names nothing. Give one value or several with commas between.")
+        raise UsageError(f"{text!r} is empty. Give one value or several with commas between.")
     return found
 
 

@@ -69,7 +69,7 @@ def one_line(errors: str) -> str:
         (["quick", "--threads", "1" * 5000], ["is not a thread count"]),
         (["quick", "--threads-limit", "none"], ["'none' is no thread limit"]),
         (["quick", "--batch-sizes", "x"], ["'x' is no mini-batch size"]),
-        (["quick", "--devices", "gpu"], ["'gpu' is no device", "cuda:0"]),
+        (["quick", "--devices", "gpu"], ["'gpu' is not a device", "cuda:0"]),
         (["quick", "--precisions", "fp16"], ["'fp16' is not a known precision", "bfloat16"]),
         (["quick", "--placements", "pinned"], ["always resident", "--devices"]),
         (["quick", "--launches", "0"], ["--launches 0", "from 1"]),

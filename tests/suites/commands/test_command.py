@@ -229,7 +229,7 @@ def test_a_guest_that_somebody_kills_is_a_crash_and_the_run_goes_on(folder):
             wait_until(lambda known=known: len(records_in(folder)) > known, "a record")
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
-    assert "not one cell gave a number" in complaint(errors)
+    assert "no cell gave a number" in complaint(errors)
     reasons = {(record.outcome.status, record.outcome.reason) for record in records_in(folder)}
     assert reasons == {(Status.CRASHED, "ended by signal 9 (SIGKILL)")}
 

@@ -114,15 +114,15 @@ def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["null"], "'null' is no cell. Write ROW/NETWORK"),
-        (["/fcn5"], "is no cell"),
+        (["null"], "'null' is not a cell. Write ROW/NETWORK"),
+        (["/fcn5"], "is not a cell"),
         (["nul/fcn5"], "Did you mean 'null'?"),
         (["null/fcn"], "There is no network named 'fcn'"),
         (["null:fast/fcn5"], "null has no mode 'fast'"),
         (["null/fcn5", "--threads", "1,2"], "One cell is explained at a time, and this means 2"),
         (["null/fcn5", "--batch-size", "8-16"], "and this means 9"),
         (["torch:*/fcn5"], "One cell is explained at a time"),
-        (["null/fcn5", "--device", "gpu"], "'gpu' is no device"),
+        (["null/fcn5", "--device", "gpu"], "'gpu' is not a device"),
         (["null/fcn5", "--steps", "0"], "--steps"),
     ],
 )

@@ -137,7 +137,7 @@ def test_magnitude_is_what_is_reported_at_least(call, store):
     [
         (["--network", "fnc5"], "Did you mean 'fcn5'?"),
         (["--framework", "torch:compile"], "torch:eager"),
-        (["--framework", ","], "names nothing"),
+        (["--framework", ","], "is empty"),
         (["--threads", "64"], "matches what was asked"),
         (["--threads", "many"], "no thread count"),
         (["--suite", "daily"], "matches what was asked"),

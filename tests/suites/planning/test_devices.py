@@ -75,7 +75,7 @@ def test_words_mean_devices_of_this_machine(source, words, names):
         (TWO, "GPU-c", ["begins with GPU-c", FIRST, SECOND]),
         (TWO.replace("bbbb", "aaaa", 1), "GPU-aaaa", ["begins several UUIDs", FIRST, "GPU-aaaabbbb"]),
         (TWO, "cuda:0:1", ["not in MIG mode", "cuda:0"]),
-        (TWO, "gpu", ["'gpu' is no device", "cuda:0", "gpus"]),
+        (TWO, "gpu", ["'gpu' is not a device", "cuda:0", "gpus"]),
         (PARTED, "cuda:0", ["MIG mode", "as a whole", f"= {PART}", f"= {OTHER_PART}"]),
         (PARTED, "cpu,GPU-a", ["MIG mode", "as a whole", PART]),
         (PARTED, "cuda:0:2", ["no cuda:0:2", PART]),

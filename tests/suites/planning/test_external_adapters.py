@@ -144,7 +144,7 @@ def test_an_installed_package_declares_its_adapter(tmp_path, monkeypatch, capsys
     for _ in range(2):  # the command registers more than once and says it once
         external_adapters.register(None)
     assert "mine" not in framework.catalogue()
-    assert "which is no package here" in one_warning(capsys)
+    assert "which is not a package here" in one_warning(capsys)
 
 
 # The package on the way to an adapter is a framework, and importing one takes seconds or fails.
