@@ -93,9 +93,7 @@ def explain_command(
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if disturbed(record, host_of(machine)):
-        say(
-            "Other programs used the CPUs meanwhile, and the times hold what they took. Run it again on a quiet machine."
-        )
+        say("Other programs used the CPUs meanwhile: these times are too long. Run it again on a quiet machine.")
 
 
 def _named(text: str) -> tuple[str, str]:
