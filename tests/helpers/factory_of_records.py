@@ -33,7 +33,7 @@ def threads(
     No thread is on more than one CPU at once: where CPU time asks for it there are more threads.
     """
     ratio = float(requested) if cpu_per_wall is None else cpu_per_wall
-    busy = max(requested, math.ceil(ratio))
+    busy = max(1, requested, math.ceil(ratio))
     evidence = ThreadEvidence(
         requested=requested,
         framework_says=requested if says == -1 else says,
