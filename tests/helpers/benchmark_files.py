@@ -7,7 +7,6 @@ from factory_of_records import cell, outcome, parity, record, run
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.pytest_benchmark import files as files
 
 # What a launch may give; final_loss_finite and the parity verdict decide whether it may be shown.
 OUTCOMES = st.builds(

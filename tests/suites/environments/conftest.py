@@ -1,8 +1,14 @@
-"""What tests of Debian environments start from: a mirror, and a framework of its packages."""
+"""What tests of environments start from: a home of their own, a made-up framework, a Debian mirror."""
+
+import os
 
 import pytest
 from debian_mirror import Mirror, make_key
 from debian_recipe import Recipe
+from made_up_pythons import make_python
+from tiny_framework import make_framework
+
+from dlbench.suites.environments import interpreters
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +30,28 @@ def mirror(tmp_path, key) -> Mirror:
 @pytest.fixture
 def recipe(tmp_path, mirror) -> Recipe:
     return Recipe(tmp_path, mirror)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Give a DLBENCH_HOME of the test's own, no Python but those it makes, and a pip that reaches no index."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("DLBENCH_HOME", str(folder))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_INDEX"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_TIMEOUT", "2")
+    interpreters.find_python.cache_clear()
+    yield folder
+    interpreters.find_python.cache_clear()
+
+
+@pytest.fixture
+def tiny(tmp_path, home):
+    """Give a framework for a made-up Python 3.99 that is on PATH."""
+    make_python(tmp_path / "path" / "python3.99", "3.99")
+    return make_framework(tmp_path)

@@ -4,8 +4,6 @@ import ast
 import importlib
 import importlib.metadata
 import inspect
-import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plugin_sessions import ARGUMENTS, MADE_UP, PLUGIN, SUITE, content
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.logger import Logger
 
@@ -27,55 +26,8 @@ from dlbench.suites.in_pytest.replay import MeasuredCell, ReplayClock, clock
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = "dlbench.suites.in_pytest.plugin"
-# An editable install made before the entry point was there does not know it.
-INSTALLED = any(each.value == PLUGIN for each in importlib.metadata.entry_points(group="pytest11"))
-ARGUMENTS = (
-    *(() if INSTALLED else ("-p", PLUGIN)),
-    *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:timeout"),
-    "--benchmark-quiet",
-)
 
-SUITE = """
-name = "mine"
-summary = "for tests"
-networks = ["fcn5"]
-frameworks = ["null"]
-threads = [1, 2]
-[protocol]
-launches = 2
-warmup_steps = 1
-steps = 3
-minimum_steps = 2
-seconds = 0.2
-cell_seconds = 20.0
-[settings.null]
-step_seconds = 0.002
-"""
 FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cpu-1]"
-
-
-@pytest.fixture
-def session(pytester, monkeypatch, tmp_path):
-    """Give a function that runs pytest with the plugin in a process of its own, in a folder with a suite."""
-    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
-    (tmp_path / "temporary").mkdir()
-    # Where the lock lies that keeps two from measuring at once: others may be measuring.
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    # Neither these tests' own options, nor that they may themselves be spread over processes.
-    for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
-        monkeypatch.delenv(name)
-    pytester.path.joinpath("mine.toml").write_text(SUITE)
-
-    def run(*words, suite="mine.toml"):
-        chosen = () if suite is None else ("--dlbench-suite", suite)
-        return pytester.runpytest_subprocess(*ARGUMENTS, *chosen, *words)
-
-    return run
-
-
-def content(pytester, name="out.json"):
-    return json.loads(pytester.path.joinpath(name).read_text())
 
 
 def test_the_package_brings_the_plugin():
@@ -263,39 +215,11 @@ def test_an_option_of_a_suite_without_one_is_refused(pytester):
     found.stderr.fnmatch_lines(["*--dlbench-frameworks goes with --dlbench-suite*"])
 
 
-@pytest.mark.usefixtures("base")
-@pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 6)])
-def test_a_session_says_when_it_decides_nothing(session, pytester, undecided, code):
-    words = "--dlbench-launches", "2", "--dlbench-baseline", "base.json", "--dlbench-undecided", undecided
-    found = session(*words, suite=slower(pytester, 1.0))
-    assert found.ret == code
-    found.stdout.fnmatch_lines(["verdict undecided: of 2 benchmarks 2 inconclusive"])
-
-
 def test_tests_spread_over_processes_are_refused(session, pytester):
     session("--dist", "no", "--dlbench-threads", "1", "--dlbench-launches", "1").assert_outcomes(passed=1)
     found = session("--dist", "load")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines(["*run it without pytest-xdist (-n 0)*"])
-
-
-# Launches that were made up: verdicts must not hang on what else this machine does.
-MADE_UP = """
-from dlbench.adapters.protocol import Outcome, Status
-from dlbench.suites.in_pytest import session as pytest_session
-from dlbench.suites.measuring.launcher import Launched
-
-class MadeUp:
-    made = 0
-
-    def launch(self, order, tick=None):
-        MadeUp.made += 1
-        seconds = order.launch.settings["step_seconds"] / order.launch.cell.threads
-        samples = [round(seconds * 1e9 * (1 + 0.001 * (MadeUp.made % 3))) for _ in range(5)]
-        return Launched(Outcome(Status.OK, samples_ns=samples), 0.1)
-
-pytest_session.ProcessLauncher = MadeUp
-"""
 
 
 def test_samples_of_several_steps_are_replayed_as_such(session, pytester):
@@ -308,58 +232,6 @@ def test_samples_of_several_steps_are_replayed_as_such(session, pytester):
     assert [record.outcome.samples_ns for record in imported.records] == [[2_002_000] * 5, [2_004_000] * 5]
 
 
-@pytest.fixture
-def base(session, pytester):
-    """Save what the made-up launches of the suite give, as a file, in a store, and by --benchmark-save."""
-    pytester.makeconftest(MADE_UP)
-    words = "--benchmark-json", "base.json", "--dlbench-store", "base.sqlite", "--benchmark-save", "base"
-    session(*words, "--dlbench-launches", "4").assert_outcomes(passed=2)
-
-
-def slower(pytester, by):
-    pytester.path.joinpath("slow.toml").write_text(SUITE.replace("0.002", str(0.002 * by)))
-    return "slow.toml"
-
-
-@pytest.mark.parametrize(
-    ("baseline", "factor", "launches", "code", "said"),
-    [
-        ("base.json", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
-        ("base.sqlite", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
-        ("base.json", 0.75, 4, pytest.ExitCode.OK, "faster: -2*"),
-        ("base.json", 1.25, 2, pytest.ExitCode.OK, "too few launches: 2, and 3 are needed on each side"),
-    ],
-)
-@pytest.mark.usefixtures("base")
-def test_only_a_regression_fails_the_session(session, pytester, baseline, factor, launches, code, said):
-    words = "--dlbench-launches", str(launches), "--dlbench-baseline", baseline
-    found = session(*words, suite=slower(pytester, factor))
-    assert found.ret == code
-    found.assert_outcomes(passed=2)
-    verdict = {25: "REGRESSION", -25: "IMPROVEMENT"}[round(100 * factor - 100)] if launches > 2 else "INCONCLUSIVE"
-    ending = {"REGRESSION": "failed", "IMPROVEMENT": "passed", "INCONCLUSIVE": "undecided"}[verdict]
-    found.stdout.fnmatch_lines(
-        [
-            *[f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)],
-            f"2 {verdict}",
-            f"verdict {ending}: *2 benchmarks*",
-        ]
-    )
-
-
-@pytest.mark.usefixtures("base")
-def test_launches_that_others_disturbed_are_no_regression(session, pytester):
-    stolen = "threads=ThreadEvidence(1, 1, 1, 1.0, 1.0, None), contention=Contention(0.0, 0, 0, 0.0, 0.0, 9.0, 0.0, 0)"
-    pytester.makeconftest(
-        "from dlbench.adapters.protocol import Contention, ThreadEvidence\n"
-        + MADE_UP.replace("samples_ns=samples", f"samples_ns=samples, {stolen}")
-    )
-    words = "--dlbench-launches", "4", "--dlbench-baseline", "base.json"
-    found = session(*words, suite=slower(pytester, 1.25))
-    assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["CONTENDED  dlbench*: other programs disturbed 4 of 8 launches*", "2 CONTENDED"])
-
-
 def test_launches_end_where_a_cell_is_precise(session, pytester):
     pytester.makeconftest(MADE_UP)
     words = "--dlbench-launches", "3-9", "--dlbench-interval", "5%", "--dlbench-store", "s.sqlite"
@@ -368,50 +240,6 @@ def test_launches_end_where_a_cell_is_precise(session, pytester):
     found.stdout.fnmatch_lines(["dlbench: measuring 2 cells, 3-9 launches of each"])
     with Store.open("s.sqlite", create=False) as store:
         assert 3 <= len({record.launch for record in store.records()}) < 9
-
-
-@pytest.mark.usefixtures("base")
-def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pytester):
-    words = "--dlbench-launches", "4", "--benchmark-compare", "0001"
-    slow = slower(pytester, 1.25)
-    found = session(*words, suite=slow)
-    assert found.ret == pytest.ExitCode.OK
-    assert "REGRESSION" not in found.stdout.str()
-    pytester.makeini("[pytest]\ndlbench_verdict = true\n")
-    found = session(*words, suite=slow)
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines(["2 REGRESSION"])
-
-
-@pytest.mark.usefixtures("base")
-def test_compare_fail_of_pytest_benchmark_works_on_cells(session, pytester):
-    words = "--dlbench-launches", "4", "--benchmark-compare", "0001", "--benchmark-compare-fail", "median:10%"
-    assert session(*words).ret == pytest.ExitCode.OK
-    found = session(*words, suite=slower(pytester, 1.25))
-    assert found.ret != pytest.ExitCode.OK
-    found.stderr.fnmatch_lines(["*Performance has regressed*"])
-
-
-def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):
-    pytester.makepyfile("def test_sum(benchmark): benchmark.pedantic(sum, args=(range(10000),), rounds=5)")
-    session("--benchmark-json", "here.json", suite=None).assert_outcomes(passed=1)
-    # Three files are three launches; this session is but one.
-    found = session(*["--dlbench-baseline", "here.json"] * 3, suite=None)
-    assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["INCONCLUSIVE*test_sum: too few launches: 1, and 3 are needed on each side"])
-
-
-def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
-    benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
-    pytester.makepyfile(test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)")
-    told = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0", "machine_info": {}}
-    pytester.path.joinpath("other.json").write_text(json.dumps(told))
-    found = session("--dlbench-baseline", "other.json", suite=None)
-    assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["COMPARISON*the baseline is of another machine*"])
-    pytester.makepyfile(test_new="def test_new(benchmark): benchmark.pedantic(sum, args=([1],))")
-    found = session("--dlbench-baseline", "other.json", "test_new.py", suite=None)
-    found.stdout.fnmatch_lines(["No benchmark of this session is in the baseline."])
 
 
 class _Node:

@@ -1,0 +1,132 @@
+"""A run over a launcher that only pretends: its plan, its store, its observer."""
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pretended_gpus import TWO, nvml
+
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.store import Store
+from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.measuring.attempts import Carrier
+from dlbench.suites.measuring.launcher import Launched
+from dlbench.suites.measuring.runner import Runner
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.values import Capacity
+
+TEXT = """
+name = "pretended"
+summary = "for tests"
+networks = ["fcn5", "lstm32"]
+frameworks = ["null", "torch:*"]
+threads = [1, 2, 4]
+[protocol]
+launches = 2
+cell_seconds = 10.0
+[settings.null]
+step_seconds = 0.5
+[settings.torch]
+compile = "over the mode's own"
+"""
+PLAN = expand(suite.parse(TEXT, "pretended.toml"), Choices(), Capacity(2, 4), seed=5)
+ORDER = [(planned.cell, planned.block) for planned in PLAN.order()]
+
+
+class Pretender:
+    """A launcher that answers at once, as told; its clock runs as if each launch lasted ``seconds``."""
+
+    def __init__(self, answer=lambda cell: ok(), seconds=1.0, ends_at=None):
+        self.answer, self.seconds, self.ends_at = answer, seconds, ends_at
+        self.orders, self.time = [], 0.0
+
+    def launch(self, order, tick=None):
+        if len(self.orders) == self.ends_at:
+            raise KeyboardInterrupt
+        self.orders.append(order)
+        self.time += self.seconds
+        return Launched(self.answer(order.launch.cell), self.seconds)
+
+    @property
+    def cells(self):
+        return [order.launch.cell for order in self.orders]
+
+
+class Watcher:
+    """An observer that notes what it is told."""
+
+    def __init__(self):
+        self.started, self.ended = [], []
+
+    def starts(self, planned, index, total, expected_seconds):
+        self.started.append((planned, index, total, expected_seconds))
+
+    def ticks(self, phase, seconds_left, seconds_left_overall):
+        pass
+
+    def ends(self, record, index, total, seconds_left_overall):
+        self.ended.append((record, index, total, seconds_left_overall))
+
+
+def ok(step=0.01):
+    return Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3)
+
+
+def sources(plan=PLAN, **reasons):
+    found = {}
+    for row in plan.rows:
+        name = row.build.name
+        gone = reasons.get(name)
+        found[name] = Source(row.build, None if gone else Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}")
+        if gone:
+            found[name] = Source(row.build, None, "", "", gone)
+    return found
+
+
+def open_store():
+    return Store.open("sqlite://")
+
+
+def begin(store, plan=PLAN):
+    now = datetime.now(UTC)
+    run = Run("r1", plan.suite, plan.protocol, plan.launches, plan.cells, "machine-1", now, "9.9", None, plan.seed)
+    store.begin_run(run)
+    return run
+
+
+def runner_of(
+    store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None, defaults=None
+):
+    carrier = Carrier(
+        plan, run, launcher, given or sources(plan), reference, default_threads=defaults or {}, nvml=nvml(TWO)
+    )
+    return Runner(plan, run, store, carrier, watcher or Watcher(), budget, lambda: launcher.time)
+
+
+def launched(store):
+    return [(record.cell, record.launch) for record in store.records()]
+
+
+def carry_out(answer=lambda cell: ok(), **options):
+    store, launcher = open_store(), Pretender(answer)
+    ending = runner_of(store, begin(store), launcher, **options).run()
+    return store, launcher, ending
+
+
+# With a precision to reach: launches deviate by so much, drawn anew for each.
+PRECISE = replace(PLAN, launches=5, launches_most=20, interval=0.02)
+
+
+def noisy(deviation, seed=1):
+    rng = random.Random(seed)
+    return lambda cell: ok(0.01 * math.exp(rng.gauss(0, deviation(cell) if callable(deviation) else deviation)))
+
+
+def launches_by_cell(store):
+    return Counter(record.cell for record in store.records())

@@ -1,0 +1,58 @@
+"""A framework for tests, and what is left and said when its environment is built."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlbench.suites.environments import (
+    environment,
+    row_interpreters,
+)
+from dlbench.suites.errors import FrameworkEnvironmentError
+from dlbench.suites.planning.framework import Framework, Mode
+from dlbench.suites.planning.values import Build
+
+HOST = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def make_framework(folder: Path, requirements: str = "", python: str = "3.99", imports: str = "tiny") -> Framework:
+    """Describe a framework whose locked requirements are these lines."""
+    lock = folder / "requirements.lock"
+    lock.write_text(requirements)
+    return Framework(
+        name="tiny",
+        title="Tiny",
+        summary="a framework for tests",
+        folder="null",
+        directory=folder,
+        python=(python,),
+        requirements=str(lock),
+        imports=imports,
+        download_megabytes=1,
+        disk_megabytes=2,
+        modes={"only": Mode(summary="the one mode")},
+    )
+
+
+def left_behind(home: Path) -> list[str]:
+    """List what lies in the folder of environments, log and lock files aside."""
+    folder = home / "environments"
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    return [name for name in names if not name.endswith((".log", ".lock"))]
+
+
+def refused(framework: Framework) -> str:
+    """Return the sentence with which a build is given up."""
+    with pytest.raises(FrameworkEnvironmentError) as caught:
+        environment.build(framework)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert caught.value.exit_code == 3
+    return message
+
+
+def source_of(framework, interpreter=None, name="tiny", build_missing=True):
+    said = []
+    found = row_interpreters.prepare([Build(name, framework, interpreter)], said.append, build_missing)
+    return found[name], said

@@ -1,0 +1,25 @@
+"""What sessions of pytest with the plugin start from."""
+
+import os
+
+import pytest
+from plugin_sessions import ARGUMENTS, SUITE
+
+
+@pytest.fixture
+def session(pytester, monkeypatch, tmp_path):
+    """Give a function that runs pytest with the plugin in a process of its own, in a folder with a suite."""
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+    (tmp_path / "temporary").mkdir()
+    # Where the lock lies that keeps two from measuring at once: others may be measuring.
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    # Neither these tests' own options, nor that they may themselves be spread over processes.
+    for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
+        monkeypatch.delenv(name)
+    pytester.path.joinpath("mine.toml").write_text(SUITE)
+
+    def run(*words, suite="mine.toml"):
+        chosen = () if suite is None else ("--dlbench-suite", suite)
+        return pytester.runpytest_subprocess(*ARGUMENTS, *chosen, *words)
+
+    return run

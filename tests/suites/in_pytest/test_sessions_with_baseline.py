@@ -1,0 +1,113 @@
+"""Sessions that are judged against a baseline."""
+
+import json
+
+import pytest
+from plugin_sessions import MADE_UP, SUITE
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.mark.usefixtures("base")
+@pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 6)])
+def test_a_session_says_when_it_decides_nothing(session, pytester, undecided, code):
+    words = "--dlbench-launches", "2", "--dlbench-baseline", "base.json", "--dlbench-undecided", undecided
+    found = session(*words, suite=slower(pytester, 1.0))
+    assert found.ret == code
+    found.stdout.fnmatch_lines(["verdict undecided: of 2 benchmarks 2 inconclusive"])
+
+
+@pytest.fixture
+def base(session, pytester):
+    """Save what the made-up launches of the suite give, as a file, in a store, and by --benchmark-save."""
+    pytester.makeconftest(MADE_UP)
+    words = "--benchmark-json", "base.json", "--dlbench-store", "base.sqlite", "--benchmark-save", "base"
+    session(*words, "--dlbench-launches", "4").assert_outcomes(passed=2)
+
+
+def slower(pytester, by):
+    pytester.path.joinpath("slow.toml").write_text(SUITE.replace("0.002", str(0.002 * by)))
+    return "slow.toml"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "factor", "launches", "code", "said"),
+    [
+        ("base.json", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
+        ("base.sqlite", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
+        ("base.json", 0.75, 4, pytest.ExitCode.OK, "faster: -2*"),
+        ("base.json", 1.25, 2, pytest.ExitCode.OK, "too few launches: 2, and 3 are needed on each side"),
+    ],
+)
+@pytest.mark.usefixtures("base")
+def test_only_a_regression_fails_the_session(session, pytester, baseline, factor, launches, code, said):
+    words = "--dlbench-launches", str(launches), "--dlbench-baseline", baseline
+    found = session(*words, suite=slower(pytester, factor))
+    assert found.ret == code
+    found.assert_outcomes(passed=2)
+    verdict = {25: "REGRESSION", -25: "IMPROVEMENT"}[round(100 * factor - 100)] if launches > 2 else "INCONCLUSIVE"
+    ending = {"REGRESSION": "failed", "IMPROVEMENT": "passed", "INCONCLUSIVE": "undecided"}[verdict]
+    found.stdout.fnmatch_lines(
+        [
+            *[f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)],
+            f"2 {verdict}",
+            f"verdict {ending}: *2 benchmarks*",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("base")
+def test_launches_that_others_disturbed_are_no_regression(session, pytester):
+    stolen = "threads=ThreadEvidence(1, 1, 1, 1.0, 1.0, None), contention=Contention(0.0, 0, 0, 0.0, 0.0, 9.0, 0.0, 0)"
+    pytester.makeconftest(
+        "from dlbench.adapters.protocol import Contention, ThreadEvidence\n"
+        + MADE_UP.replace("samples_ns=samples", f"samples_ns=samples, {stolen}")
+    )
+    words = "--dlbench-launches", "4", "--dlbench-baseline", "base.json"
+    found = session(*words, suite=slower(pytester, 1.25))
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["CONTENDED  dlbench*: other programs disturbed 4 of 8 launches*", "2 CONTENDED"])
+
+
+@pytest.mark.usefixtures("base")
+def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pytester):
+    words = "--dlbench-launches", "4", "--benchmark-compare", "0001"
+    slow = slower(pytester, 1.25)
+    found = session(*words, suite=slow)
+    assert found.ret == pytest.ExitCode.OK
+    assert "REGRESSION" not in found.stdout.str()
+    pytester.makeini("[pytest]\ndlbench_verdict = true\n")
+    found = session(*words, suite=slow)
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines(["2 REGRESSION"])
+
+
+@pytest.mark.usefixtures("base")
+def test_compare_fail_of_pytest_benchmark_works_on_cells(session, pytester):
+    words = "--dlbench-launches", "4", "--benchmark-compare", "0001", "--benchmark-compare-fail", "median:10%"
+    assert session(*words).ret == pytest.ExitCode.OK
+    found = session(*words, suite=slower(pytester, 1.25))
+    assert found.ret != pytest.ExitCode.OK
+    found.stderr.fnmatch_lines(["*Performance has regressed*"])
+
+
+def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):
+    pytester.makepyfile("def test_sum(benchmark): benchmark.pedantic(sum, args=(range(10000),), rounds=5)")
+    session("--benchmark-json", "here.json", suite=None).assert_outcomes(passed=1)
+    # Three files are three launches; this session is but one.
+    found = session(*["--dlbench-baseline", "here.json"] * 3, suite=None)
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["INCONCLUSIVE*test_sum: too few launches: 1, and 3 are needed on each side"])
+
+
+def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
+    benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
+    pytester.makepyfile(test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)")
+    told = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0", "machine_info": {}}
+    pytester.path.joinpath("other.json").write_text(json.dumps(told))
+    found = session("--dlbench-baseline", "other.json", suite=None)
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["COMPARISON*the baseline is of another machine*"])
+    pytester.makepyfile(test_new="def test_new(benchmark): benchmark.pedantic(sum, args=([1],))")
+    found = session("--dlbench-baseline", "other.json", "test_new.py", suite=None)
+    found.stdout.fnmatch_lines(["No benchmark of this session is in the baseline."])
