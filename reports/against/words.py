@@ -62,22 +62,20 @@ def against_page(found: Against) -> Page:
     return Page(tuple(before), tuple(tables), tuple(_legend(found)))
 
 
-def against_to_json(found: Against) -> str:
+def against_data(found: Against) -> dict[str, Any]:
     """Return a JSON object: the warning, the pairs of machines, and under each its cells and means."""
-    return json.json_text(
-        {
-            "warning": warning(found),
-            "stands": {
-                name: {"title": found.published.frameworks[name][1], "now": stand.title or None}
-                for name, stand in found.stands.items()
-            },
-            "machines": [_match(match) for match in found.matches],
-            "notes": _legend(found),
-        }
-    )
+    return {
+        "warning": warning(found),
+        "stands": {
+            name: {"title": found.published.frameworks[name][1], "now": stand.title or None}
+            for name, stand in found.stands.items()
+        },
+        "machines": [_match(match) for match in found.matches],
+        "notes": _legend(found),
+    }
 
 
-def against_to_csv(found: Against) -> str:
+def against_rows(found: Against) -> csv.Rows:
     """Return a line for each pair of cells, holes included."""
     said = warning(found)
     lines = [
@@ -85,7 +83,7 @@ def against_to_csv(found: Against) -> str:
         for match in found.matches
         for cell in (_pair(pair) for pair in match.pairs)
     ]
-    return csv.csv_text(_COLUMNS, lines)
+    return csv.Rows(_COLUMNS, lines)
 
 
 def _table(found: Against, match: Match) -> Table:

@@ -7,7 +7,6 @@ from typing import Any
 from dlbench.adapters.libraries import device_ceilings
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.ceilings.gpu_ceilings import Best, GpuCeilings, gpu_ceilings
-from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.layout import Entry, Table, number
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
@@ -38,7 +37,7 @@ def ceilings_tables(results: Results) -> list[Table]:
     return tables or [Table("Ceilings", (), (), (_NONE,), words=True)]
 
 
-def ceilings_to_json(results: Results) -> str:
+def ceilings_data(results: Results) -> dict[str, Any]:
     """Return a JSON object with all of it: rates in FLOP/s and bytes per second, times in seconds."""
     found = gpu_ceilings(results)
     machines = []
@@ -60,7 +59,7 @@ def ceilings_to_json(results: Results) -> str:
                 "gpus": [_gpu_content(each) for each in found if each.machine == machine],
             }
         )
-    return json_text({"schema": SCHEMA, "machines": machines})
+    return {"schema": SCHEMA, "machines": machines}
 
 
 def _machines(results: Results, found: Iterable[GpuCeilings]) -> list[str]:

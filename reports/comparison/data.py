@@ -7,7 +7,7 @@ from dlbench.adapters.protocol import to_dict
 from dlbench.reports.comparison import layout as layout
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
 from dlbench.reports.comparison.outcome import gate_outcome
-from dlbench.reports.formats.csv import csv_text
+from dlbench.reports.formats.csv import Rows, csv_text
 from dlbench.reports.formats.json import flag_content, json_text
 
 _COLUMNS = (
@@ -47,7 +47,7 @@ def comparison_to_csv(comparison: Comparison) -> str:
     for content in lines:
         of_sides = [flag for side in (BASELINE, CANDIDATE) for flag in content[side]["flags"]]
         content["flags"] = list({flag["name"]: flag for flag in of_sides}.values())
-    return csv_text(_COLUMNS, lines)
+    return csv_text(Rows(_COLUMNS, lines))
 
 
 def comparison_content(comparison: Comparison) -> dict[str, Any]:

@@ -52,10 +52,10 @@ def check_quantity(name: str) -> str:
     return name
 
 
-def figure1_page(found: Figure1, quantity: str = "seconds", best: str = BEST) -> Page:
+def figure1_page(found: Figure1, quantity: str = "seconds") -> Page:
     """Return the figure as words and tables: of each network one for each place, mini-batches down, rows across.
 
-    ``best`` is how the exporter marks the best. Raises ReportError for an unknown quantity.
+    Raises ReportError for an unknown quantity.
     """
     check_quantity(quantity)
     if not found.panels:
@@ -68,28 +68,25 @@ def figure1_page(found: Figure1, quantity: str = "seconds", best: str = BEST) ->
             lines = [line for line in panel.lines if line.place == place]
             tables.append(_table(f"{panel.network}, on {names[place]}", lines, quantity, common))
     title = f"{QUANTITIES[quantity].capitalize()} against mini-batch size"
-    return Page((f"{title}.",), tuple(tables), tuple(_legend(found, common, quantity, best)))
+    return Page((f"{title}.",), tuple(tables), tuple(_legend(found, common, quantity)))
 
 
-def figure1_to_json(found: Figure1) -> str:
+def figure1_data(found: Figure1) -> dict[str, Any]:
     """Return a JSON object: the panels, each a list of lines with their points."""
-    return json.json_text(
-        {
-            "pays": PAYS,
-            "panels": [
-                {"network": panel.network, "lines": [_line(found, line) for line in panel.lines]}
-                for panel in found.panels
-            ],
-            "left_out": [_where(found, line) for line in found.left_out],
-            "notes": list(found.notes),
-        }
-    )
+    return {
+        "pays": PAYS,
+        "panels": [
+            {"network": panel.network, "lines": [_line(found, line) for line in panel.lines]} for panel in found.panels
+        ],
+        "left_out": [_where(found, line) for line in found.left_out],
+        "notes": list(found.notes),
+    }
 
 
-def figure1_to_csv(found: Figure1) -> str:
+def figure1_rows(found: Figure1) -> csv.Rows:
     """Return a line for each point, holes included."""
     content = [_line(found, line) for panel in found.panels for line in panel.lines]
-    return csv.csv_text(_COLUMNS, [{**line, **point} for line in content for point in line["points"]])
+    return csv.Rows(_COLUMNS, [{**line, **point} for line in content for point in line["points"]])
 
 
 def shown_value(point: Point, quantity: str) -> tuple[float, float | None, float | None] | None:
@@ -143,13 +140,13 @@ def _common(found: Figure1) -> set[raised_flags.FlagKind]:
     return {kind for kind in raised_flags.KINDS if len(cells) > 1 and all(cell.has(kind) for cell in cells)}
 
 
-def _legend(found: Figure1, common: set[raised_flags.FlagKind], quantity: str, best: str) -> list[str]:
+def _legend(found: Figure1, common: set[raised_flags.FlagKind], quantity: str) -> list[str]:
     lines = [line for panel in found.panels for line in panel.lines]
     points = [point for line in lines for point in line.points]
     told = []
     if any(line.knee is not None for line in lines):
         told.append(
-            f"{best} the best mini-batch: the smallest whose throughput cannot be told from the highest; {KNEE} the "
+            f"{BEST} the best mini-batch: the smallest whose throughput cannot be told from the highest; {KNEE} the "
             f"knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in brackets "
             "where the intervals leave room for another."
         )

@@ -1,13 +1,8 @@
 r"""Tables in LaTeX, with no package but the standard classes (``\hline``); the best of a column is bold."""
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 
 from dlbench.reports.formats import layout
-from dlbench.reports.matrix.analysis import Matrix
-from dlbench.reports.threads import words as threads
-from dlbench.reports.threads.advice import findings
-from dlbench.reports.threads.curve import Curve
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -25,29 +20,8 @@ _SPECIAL = {
     "|": r"\ensuremath{|}",
     "±": r"\ensuremath{\pm}",
     '"': r"\textquotedbl{}",
+    layout.BEST: "bold:",
 }
-
-
-def matrix_to_latex(matrix: Matrix, quantity: str = "seconds") -> str:
-    """Return the matrix as a ``tabular``, its machines as column groups, its notes as a list beneath."""
-    if not matrix.cells:
-        return "Nothing was measured yet.\n"
-    table = layout.matrix_table(matrix, matrix.columns, quantity)
-    groups = [(machine, len(list(columns))) for machine, columns in groupby(c.machine for c in matrix.columns)]
-    over = [""] + [rf"\multicolumn{{{n}}}{{c}}{{{_escaped(matrix.hosts[m].name)}}}" for m, n in groups]
-    return _table(
-        table._replace(notes=tuple(layout.matrix_notes(matrix, quantity, best="bold:"))),
-        " & ".join(over) + r" \\" + "\n",
-    )
-
-
-def threads_to_latex(curves: Sequence[Curve], notes: Sequence[str] = ()) -> str:
-    """Return the oversubscription analysis: a ``tabular`` for each curve, then the findings."""
-    if not curves:
-        return f"{threads.NOTHING}\n{_notes(notes)}"
-    parts = [_table(table) for table in threads.threads_tables(curves)]
-    closing = [*threads.threads_legend(curves, best="bold:"), *notes, *(line.strip() for line in findings(curves))]
-    return "\n".join([_notes(threads.capacity_lines(curves)), *parts, _notes(closing)])
 
 
 def tables_to_latex(tables: Iterable[layout.Table]) -> str:
@@ -62,8 +36,10 @@ def page_to_latex(page: layout.Page) -> str:
     return "\n".join(filter(None, [_notes(page.before), *tables, _notes(page.after)]))
 
 
-def _table(table: layout.Table, over: str = "") -> str:
+def _table(table: layout.Table) -> str:
     columns = len(table.head)
+    names = ["", *(rf"\multicolumn{{{count}}}{{c}}{{{_escaped(name)}}}" for name, count in table.spans)]
+    over = " & ".join(names) + r" \\" + "\n" if table.spans else ""
     kinds = "l" * columns if table.words else "l" + "r" * (columns - 1)
     body = "".join(_row(row, columns) for row in table.rows)
     head = " & ".join(_escaped(head) for head in table.head) + r" \\" + "\n\\hline\n" if any(table.head) else ""
@@ -84,7 +60,7 @@ def _row(row: tuple[layout.Entry, ...], columns: int) -> str:
 
 
 def _notes(lines: Sequence[str]) -> str:
-    return "".join(rf"\par\noindent {_escaped(line)}" + "\n" for line in lines)
+    return "".join(rf"\par\noindent {_escaped(line)}" + "\n" for line in lines if line.strip())
 
 
 def _escaped(text: str) -> str:

@@ -1,34 +1,9 @@
 """Tables in Markdown (GitHub's pipe tables); the best of a column is bold."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from dlbench.reports.formats import layout
-from dlbench.reports.matrix.analysis import Matrix
-from dlbench.reports.threads import words as threads
-from dlbench.reports.threads.advice import findings
-from dlbench.reports.threads.curve import Curve
-
-
-def matrix_to_markdown(matrix: Matrix, quantity: str = "seconds") -> str:
-    """Return the matrix as one table, with its machines above and its notes beneath."""
-    if not matrix.cells:
-        return f"## {layout.quantity_named(quantity).title}\n\nNothing was measured yet.\n"
-    table = layout.matrix_table(matrix, matrix.columns, quantity)
-    machines = _list(layout.machine_lines(matrix))
-    return _table(table._replace(notes=tuple(layout.matrix_notes(matrix, quantity, best="bold:"))), before=machines)
-
-
-def threads_to_markdown(curves: Sequence[Curve], notes: Sequence[str] = ()) -> str:
-    """Return the oversubscription analysis: findings, then a table for each curve."""
-    if not curves:
-        return f"## Threads\n\n{threads.NOTHING}\n" + ("\n" + _list(notes) if notes else "")
-    said = findings(curves)
-    lines = [f"{'  ' if line.startswith(' ') else ''}- {escaped(line.strip())}\n" for line in said]
-    head = ["## Past the physical cores\n\n" + "".join(lines)] if said else []
-    tables = [_table(table) for table in threads.threads_tables(curves)]
-    machines = "## Machines\n\n" + _list(threads.capacity_lines(curves))
-    return "\n".join([machines, *head, *tables, _list([*threads.threads_legend(curves, best="bold:"), *notes])])
 
 
 def tables_to_markdown(tables: Iterable[layout.Table]) -> str:
@@ -42,7 +17,7 @@ def page_to_markdown(page: layout.Page) -> str:
     return "\n".join(filter(None, [before, *map(_table, page.tables), _list(page.after)]))
 
 
-def _table(table: layout.Table, before: str = "") -> str:
+def _table(table: layout.Table) -> str:
     columns = len(table.head)
     others = ":--" if table.words else "--:"
     lines = [pipe_row(escaped(head) for head in table.head), pipe_row([":--", *[others] * (columns - 1)])]
@@ -53,7 +28,7 @@ def _table(table: layout.Table, before: str = "") -> str:
             lines.append(pipe_row(_entry(entry) for entry in row))
     notes = "\n" + _list(table.notes) if table.notes else ""
     middle = "\n".join(lines) + "\n" if table.rows else ""
-    return f"## {escaped(table.title)}\n\n" + (before + "\n" if before else "") + middle + notes
+    return f"## {escaped(table.title)}\n\n" + middle + notes
 
 
 def pipe_row(fields: Iterable[str]) -> str:
@@ -68,7 +43,8 @@ def _entry(entry: layout.Entry) -> str:
 
 def _list(lines: Iterable[str]) -> str:
     # A line that begins with the mark of what was not measured would open a list within the list.
-    return "".join("- " + re.sub(r"^-", r"\\-", escaped(line)) + "\n" for line in lines)
+    said = ((line, escaped(line).replace(layout.BEST, "bold:")) for line in lines if line.strip())
+    return "".join(f"{'  ' if line[0] == ' ' else ''}- " + re.sub(r"^-", r"\\-", text) + "\n" for line, text in said)
 
 
 def escaped(text: str) -> str:

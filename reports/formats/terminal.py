@@ -16,38 +16,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dlbench.reports.formats import layout
-from dlbench.reports.matrix.analysis import Matrix
-from dlbench.reports.matrix.places import Column
-from dlbench.reports.threads import words as threads
-from dlbench.reports.threads.advice import findings
-from dlbench.reports.threads.curve import Curve
 
 WIDTH = 80
 _INDENT = "  "
-
-
-def matrix_to_terminal(matrix: Matrix, quantity: str = "seconds", width: int = WIDTH, colour: bool = False) -> str:
-    """Return the matrix in lines of at most ``width`` characters; with ``colour`` ANSI sequences come on top."""
-    parts = []
-    for columns in _stacks(matrix, quantity, width):
-        parts.append(_table(layout.matrix_table(matrix, columns, quantity), width, colour))
-    if not matrix.cells:
-        title = layout.quantity_named(quantity).title
-        return f"{title}\nNothing was measured yet.\n"
-    machines = _paragraphs(layout.machine_lines(matrix), width)
-    return machines + "\n".join(parts) + "\n" + _paragraphs(layout.matrix_notes(matrix, quantity), width)
-
-
-def threads_to_terminal(
-    curves: Sequence[Curve], width: int = WIDTH, colour: bool = False, notes: Sequence[str] = ()
-) -> str:
-    """Return the oversubscription analysis: a table for each curve with its advice, then what follows from all."""
-    if not curves:
-        return _paragraphs([threads.NOTHING, *notes], width)
-    parts = [_table(table, width, colour) for table in threads.threads_tables(curves)]
-    closing = [*threads.threads_legend(curves), *notes, "", *findings(curves)]
-    capacities = _paragraphs([*threads.capacity_lines(curves), ""], width)
-    return capacities + "\n".join(parts) + "\n" + _paragraphs(closing, width)
 
 
 def tables_to_terminal(tables: Iterable[layout.Table], width: int = WIDTH, colour: bool = False) -> str:
@@ -57,34 +28,56 @@ def tables_to_terminal(tables: Iterable[layout.Table], width: int = WIDTH, colou
 
 def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False) -> str:
     """Return the words before, the tables beneath one another, the words after."""
-    tables = (_table(table, width, colour) for table in page.tables)
-    return "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
+    return "\n".join(
+        filter(
+            None,
+            [
+                _paragraphs(page.before, width),
+                *(_table(table, width, colour) for table in page.tables),
+                _paragraphs(page.after, width),
+            ],
+        )
+    )
 
 
-def _stacks(matrix: Matrix, quantity: str, width: int) -> list[tuple[Column, ...]]:
-    """Return the columns of each of the tables that the matrix is shown as."""
-    if _needs(matrix, matrix.columns, quantity) <= width:
-        return [matrix.columns] if matrix.columns else []
-    stacks: list[tuple[Column, ...]] = []
-    for machine in matrix.machines:
-        columns = matrix.columns_of(machine)
-        if stacks and _needs(matrix, (*stacks[-1], *columns), quantity) <= width:
+def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
+    """Return a table with spans as several that fit the width: one for each span, then its columns dealt out evenly."""
+    stacks: list[tuple[int, ...]] = []
+    start = table.keys
+    for _, count in table.spans:
+        columns = tuple(range(start, start + count))
+        start += count
+        if stacks and _fits(table, (*stacks[-1], *columns), width):
             stacks[-1] = (*stacks[-1], *columns)
             continue
         pieces = 1
-        while pieces < len(columns) and any(_needs(matrix, part, quantity) > width for part in _deal(columns, pieces)):
+        while pieces < count and not all(_fits(table, part, width) for part in _deal(columns, pieces)):
             pieces += 1
         stacks += _deal(columns, pieces)
-    return stacks
+    return [_with_columns(table, columns) for columns in stacks]
 
 
-def _deal(columns: tuple[Column, ...], pieces: int) -> list[tuple[Column, ...]]:
+def _deal(columns: tuple[int, ...], pieces: int) -> list[tuple[int, ...]]:
     ends = [round(len(columns) * piece / pieces) for piece in range(pieces + 1)]
     return [columns[start:end] for start, end in itertools.pairwise(ends)]
 
 
-def _needs(matrix: Matrix, columns: Sequence[Column], quantity: str) -> int:
-    return _total(_widths(layout.matrix_table(matrix, columns, quantity)))
+def _fits(table: layout.Table, columns: tuple[int, ...], width: int) -> bool:
+    return _total(_widths(_with_columns(table, columns))) <= width
+
+
+def _with_columns(table: layout.Table, columns: tuple[int, ...]) -> layout.Table:
+    """Return the leading columns and these, without the rows, and headings, that have nothing in them."""
+    rows: list[tuple[layout.Entry, ...]] = []
+    for row in table.rows:
+        if len(row) > 1 and all(row[place].plain == layout.MISSING for place in columns):
+            continue
+        if len(row) == 1 and rows and len(rows[-1]) == 1:
+            rows.pop()
+        rows.append(row)
+    if rows and len(rows[-1]) == 1:
+        rows.pop()
+    return _part(table._replace(rows=tuple(rows), spans=()), (*range(table.keys), *columns))
 
 
 def _widths(table: layout.Table) -> list[int]:
@@ -103,6 +96,9 @@ def _total(widths: Sequence[int], gap: int = 2) -> int:
 
 
 def _table(table: layout.Table, width: int, colour: bool) -> str:
+    if table.spans and _total(_widths(table)) > width:
+        stacked = [_table(each._replace(notes=()), width, colour) for each in _stacks(table, width)]
+        return "\n".join(stacked) + _paragraphs(table.notes, width)
     head = _text([Text(table.title, style="bold")], width, colour)
     body = _body(table, width, colour) if table.rows else ""
     return head + body + _paragraphs(table.notes, width)
@@ -164,7 +160,7 @@ def _styled(entry: layout.Entry) -> Text:
 def _paragraphs(lines: Iterable[str], width: int) -> str:
     """Return the lines, wrapped with a hanging indent."""
     out = []
-    for line in lines:
+    for line in (line.replace(layout.BEST, "*") for line in lines):
         start = " " * (len(line) - len(line.lstrip()))
         out += textwrap.wrap(
             line.strip(), width, initial_indent=start, subsequent_indent=start + "  ", break_on_hyphens=False

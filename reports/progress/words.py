@@ -62,29 +62,27 @@ def progress_page(found: Progress) -> Page:
     return Page((), tuple(tables), tuple(_legend(found, common)))
 
 
-def progress_to_json(found: Progress) -> str:
+def progress_data(found: Progress) -> dict[str, Any]:
     """Return a JSON object: a list of rankings, each with its frameworks, and the summaries over networks."""
-    return json.json_text(
-        {
-            "all_modes": found.all_modes,
-            "rankings": [
-                {**_where(found, ranking.place, ranking.group), "frameworks": list(map(_standing, ranking.standings))}
-                for ranking in found.rankings
-            ],
-            "summary": [_overall(found, overall) for overall in found.overall],
-            "notes": [*_undated(found), *found.notes],
-        }
-    )
+    return {
+        "all_modes": found.all_modes,
+        "rankings": [
+            {**_where(found, ranking.place, ranking.group), "frameworks": list(map(_standing, ranking.standings))}
+            for ranking in found.rankings
+        ],
+        "summary": [_overall(found, overall) for overall in found.overall],
+        "notes": [*_undated(found), *found.notes],
+    }
 
 
-def progress_to_csv(found: Progress) -> str:
+def progress_rows(found: Progress) -> csv.Rows:
     """Return a line for each framework of each ranking, holes included."""
     lines = [
         {**_where(found, ranking.place, ranking.group), **_standing(standing)}
         for ranking in found.rankings
         for standing in ranking.standings
     ]
-    return csv.csv_text(_COLUMNS, lines)
+    return csv.Rows(_COLUMNS, lines)
 
 
 def version_name(build: Build) -> str:

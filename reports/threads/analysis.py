@@ -30,7 +30,7 @@ from dlbench.reports.threads.curve import Curve, Point, computes_nothing
 from dlbench.reports.threads.fits import Fits, fit_scaling, karp_flatt
 from dlbench.reports.threads.oversubscription import fastest_within, mechanism, penalties
 
-__all__ = ["Curve", "Point", "best_threads", "curves", "left_out"]
+__all__ = ["Curve", "Point", "Threads", "best_threads", "curves", "left_out", "threads"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,20 @@ class _Draft:
         if (against, threads) in self.comparisons:
             return self.comparisons[against, threads].swapped
         return contrast(threads, against, self.times[threads], self.calm[against], test=False)
+
+
+@dataclass(frozen=True)
+class Threads:
+    """All of a matrix that tells about threads."""
+
+    curves: tuple[Curve, ...]
+    left_out: tuple[str, ...]
+    """A sentence about each kind of CPU cells that no curve is made of."""
+
+
+def threads(matrix: Matrix) -> Threads:
+    """Return the analysis of a matrix."""
+    return Threads(tuple(curves(matrix)), tuple(left_out(matrix)))
 
 
 def curves(matrix: Matrix) -> list[Curve]:

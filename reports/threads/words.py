@@ -8,8 +8,10 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
-from dlbench.reports.formats.layout import BEST, HOLES, Entry, Table, interval, number, times
+from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
 from dlbench.reports.naming import group_name, row_name
+from dlbench.reports.threads.advice import findings
+from dlbench.reports.threads.analysis import Threads
 from dlbench.reports.threads.curve import Curve, Point
 from dlbench.reports.threads.fits import POINTS_NEEDED, Estimate, Fit, Fits, said_probability
 from dlbench.reports.threads.oversubscription import capacities, wait_policies
@@ -124,12 +126,21 @@ def capacity_lines(curves: Sequence[Curve]) -> list[str]:
     return [*lines, "Effective CPUs: affinity mask or quota, the smaller."]
 
 
-def threads_legend(curves: Sequence[Curve], best: str = BEST) -> list[str]:
+def threads_page(found: Threads) -> Page:
+    """Return the oversubscription analysis: a table for each curve with its advice, then what follows from all."""
+    if not found.curves:
+        return Page((NOTHING,), (), tuple(found.left_out))
+    said = findings(found.curves)
+    after = (*threads_legend(found.curves), *found.left_out, *(["", *said] if said else []))
+    return Page(tuple(capacity_lines(found.curves)), tuple(threads_tables(found.curves)), after)
+
+
+def threads_legend(curves: Sequence[Curve]) -> list[str]:
     """Return the lines that explain the columns and marks of the threads tables, and what all of them share."""
     raised = {flag.kind for curve in curves for point in curve.points for flag in point.cell.flags}
     used = [kind for kind in raised_flags.KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
     fields = dict.fromkeys(field for curve in curves for field in _fields(curve))
-    columns = "; ".join(field.legend.format(best=best) for field in fields if field.legend)
+    columns = "; ".join(field.legend.format(best=BEST) for field in fields if field.legend)
     lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(c.bound for c in curves) else ''}; {columns}."]
     lines += [FEW_LAUNCHES_LEGEND] if raised_flags.FEW_LAUNCHES in raised else []
     told = [p.cell.observed.wait_policy for c in curves for p in c.points if p.cell.observed is not None]

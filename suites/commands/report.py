@@ -1,332 +1,175 @@
-"""`dlbench report`: from stored records to the matrix, the threads analysis and the tables, in every format."""
+"""`dlbench report`: one command for each report that there is, made of what the report says of itself."""
 
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from dlbench.reports import report as of_reports
 from dlbench.reports.against import shi2016
-from dlbench.reports.against.analysis import against
-from dlbench.reports.ceilings.words import ceilings_tables, ceilings_to_json
-from dlbench.reports.figure1.analysis import figure1
-from dlbench.reports.figure1.tables import check_quantity
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
-from dlbench.reports.progress.analysis import progress
-from dlbench.reports.storage.builds import Builds
+from dlbench.reports.catalogue import reports
+from dlbench.reports.formats.export import FORMATS, export
+from dlbench.reports.report import Choices, Report, Source
+from dlbench.reports.storage.narrowing import narrowed, run_named
+from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
-from dlbench.reports.tables.analysis import tables
-from dlbench.reports.threads.analysis import curves, left_out
-from dlbench.reports.workers.analysis import workers
 
-from ..display.screen import print_json, say, table
+from ..display.screen import say
 from ..errors import UsageError, unknown_name
+from ..planning.axes import AXIS_OPTIONS
 from ..planning.lineage import release_dates, stands_for_2016
 from . import options
-from .exporters import EXPORTERS, exporter_named
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
 
-Stores = Annotated[
-    list[str] | None,
-    typer.Option("--store", metavar="FILE", help="Result store. Repeat the option to compare machines."),
-]
-Run = Annotated[str | None, typer.Option("--run", help="Only the run with this id.")]
-SuiteName = Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")]
-MachineName = Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")]
-Format = Annotated[str, typer.Option("--format", help="terminal, markdown, csv, latex or json.")]
-AllRuns = Annotated[bool, typer.Option("--all-runs", help="Pool a cell's launches of all runs, not of its newest.")]
-Reference = Annotated[
-    str, typer.Option("--reference", help="A published table instead of a store: shi2016 (the paper's Table 4).")
-]
-AllModes = Annotated[
-    bool, typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
-]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, a panel for each network.")
-]
+_REFERENCE = typer.Option("--reference", help="A published table instead of a store: shi2016 (the paper's Table 4).")
+_AGAINST = typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
+_ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not of its newest.")
+_ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
+_PLOT = typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, a panel for each network.")
+_STORES = typer.Option("--store", metavar="FILE", help="Result store. Repeat the option to compare machines.")
+_RUN = typer.Option("--run", help="Only this run: latest, previous, its id or the beginning of it.")
+_OFFERED: dict[str, tuple[Any, Any]] = {
+    of_reports.REFERENCE: (Annotated[str, _REFERENCE], ""),
+    of_reports.AGAINST: (Annotated[str, _AGAINST], ""),
+    of_reports.ALL_RUNS: (Annotated[bool, _ALL_RUNS], False),
+    of_reports.ALL_MODES: (Annotated[bool, _ALL_MODES], False),
+}
+_ALWAYS: dict[str, tuple[Any, Any]] = {
+    "store": (Annotated[list[str] | None, _STORES], None),
+    "run": (Annotated[str | None, _RUN], None),
+    "suite": (Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")], None),
+    "machine": (
+        Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")],
+        None,
+    ),
+}
+_NARROWING: dict[str, tuple[Any, Any]] = {
+    each.key: (Annotated[str, typer.Option(each.option, help=f"Only cells of this {words}: `a`, `a,b`, `'a*'`.")], "")
+    for each in AXIS_OPTIONS
+    for words in [each.axis.replace("_", " ")]
+}
 
 
-def _check_plot(plot: Path | None) -> None:
+def _options_of(report: Report[Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the options of a report's command: by parameter, its annotation and what it is without."""
+    found = {**_ALWAYS, **_NARROWING}
+    if report.quantities:
+        help_text = f"What the cells show: {', '.join(report.quantities)}."
+        found["quantity"] = Annotated[str, typer.Option("--quantity", help=help_text)], report.quantities[0]
+    found |= {name: each for name, each in _OFFERED.items() if name in report.offers}
+    if report.draw is not None:
+        found["plot"] = Annotated[Path | None, _PLOT], None
+    found["form"] = Annotated[str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}.")], None
+    found["as_json"] = options.Json, False
+    return found
+
+
+def command_of(report: Report[Any]) -> Callable[..., None]:
+    """Return the function of a report's command."""
+
+    def command(**given: Any) -> None:
+        _carry_out(report, given)
+
+    wanted = _options_of(report)
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)
+        for name, (annotation, usual) in wanted.items()
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {name: annotation for name, (annotation, _) in wanted.items()}
+    examples = "\n".join(f"- `{example}`" for example in report.examples)
+    command.__doc__ = f"{report.summary}\n\nExamples:\n\n{examples}\n"
+    return command
+
+
+def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
+    """Analyse, draw, print."""
+    form = _form(given["form"], given["as_json"])
+    choices = Choices(**{name: value for name, value in given.items() if name in Choices.__dataclass_fields__})
+    report.check(choices)
+    for what, name in (("reference", choices.reference), ("published table", choices.against)):
+        if name and name != shi2016.NAME:
+            raise unknown_name(what, name, [shi2016.NAME])
+    if choices.against:
+        if choices.reference or choices.quantity != report.quantities[0]:
+            other = "--reference" if choices.reference else "--quantity"
+            raise UsageError(f"--against shows a table of its own, without {other}; leave one of the two out.")
+        report = reports()["against"]
+    elif choices.all_modes and of_reports.AGAINST in report.offers:
+        raise UsageError("--all-modes goes with --against; the matrix shows every mode anyway.")
+    if (plot := given.get("plot")) is not None:
+        _check_plot(plot)
+    targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
+    source = Source(
+        cache(partial(_results, targets, given)),
+        partial(_runs, targets),
+        choices,
+        release_dates(),
+        stands_for_2016(),
+    )
+    found = report.analyse(source)
+    if plot is not None and report.draw is not None:
+        if report.drawable(found):
+            say(f"Drawn: {', '.join(map(str, report.draw(found, plot, choices)))}.")
+        else:
+            say(f"There is nothing to draw: {plot} was not written.")
+    print(export(report, found, choices, form, colour=os.isatty(1) and "NO_COLOR" not in os.environ))
+
+
+def _form(form: str | None, as_json: bool) -> str:
+    """Return the name of the format asked for; raises UsageError for an unknown one, and for two."""
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} contradict one another; leave one of the two out.")
+    chosen = "json" if as_json else form or "terminal"
+    if chosen not in FORMATS:
+        raise unknown_name("format", chosen, FORMATS)
+    return chosen
+
+
+def _check_plot(plot: Path) -> None:
     """Raise ReportError before anything is read where this cannot be a picture."""
-    if plot is not None:
-        from dlbench.reports.history.plot import check_picture
+    from dlbench.reports.history.plot import check_picture
 
-        check_picture(plot)
+    check_picture(plot)
 
 
-def _results(
-    stores: list[str] | None, run: str | None, suite: str | None, machine: str | None, all_runs: bool = False
-) -> Results:
-    targets = stores or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
+def _results(targets: Sequence[str], given: dict[str, Any]) -> Results:
+    run, suite, machine = given["run"], given["suite"], given["machine"]
+    if run:
+        run = run_named(run, [each for each, _ in _runs(targets)])
     # Of a store of many nights only what a report shows is read.
-    read = Results.read if all_runs else Results.read_newest
-    results = read(targets, run, suite, machine)
-    narrowed = {"--run": run, "--suite": suite, "--machine": machine}
-    if not results.records and any(narrowed.values()):
-        wanted = " ".join(f"{option} {value}" for option, value in narrowed.items() if value)
-        raise UsageError(
-            f"Nothing in {', '.join(targets)} matches {wanted}. `dlbench report runs` lists what is there."
-        )
+    read = Results.read if given.get("all_runs") else Results.read_newest
+    wanted = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
+    results = narrowed(read(targets, run, suite, machine), wanted)
+    asked = {"--run": run, "--suite": suite, "--machine": machine}
+    asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
+    if not results.records and any(asked.values()):
+        words = " ".join(f"{option} {value}" for option, value in asked.items() if value)
+        raise UsageError(f"Nothing in {', '.join(targets)} matches {words}. `dlbench report runs` lists what is there.")
     return results
 
 
-def _matrix(reference: str, results: Callable[[], Results], all_runs: bool) -> Matrix:
-    if not _published_name(reference, "reference"):
-        return build_matrix(results(), all_runs)
-    return shi2016.table4()
-
-
-def _published_name(name: str, option: str) -> str:
-    if name and name != shi2016.NAME:
-        raise unknown_name(option, name, [shi2016.NAME])
-    return name
+def _runs(targets: Sequence[str]) -> list[tuple[Run, int]]:
+    found = []
+    for target in targets:
+        with Store.open(target, create=False) as opened:
+            counts = opened.record_counts()
+            found += [(run, counts.get(run.id, 0)) for run in opened.runs()]
+    return found
 
 
 def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
     """Return the matrix of one run as it stands, for a terminal of 80 columns or as JSON."""
-    return EXPORTERS["json" if as_json else "terminal"].matrix(build_matrix(Results.of([store], run)), "seconds")
+    report, choices = reports()["matrix"], Choices()
+    found = report.analyse(Source(lambda: Results.of([store], run)))
+    return export(report, found, choices, "json" if as_json else "terminal")
 
 
-@report_app.command("matrix")
-def matrix_command(
-    store: Stores = None,
-    run: Run = None,
-    suite: SuiteName = None,
-    machine: MachineName = None,
-    quantity: Annotated[
-        str,
-        typer.Option(
-            "--quantity",
-            help="seconds (per mini-batch), items (per second), gflops, ceiling (%); of GPUs joules and busy (%).",
-        ),
-    ] = "seconds",
-    reference: Reference = "",
-    beside: Annotated[
-        str, typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
-    ] = "",
-    all_modes: AllModes = False,
-    all_runs: AllRuns = False,
-    form: Format = "terminal",
-    as_json: options.Json = False,
-) -> None:
-    """Networks and frameworks down, threads and devices across, machines side by side.
-
-    With `--against shi2016` it is another table: for each framework of the 2016 paper, on as many threads, the seconds
-    of then, the speed-up since (hardware and software together), and how much is left when both are divided by the
-    cores' peak rates.
-
-    Examples:
-
-    - `dlbench report matrix`
-    - `dlbench report matrix --format latex --quantity items`
-    - `dlbench report matrix --store here.sqlite --store there.sqlite`
-    - `dlbench report matrix --against shi2016`
-    """
-    exporter = exporter_named(form, as_json)
-    if _published_name(beside, "published table"):
-        if reference or quantity != "seconds":
-            other = "--reference" if reference else "--quantity"
-            raise UsageError(f"--against shows a table of its own, without {other}; leave one of the two out.")
-        results = _results(store, run, suite, machine, all_runs)
-        builds = Builds(results.records, release_dates())
-        mine = build_matrix(results, all_runs)
-        print(exporter.against(against(mine, shi2016.publication(), stands_for_2016(), builds, all_modes)))
-        return
-    if all_modes:
-        raise UsageError("--all-modes goes with --against; the matrix shows every mode anyway.")
-    matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
-    print(exporter.matrix(matrix, quantity))
-
-
-@report_app.command("threads")
-def threads_command(
-    store: Stores = None,
-    run: Run = None,
-    suite: SuiteName = None,
-    machine: MachineName = None,
-    reference: Reference = "",
-    all_runs: AllRuns = False,
-    form: Format = "terminal",
-    as_json: options.Json = False,
-) -> None:
-    """How many threads to give each framework, and what more of them cost, with the evidence why.
-
-    Examples:
-
-    - `dlbench report threads`
-    - `dlbench report threads --reference shi2016`
-    """
-    exporter = exporter_named(form, as_json)
-    matrix = _matrix(reference, lambda: _results(store, run, suite, machine, all_runs), all_runs)
-    print(exporter.threads(curves(matrix), left_out(matrix)))
-
-
-@report_app.command("scaling")
-def scaling_command(
-    store: Stores = None,
-    run: Run = None,
-    suite: SuiteName = None,
-    machine: MachineName = None,
-    all_runs: AllRuns = False,
-    plot: Plot = None,
-    form: Format = "terminal",
-    as_json: options.Json = False,
-) -> None:
-    """What several workers (GPUs, or processes on the CPU) that share a mini-batch gain over one.
-
-    Strong scaling holds them against one worker on the same mini-batch, weak scaling against one on a mini-batch as
-    large as each worker's part: measure both sizes for it. On the CPU they are also held against one process with as
-    many threads as they have together, where that was measured.
-
-    Examples:
-
-    - `dlbench run quick --frameworks torch --threads 1,2 --world-sizes 1,2 --batch-sizes 32,64`
-    - `dlbench report scaling`
-    - `dlbench report scaling --plot scaling.png --format markdown`
-    """
-    exporter = exporter_named(form, as_json)
-    _check_plot(plot)
-    found = workers(build_matrix(_results(store, run, suite, machine, all_runs), all_runs))
-    if plot is not None:
-        from dlbench.reports.workers.plot import workers_to_picture
-
-        say(f"Drawn: {', '.join(map(str, workers_to_picture(found, plot)))}.")
-    print(exporter.workers(found))
-
-
-@report_app.command("progress")
-def progress_command(
-    store: Stores = None,
-    run: Run = None,
-    suite: SuiteName = None,
-    machine: MachineName = None,
-    all_modes: AllModes = False,
-    all_runs: AllRuns = False,
-    plot: Plot = None,
-    form: Format = "terminal",
-    as_json: options.Json = False,
-) -> None:
-    """The frameworks from oldest to newest, by release date: what became faster on one machine.
-
-    Examples:
-
-    - `dlbench report progress`
-    - `dlbench report progress --all-modes --plot progress.png`
-    """
-    exporter = exporter_named(form, as_json)
-    _check_plot(plot)
-    results = _results(store, run, suite, machine, all_runs)
-    found = progress(build_matrix(results, all_runs), Builds(results.records, release_dates()), all_modes)
-    if plot is not None:
-        from dlbench.reports.progress.plot import progress_to_picture
-
-        say(f"Drawn: {', '.join(map(str, progress_to_picture(found, plot)))}.")
-    print(exporter.progress(found))
-
-
-@report_app.command("figure1")
-def figure1_command(
-    store: Stores = None,
-    run: Run = None,
-    suite: SuiteName = None,
-    machine: MachineName = None,
-    quantity: Annotated[
-        str, typer.Option("--quantity", help="seconds (per mini-batch) or items (per second), in tables and picture.")
-    ] = "seconds",
-    all_runs: AllRuns = False,
-    plot: Plot = None,
-    form: Format = "terminal",
-    as_json: options.Json = False,
-) -> None:
-    """Time against mini-batch size, as in the paper's Figure 1: the best size, and where larger ones stop paying.
-
-    Examples:
-
-    - `dlbench report figure1 --plot figure1.png`
-    - `dlbench report figure1 --quantity items --suite figure1`
-    """
-    exporter = exporter_named(form, as_json)
-    check_quantity(quantity)
-    _check_plot(plot)
-    found = figure1(build_matrix(_results(store, run, suite, machine, all_runs), all_runs))
-    if plot is not None:
-        from dlbench.reports.figure1.plot import figure1_to_picture
-
-        say(f"Drawn: {', '.join(map(str, figure1_to_picture(found, plot, quantity)))}.")
-    print(exporter.figure1(found, quantity))
-
-
-@report_app.command("tables")
-def tables_command(
-    store: Stores = None,
-    run: Run = None,
-    suite: SuiteName = None,
-    machine: MachineName = None,
-    form: Format = "terminal",
-    as_json: options.Json = False,
-) -> None:
-    """Software, networks and hardware behind the numbers (Tables 1 to 3 of the paper).
-
-    Examples:
-
-    - `dlbench report tables --format markdown`
-    """
-    exporter = exporter_named(form, as_json)
-    print(exporter.tables(tables(_results(store, run, suite, machine))))
-
-
-@report_app.command("ceilings")
-def ceilings_command(
-    store: Stores = None,
-    run: Run = None,
-    suite: SuiteName = None,
-    machine: MachineName = None,
-    all_runs: AllRuns = False,
-    form: Format = "terminal",
-    as_json: options.Json = False,
-) -> None:
-    """What CPUs and GPUs can do at best: matrix products, bandwidths, and what an operator costs to start.
-
-    Examples:
-
-    - `dlbench report ceilings`
-    - `dlbench report ceilings --all-runs --json`
-    """
-    exporter = exporter_named(form, as_json)
-    results = _results(store, run, suite, machine, all_runs)
-    in_json = exporter is EXPORTERS["json"]
-    print(ceilings_to_json(results) if in_json else exporter.tables(ceilings_tables(results)))
-
-
-@report_app.command("runs")
-def runs_command(store: Stores = None, as_json: options.Json = False) -> None:
-    """List the runs of a store: id, suite, machine, start, end, records.
-
-    Examples:
-
-    - `dlbench report runs --store results.sqlite`
-    """
-    rows = []
-    for target in store or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]:
-        with Store.open(target, create=False) as opened:
-            counts = opened.record_counts()
-            for run in opened.runs():
-                rows.append(
-                    {
-                        "id": run.id,
-                        "suite": run.suite,
-                        "machine": run.machine,
-                        "started": f"{run.started:%Y-%m-%d %H:%M}",
-                        "finished": f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "unfinished",
-                        "cells": len(run.plan),
-                        "records": counts.get(run.id, 0),
-                    }
-                )
-    if as_json:
-        print_json(rows)
-        return
-    heads = ["id", "suite", "finished", "cells", "records"]
-    table("Runs", heads, [[str(row[head]) for head in heads] for row in rows], whole=("id",))
+for _report in reports().values():
+    report_app.command(_report.name)(command_of(_report))

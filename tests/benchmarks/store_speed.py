@@ -35,6 +35,7 @@ from dlbench.adapters.protocol import Cell, to_dict
 from dlbench.reports.evidence.medians import effective
 from dlbench.reports.formats import terminal
 from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.matrix.words import matrix_page
 from dlbench.reports.storage import record_columns, schema
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record
@@ -168,7 +169,7 @@ def check(path: Path) -> None:
 
 
 def report_matrix(store: Store, _: list[str]) -> str:
-    return terminal.matrix_to_terminal(build_matrix(Results.newest([store])), "seconds", colour=False)
+    return terminal.page_to_terminal(matrix_page(build_matrix(Results.newest([store]))))
 
 
 def report_compare(store: Store, runs: list[str]) -> int:

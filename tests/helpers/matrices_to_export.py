@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import factory_of_records as make
+from exported import exporter
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.against import shi2016
-from dlbench.reports.formats import csv, json, latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix, combine
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
@@ -79,9 +79,9 @@ MATRICES = {
     "a GPU": lambda: build_matrix(results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))),
 }
 OF_THREADS: dict[str, Callable[[list[Curve]], str]] = {
-    "terminal": terminal.threads_to_terminal,
-    "markdown": markdown.threads_to_markdown,
-    "latex": latex.threads_to_latex,
-    "csv": csv.threads_to_csv,
-    "json": json.threads_to_json,
+    "terminal": exporter("threads", "terminal"),
+    "markdown": exporter("threads", "markdown"),
+    "latex": exporter("threads", "latex"),
+    "csv": exporter("threads", "csv"),
+    "json": exporter("threads", "json"),
 }

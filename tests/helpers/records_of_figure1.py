@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import factory_of_records as make
+from exported import exporter
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.figure1.analysis import Figure1, figure1
-from dlbench.reports.figure1.tables import figure1_page, figure1_to_csv, figure1_to_json
+from dlbench.reports.figure1.tables import figure1_page
 from dlbench.reports.formats import latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.hosts import Host
@@ -16,10 +17,10 @@ from dlbench.reports.storage.results import Results
 
 FORMATS: dict[str, Callable[[Figure1], str]] = {
     "terminal": lambda found: terminal.page_to_terminal(figure1_page(found)),
-    "markdown": lambda found: markdown.page_to_markdown(figure1_page(found, best="bold:")),
-    "latex": lambda found: latex.page_to_latex(figure1_page(found, best="bold:")),
-    "csv": figure1_to_csv,
-    "json": figure1_to_json,
+    "markdown": lambda found: markdown.page_to_markdown(figure1_page(found)),
+    "latex": lambda found: latex.page_to_latex(figure1_page(found)),
+    "csv": exporter("figure1", "csv"),
+    "json": exporter("figure1", "json"),
 }
 SIZES = (16, 32, 64, 128, 256, 512)
 

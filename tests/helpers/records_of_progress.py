@@ -4,11 +4,12 @@ from datetime import date
 from typing import Any
 
 import factory_of_records as make
+from exported import exporter
 
 from dlbench.reports.formats import latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.progress.analysis import Progress, Ranking, progress
-from dlbench.reports.progress.words import progress_page, progress_to_csv, progress_to_json
+from dlbench.reports.progress.words import progress_page
 from dlbench.reports.storage.builds import Builds
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -25,8 +26,8 @@ FORMATS = {
     "terminal": lambda found: terminal.page_to_terminal(progress_page(found)),
     "markdown": lambda found: markdown.page_to_markdown(progress_page(found)),
     "latex": lambda found: latex.page_to_latex(progress_page(found)),
-    "csv": progress_to_csv,
-    "json": progress_to_json,
+    "csv": exporter("progress", "csv"),
+    "json": exporter("progress", "json"),
 }
 
 

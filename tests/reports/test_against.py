@@ -11,6 +11,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
+from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
@@ -20,7 +21,7 @@ from dlbench.adapters.protocol import BOUND, Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Against, Match, Pair, Stand, against
-from dlbench.reports.against.words import against_page, against_to_csv, against_to_json
+from dlbench.reports.against.words import against_page
 from dlbench.reports.formats import latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.builds import Builds
@@ -86,8 +87,8 @@ FORMATS = {
     "terminal": lambda found: terminal.page_to_terminal(against_page(found)),
     "markdown": lambda found: markdown.page_to_markdown(against_page(found)),
     "latex": lambda found: latex.page_to_latex(against_page(found)),
-    "csv": against_to_csv,
-    "json": against_to_json,
+    "csv": exporter("against", "csv"),
+    "json": exporter("against", "json"),
 }
 
 
@@ -359,8 +360,8 @@ def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
 
 def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
     found = found_in(*launches(0.5, **TENSORFLOW), make.hole(Status.CRASHED, "signal 11"))
-    content = json_of_python.loads(against_to_json(found))
-    lines = list(csv_of_python.DictReader(io.StringIO(against_to_csv(found))))
+    content = json_of_python.loads(exporter("against", "json")(found))
+    lines = list(csv_of_python.DictReader(io.StringIO(exporter("against", "csv")(found))))
     cells = [(machine, cell) for machine in content["machines"] for cell in machine["cells"]]
     assert len(lines) == len(cells) == 4
     for line, (machine, cell) in zip(lines, cells, strict=True):

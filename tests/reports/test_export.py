@@ -9,6 +9,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
+from exported import exporter
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from matrices_to_export import HOST, MATRICES, OF_THREADS, OTHER, busy, results_of
@@ -16,25 +17,26 @@ from properties import examples
 
 from dlbench.adapters.protocol import DeviceEvidence, Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.formats import csv, json, latex, layout, markdown, terminal
+from dlbench.reports.formats import layout
+from dlbench.reports.matrix import words as matrix_words
 from dlbench.reports.matrix.analysis import Matrix, build_matrix
 from dlbench.reports.storage.results import Results
 from dlbench.reports.tables.analysis import tables
 from dlbench.reports.threads import analysis as scaling
 
 OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
-    "terminal": terminal.matrix_to_terminal,
-    "markdown": markdown.matrix_to_markdown,
-    "latex": latex.matrix_to_latex,
-    "csv": csv.matrix_to_csv,
-    "json": json.matrix_to_json,
+    "terminal": exporter("matrix", "terminal"),
+    "markdown": exporter("matrix", "markdown"),
+    "latex": exporter("matrix", "latex"),
+    "csv": exporter("matrix", "csv"),
+    "json": exporter("matrix", "json"),
 }
 OF_TABLES: dict[str, Callable[[list[layout.Table]], str]] = {
-    "terminal": terminal.tables_to_terminal,
-    "markdown": markdown.tables_to_markdown,
-    "latex": latex.tables_to_latex,
-    "csv": csv.tables_to_csv,
-    "json": json.tables_to_json,
+    "terminal": exporter("tables", "terminal"),
+    "markdown": exporter("tables", "markdown"),
+    "latex": exporter("tables", "latex"),
+    "csv": exporter("tables", "csv"),
+    "json": exporter("tables", "json"),
 }
 
 
@@ -84,7 +86,8 @@ def check(name: str, text: str) -> None:
 
 
 def test_the_terminal_matrix_as_a_whole() -> None:
-    assert terminal.matrix_to_terminal(build_matrix(busy())) == (Path(__file__).parent / "matrix_of_80.txt").read_text()
+    kept = (Path(__file__).parent / "matrix_of_80.txt").read_text()
+    assert exporter("matrix", "terminal")(build_matrix(busy())) == kept
 
 
 def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
@@ -93,17 +96,17 @@ def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
         for p in (1, 2, 4, 8, 16, 32)
         for n, t in enumerate((0.8, 0.91, 0.93))
     ]
-    text = terminal.matrix_to_terminal(build_matrix(results_of(*records)))
+    text = exporter("matrix", "terminal")(build_matrix(results_of(*records)))
     heads = [line.split()[1:] for line in text.splitlines() if line.startswith("threads")]
     assert heads == [["1", "2", "4"], ["8", "16", "32"]]
-    wide = terminal.matrix_to_terminal(build_matrix(results_of(*records)), width=120)
+    wide = exporter("matrix", "terminal")(build_matrix(results_of(*records)), width=120)
     assert "threads" in wide
     assert len([line for line in wide.splitlines() if line.startswith("threads")]) == 1
 
 
 def test_colour_only_adds_to_the_text() -> None:
     matrix = build_matrix(busy())
-    plain, coloured = terminal.matrix_to_terminal(matrix), terminal.matrix_to_terminal(matrix, colour=True)
+    plain, coloured = exporter("matrix", "terminal")(matrix), exporter("matrix", "terminal")(matrix, colour=True)
     assert "\x1b[" in coloured
     stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
@@ -112,17 +115,17 @@ def test_colour_only_adds_to_the_text() -> None:
 @pytest.mark.parametrize("quantity", layout.QUANTITIES)
 def test_every_quantity_is_shown(quantity: str) -> None:
     matrix = build_matrix(busy())
-    for export in (terminal.matrix_to_terminal, markdown.matrix_to_markdown, latex.matrix_to_latex):
+    for export in (exporter("matrix", "terminal"), exporter("matrix", "markdown"), exporter("matrix", "latex")):
         assert layout.QUANTITIES[quantity].title.split()[0] in export(matrix, quantity)
 
 
 def test_an_unknown_quantity_is_refused_with_the_names() -> None:
     with pytest.raises(ReportError, match="seconds, items, gflops, ceiling"):
-        terminal.matrix_to_terminal(build_matrix(busy()), "parsecs")
+        exporter("matrix", "terminal")(build_matrix(busy()), "parsecs")
 
 
 def test_reasons_of_holes_are_listed_and_words_are_short() -> None:
-    text = terminal.matrix_to_terminal(build_matrix(busy()))
+    text = exporter("matrix", "terminal")(build_matrix(busy()))
     for status, word in layout.HOLES.items():
         assert len(word) <= 7
         if status is not Status.OK:
@@ -133,20 +136,20 @@ def test_reasons_of_holes_are_listed_and_words_are_short() -> None:
 
 def test_columns_of_several_workers_say_how_many_and_what_that_is() -> None:
     matrix = MATRICES["workers"]()
-    names = [layout.column_name(matrix, column) for column in matrix.columns]
+    names = [matrix_words.column_name(matrix, column) for column in matrix.columns]
     assert names == ["1", "2", "1 x2", "2 x2", "cuda:0", "cuda:0 x2", "cuda:0 x4"]
-    for export in (terminal.matrix_to_terminal, markdown.matrix_to_markdown, latex.matrix_to_latex):
+    for export in (exporter("matrix", "terminal"), exporter("matrix", "markdown"), exporter("matrix", "latex")):
         text = " ".join(export(matrix).split())
         assert all(name in text for name in names)
         assert "xN: N workers train on equal parts of the mini-batch together" in text
         assert "xN:" not in export(build_matrix(busy()))
-    cells = json_of_python.loads(json.matrix_to_json(matrix))
-    lines = list(csv_of_python.DictReader(io.StringIO(csv.matrix_to_csv(matrix))))
+    cells = json_of_python.loads(exporter("matrix", "json")(matrix))
+    lines = list(csv_of_python.DictReader(io.StringIO(exporter("matrix", "csv")(matrix))))
     assert [cell["world_size"] for cell in cells] == [1, 1, 2, 2, 1, 2, 4]
     assert [line["world_size"] for line in lines] == ["1", "1", "2", "2", "1", "2", "4"]
     of_threads = [make.record(world_size=w, threads=p, device="cuda:0") for w in (1, 2) for p in (1, 2)]
     matrix = build_matrix(results_of(*of_threads))
-    names = [layout.column_name(matrix, column) for column in matrix.columns]
+    names = [matrix_words.column_name(matrix, column) for column in matrix.columns]
     assert names == ["cuda:0/1", "cuda:0/2", "cuda:0/1 x2", "cuda:0/2 x2"]
 
 
@@ -157,23 +160,23 @@ def test_the_board_of_each_gpu_column_is_named_once() -> None:
 
     records = [on("cuda:1", "Board B"), on("cuda:0", "Board A"), on("cuda:0", "Board A", network="lstm32")]
     matrix = build_matrix(results_of(make.record(), *records))
-    assert layout.machine_lines(matrix) == ["On AMD EPYC, 2 CPUs, cuda:0 Board A, cuda:1 Board B."]
-    for export in (terminal.matrix_to_terminal, markdown.matrix_to_markdown):
+    assert matrix_words.machine_lines(matrix) == ["On AMD EPYC, 2 CPUs, cuda:0 Board A, cuda:1 Board B."]
+    for export in (exporter("matrix", "terminal"), exporter("matrix", "markdown")):
         assert "cuda:1 Board B" in " ".join(export(matrix).split())
     # A framework that does not know its board calls it by the device; the driver tells.
     told = {"schema": 1, "origin": 0.0, "gpu": {"uuid": "GPU-1", "name": "Board A"}, "samples": {"at": []}}
     unknown = replace(on("cuda:0", "cuda:0"), telemetry={**told, "slow_samples": {"at": []}, "processes": None})
-    assert layout.machine_lines(build_matrix(results_of(unknown))) == ["On AMD EPYC, 2 CPUs, cuda:0 Board A."]
+    assert matrix_words.machine_lines(build_matrix(results_of(unknown))) == ["On AMD EPYC, 2 CPUs, cuda:0 Board A."]
     moved = build_matrix(results_of(*records, on("cuda:0", "Board C", network="fcn8")))
-    assert "cuda:0 Board A or Board C, cuda:1 Board B." in layout.machine_lines(moved)[0]
+    assert "cuda:0 Board A or Board C, cuda:1 Board B." in matrix_words.machine_lines(moved)[0]
     both = build_matrix(results_of(*records, make.record(machine="m-two")))
-    lines = layout.machine_lines(both)
+    lines = matrix_words.machine_lines(both)
     assert [("Board" in line) for line in lines] == [line.startswith("A: AMD EPYC") for line in lines]
-    assert layout.machine_lines(build_matrix(results_of(make.record()))) == ["On AMD EPYC, 2 CPUs."]
+    assert matrix_words.machine_lines(build_matrix(results_of(make.record()))) == ["On AMD EPYC, 2 CPUs."]
 
 
 def test_a_flag_of_every_cell_is_said_once() -> None:
-    text = terminal.matrix_to_terminal(build_matrix(results_of(make.record(), make.record(threads=2))))
+    text = exporter("matrix", "terminal")(build_matrix(results_of(make.record(), make.record(threads=2))))
     assert "every number: fewer than 3 launches" in text
     assert "1.00±10%\n" in text
 
@@ -226,11 +229,11 @@ some_records = st.builds(
 @given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(layout.QUANTITIES)))
 def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
     matrix = build_matrix(results_of(*records))
-    text = terminal.matrix_to_terminal(matrix, quantity)
+    text = exporter("matrix", "terminal")(matrix, quantity)
     check("terminal", text)
     fields = [
         entry.plain
-        for row in layout.matrix_table(matrix, matrix.columns, quantity).rows
+        for row in matrix_words.matrix_table(matrix, matrix.columns, quantity).rows
         for entry in row[1:]
         if entry.plain != layout.MISSING
     ]

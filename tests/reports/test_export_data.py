@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from exported import exporter
 from matrices_to_export import OF_THREADS, busy, laws
 
 import dlbench.reports
 from dlbench.reports.against import shi2016
-from dlbench.reports.formats import csv, json, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.threads import analysis as scaling
 
@@ -21,10 +21,10 @@ KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 def test_the_schema_describes_every_key_and_no_other() -> None:
     schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     described = {key for keys in KEYS.findall(schema) for key in re.findall(r"`(\w+)`", keys)}
-    cell = json_of_python.loads(json.matrix_to_json(build_matrix(busy())))[0]
+    cell = json_of_python.loads(exporter("matrix", "json")(build_matrix(busy())))[0]
     for part in (cell, cell["seconds_per_minibatch"] or {}, cell["threads_evidence"] or {}):
         assert set(part) <= described
-    curve = json_of_python.loads(json.threads_to_json(scaling.curves(build_matrix(laws()))))["curves"][0]
+    curve = json_of_python.loads(exporter("threads", "json")(scaling.curves(build_matrix(laws()))))["curves"][0]
     point, fits = curve["points"][-1], curve["fits"]
     for part in (curve, point, point["penalty"], fits):
         assert set(part) <= described
@@ -71,7 +71,7 @@ def test_every_table_of_threads_says_what_was_fitted_tested_and_seen(name: str) 
 
 
 def test_means_without_launches_have_laws_without_intervals() -> None:
-    text = " ".join(terminal.threads_to_terminal(scaling.curves(shi2016.table4())).split())
+    text = " ".join(exporter("threads", "terminal")(scaling.curves(shi2016.table4())).split())
     assert re.search(r"Scaling law: USL, sigma 0\.\d+, kappa 0\.\d+, .+? \(no intervals: single values", text)
     assert "bootstrap" not in text
     assert "adjusted" not in text
@@ -79,8 +79,8 @@ def test_means_without_launches_have_laws_without_intervals() -> None:
 
 def test_the_threads_csv_says_of_each_point_what_the_json_says() -> None:
     curves = scaling.curves(build_matrix(laws()))
-    lines = list(csv_of_python.DictReader(io.StringIO(csv.threads_to_csv(curves))))
-    content = json_of_python.loads(json.threads_to_json(curves))["curves"]
+    lines = list(csv_of_python.DictReader(io.StringIO(exporter("threads", "csv")(curves))))
+    content = json_of_python.loads(exporter("threads", "json")(curves))["curves"]
     points = [(curve, point) for curve in content for point in curve["points"]]
     for line, (curve, point) in zip(lines, points, strict=True):
         law = next(
@@ -102,8 +102,8 @@ def test_the_threads_csv_says_of_each_point_what_the_json_says() -> None:
 
 def test_csv_and_json_agree() -> None:
     matrix = build_matrix(busy())
-    lines = list(csv_of_python.DictReader(io.StringIO(csv.matrix_to_csv(matrix))))
-    cells = json_of_python.loads(json.matrix_to_json(matrix))
+    lines = list(csv_of_python.DictReader(io.StringIO(exporter("matrix", "csv")(matrix))))
+    cells = json_of_python.loads(exporter("matrix", "json")(matrix))
     assert len(lines) == len(cells)
     for line, cell in zip(lines, cells, strict=True):
         assert line["status"] == cell["status"]

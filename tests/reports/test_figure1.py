@@ -8,6 +8,7 @@ from dataclasses import replace
 import factory_of_records as make
 import numpy as np
 import pytest
+from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
@@ -17,7 +18,6 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence.contrasts import judge
 from dlbench.reports.evidence.statistics import Summary, published, ratio, summarise
 from dlbench.reports.figure1.analysis import PAYS, Line, fastest_sizes, find_knee
-from dlbench.reports.figure1.tables import figure1_to_json
 from dlbench.reports.storage.record import Record
 
 
@@ -299,7 +299,7 @@ def test_workers_are_lines_of_their_own_in_one_panel() -> None:
     ):
         assert title in text.splitlines()
     assert "xN: N workers train on equal parts" in text
-    lines = json_of_python.loads(figure1_to_json(found))["panels"][0]["lines"]
+    lines = json_of_python.loads(exporter("figure1", "json")(found))["panels"][0]["lines"]
     assert [line["world_size"] for line in lines] == [1, 2, 4, 1, 2, 4]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
+from exported import exporter
 from records_of_figure1 import FORMATS, SIZES, figure_of, holes, records_of, saturating
 
 import dlbench.reports
@@ -17,7 +18,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.figure1.analysis import Figure1
 from dlbench.reports.figure1.plot import figure1_to_picture
-from dlbench.reports.figure1.tables import figure1_page, figure1_to_csv, figure1_to_json
+from dlbench.reports.figure1.tables import figure1_page
 from dlbench.reports.formats import terminal
 from dlbench.reports.storage.record import Record
 
@@ -78,8 +79,8 @@ def test_without_anything_measured_it_says_so() -> None:
 
 def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
     found = busy()
-    content = json_of_python.loads(figure1_to_json(found))
-    lines = list(csv_of_python.DictReader(io.StringIO(figure1_to_csv(found))))
+    content = json_of_python.loads(exporter("figure1", "json")(found))
+    lines = list(csv_of_python.DictReader(io.StringIO(exporter("figure1", "csv")(found))))
     points = [(line, point) for panel in content["panels"] for line in panel["lines"] for point in line["points"]]
     assert len(lines) == len(points)
     for row, (line, point) in zip(lines, points, strict=True):

@@ -10,6 +10,7 @@ import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
+from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
@@ -22,7 +23,7 @@ from dlbench.reports.formats import terminal
 from dlbench.reports.formats.layout import times
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.naming import condition_name
-from dlbench.reports.progress.words import progress_page, progress_to_json
+from dlbench.reports.progress.words import progress_page
 from dlbench.reports.storage.builds import Build, fastest_mode, released
 from dlbench.reports.storage.results import Results
 
@@ -126,7 +127,9 @@ def test_several_workers_are_a_place_of_their_own() -> None:
         "1 thread x 2 workers",
         "cuda:0, 1 thread x 2 workers",
     ]
-    assert {ranking["world_size"] for ranking in json_of_python.loads(progress_to_json(found))["rankings"]} == {1, 2}
+    assert {
+        ranking["world_size"] for ranking in json_of_python.loads(exporter("progress", "json")(found))["rankings"]
+    } == {1, 2}
     text = FORMATS["terminal"](found)
     assert "1 x2" in text
     assert "cuda:0 x2" in text

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import factory_of_records as make
 import pytest
+from exported import exporter
 from records_of_progress import FORMATS, MIDDLE, NEW, OLD, launches, progress_of
 
 import dlbench.reports
@@ -16,7 +17,6 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.progress.analysis import Progress
 from dlbench.reports.progress.plot import progress_to_picture
-from dlbench.reports.progress.words import progress_to_csv, progress_to_json
 
 
 def test_a_table_too_wide_is_shown_in_two_parts_that_both_say_framework_and_threads() -> None:
@@ -63,8 +63,8 @@ def test_without_anything_measured_it_says_so() -> None:
 
 def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
     found = busy()
-    content = json_of_python.loads(progress_to_json(found))
-    lines = list(csv_of_python.DictReader(io.StringIO(progress_to_csv(found))))
+    content = json_of_python.loads(exporter("progress", "json")(found))
+    lines = list(csv_of_python.DictReader(io.StringIO(exporter("progress", "csv")(found))))
     cells = [(ranking, cell) for ranking in content["rankings"] for cell in ranking["frameworks"]]
     assert len(lines) == len(cells)
     for line, (ranking, cell) in zip(lines, cells, strict=True):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from benchmark_files import DATA, foreign, runs_with_records, without, written
+from exported import exporter
 from factory_of_records import MACHINE, contention, hole, outcome, parity, record, run, threads
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from properties import examples
 from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.formats import csv, latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.pytest_benchmark import files as files
 from dlbench.reports.pytest_benchmark.export import (
@@ -216,15 +216,15 @@ def test_reports_stand_imported_benchmarks(tmp_path):
     assert imported.records[0].cell.network.isprintable()
     results = Results(imported.records, {})
     matrix = build_matrix(results)
-    for exporter in (
-        lambda: terminal.matrix_to_terminal(matrix, "seconds", colour=True),
-        lambda: markdown.matrix_to_markdown(matrix, "seconds"),
-        lambda: latex.matrix_to_latex(matrix, "gflops"),
-        lambda: csv.matrix_to_csv(matrix),
-        lambda: terminal.threads_to_terminal(curves(matrix), colour=False),
-        lambda: terminal.tables_to_terminal(tables(results), colour=False),
+    for shown in (
+        lambda: exporter("matrix", "terminal")(matrix, "seconds", colour=True),
+        lambda: exporter("matrix", "markdown")(matrix, "seconds"),
+        lambda: exporter("matrix", "latex")(matrix, "gflops"),
+        lambda: exporter("matrix", "csv")(matrix),
+        lambda: exporter("threads", "terminal")(curves(matrix), colour=False),
+        lambda: exporter("tables", "terminal")(tables(results), colour=False),
     ):
-        assert exporter()
+        assert shown()
 
 
 def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):

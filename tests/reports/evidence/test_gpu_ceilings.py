@@ -8,6 +8,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
+from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +16,8 @@ from dlbench.adapters.libraries.device_ceilings import TRANSFERS
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.ceilings.gpu_ceilings import Best, gpu_ceilings
-from dlbench.reports.ceilings.words import TRANSFER_WORDS, ceilings_tables, ceilings_to_json
-from dlbench.reports.formats import csv, latex, markdown, terminal
+from dlbench.reports.ceilings.words import TRANSFER_WORDS, ceilings_tables
+from dlbench.reports.formats import terminal
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
@@ -159,17 +160,24 @@ def test_the_tables_say_it_in_units_of_the_trade() -> None:
 
 def test_each_format_of_tables_shows_it() -> None:
     tables = ceilings_tables(Results((EVERYTHING,), ceilings=MEASURED))
-    text = terminal.tables_to_terminal(tables)
+    text = exporter("tables", "terminal")(tables)
     assert max(map(len, text.splitlines())) <= terminal.WIDTH
-    for shown in (text, markdown.tables_to_markdown(tables), latex.tables_to_latex(tables), csv.tables_to_csv(tables)):
+    for shown in (
+        text,
+        exporter("tables", "markdown")(tables),
+        exporter("tables", "latex")(tables),
+        exporter("tables", "csv")(tables),
+    ):
         assert "copy on the device" in shown
         assert "4000" in shown
-    lines = list(csv_of_python.reader(io.StringIO(csv.tables_to_csv(tables))))
-    assert ["host to device, pinned", "55.0", "GB/s", "1", "torch eager"] in lines
+    rows: dict[tuple[str, str], list[str]] = {}
+    for line in csv_of_python.DictReader(io.StringIO(exporter("tables", "csv")(tables))):
+        rows.setdefault((line["table"], line["row"]), []).append(line["value"])
+    assert ["host to device, pinned", "55.0", "GB/s", "1", "torch eager"] in rows.values()
 
 
 def test_the_json_has_every_number_unrounded() -> None:
-    content = json_of_python.loads(ceilings_to_json(Results((EVERYTHING,), ceilings=MEASURED)))
+    content = json_of_python.loads(exporter("ceilings", "json")(Results((EVERYTHING,), ceilings=MEASURED)))
     assert content["schema"] == "dlbench-ceilings-1"
     (machine,) = content["machines"]
     assert [each["gemm_flops_per_second"] for each in machine["cpu"]] == [5e10, 9e10]
@@ -186,7 +194,6 @@ def test_the_json_has_every_number_unrounded() -> None:
 
 def test_where_nothing_was_measured_it_says_what_to_do() -> None:
     (table,) = ceilings_tables(Results((make.record(),)))
-    assert "dlbench run" in terminal.tables_to_terminal([table])
-    assert json_of_python.loads(ceilings_to_json(Results()))["machines"] == []
-    (line,) = [line for line in csv.tables_to_csv([table]).splitlines() if line]
-    assert line == "Ceilings"
+    assert "dlbench run" in exporter("tables", "terminal")([table])
+    assert json_of_python.loads(exporter("ceilings", "json")(Results()))["machines"] == []
+    assert exporter("tables", "csv")([table]) == "table,row,column,value\n"

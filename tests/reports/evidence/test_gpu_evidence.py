@@ -10,6 +10,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
+from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,6 @@ from dlbench.reports.evidence.gpu_evidence import (
     starting_share,
 )
 from dlbench.reports.evidence.raised_flags import record_flags
-from dlbench.reports.formats import csv, json, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage import record_columns
 from dlbench.reports.storage.hosts import Host
@@ -329,26 +329,26 @@ def matrix_of(*records: Record) -> Any:
 
 def test_the_matrix_has_the_marks_and_its_json_the_evidence() -> None:
     matrix = matrix_of(*[launch(busy=0.4)] * 3)
-    text = terminal.matrix_to_terminal(matrix)
+    text = exporter("matrix", "terminal")(matrix)
     assert re.search(r"0\.100.*h", text)
     assert "the GPU waited for the host" in text
-    (cell,) = json_of_python.loads(json.matrix_to_json(matrix))
+    (cell,) = json_of_python.loads(exporter("matrix", "json")(matrix))
     assert [flag["name"] for flag in cell["flags"]] == ["host_bound"]
     found = cell["device_evidence"]
     assert found["busy_share"] == pytest.approx(0.4)
     assert found["joules_per_minibatch"] == pytest.approx(30.0)
     assert found["watts"] == {"median": 300.0, "low": 300.0, "high": 300.0}
     assert found["clock_reasons"] == {}
-    (line,) = csv_of_python.DictReader(io.StringIO(csv.matrix_to_csv(matrix)))
+    (line,) = csv_of_python.DictReader(io.StringIO(exporter("matrix", "csv")(matrix)))
     assert float(line["device_evidence.joules_per_minibatch"]) == pytest.approx(30.0)
     assert line["device_evidence.watts.median"] == "300.0"
-    (cell,) = json_of_python.loads(json.matrix_to_json(matrix_of(make.record())))
+    (cell,) = json_of_python.loads(exporter("matrix", "json")(matrix_of(make.record())))
     assert cell["device_evidence"] is None
 
 
 def test_the_schema_describes_every_key_and_every_flag() -> None:
     schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    (cell,) = json_of_python.loads(json.matrix_to_json(matrix_of(launch())))
+    (cell,) = json_of_python.loads(exporter("matrix", "json")(matrix_of(launch())))
     table = schema.split("`device_evidence`, of the timed region")[1].split("`flags`, by name")[0]
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
     assert {key for row in rows for key in re.findall(r"`(\w+)`", row)} == set(cell["device_evidence"])

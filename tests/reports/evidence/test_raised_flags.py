@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Outcome, Status
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.raised_flags import capacity_of, cell_flags, few_launches, launch_flags, record_flags
-from dlbench.reports.formats.layout import matrix_notes
 from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.matrix.words import matrix_notes
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 

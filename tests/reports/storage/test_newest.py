@@ -4,12 +4,12 @@ from typing import Any
 import factory_of_records as make
 import pytest
 from empty_stores import empty_store
+from exported import exporter
 from hypothesis import example, given
 from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.formats import json
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage import newest
 from dlbench.reports.storage.record import Record
@@ -105,7 +105,7 @@ def test_the_newest_records_make_the_matrix_of_all(
             store.close()
     assert set(some.records) <= set(every.records) if not every.records else len(some.records) <= len(every.records)
     assert build_matrix(some) == build_matrix(every)
-    assert json.matrix_to_json(build_matrix(some)) == json.matrix_to_json(build_matrix(every))
+    assert exporter("matrix", "json")(build_matrix(some)) == exporter("matrix", "json")(build_matrix(every))
     assert list(some.hosts) == list(every.hosts)
     assert some.comparisons == every.comparisons
 

@@ -1,15 +1,16 @@
 import json as json_of_python
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import factory_of_records as make
 import numpy as np
 import pytest
+from exported import exporter
 from records_of_threads import HOST, TESTED, curve_of, curves_of, records_of
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
 from dlbench.reports.evidence.statistics import published, summarise
-from dlbench.reports.formats import json, latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -140,14 +141,15 @@ def test_cells_of_several_workers_are_in_no_curve_and_the_report_says_so() -> No
     assert left_out(build_matrix(Results(tuple(of_one)))) == []
     alone = build_matrix(Results(tuple(of_two), {make.MACHINE: HOST}))
     assert curves(alone) == []
-    for export in (terminal.threads_to_terminal, markdown.threads_to_markdown, latex.threads_to_latex):
+    for export in (exporter("threads", "terminal"), exporter("threads", "markdown"), exporter("threads", "latex")):
         for found in (matrix, alone):
             assert "of several workers" in " ".join(export(curves(found), notes=left_out(found)).split())
-    assert json_of_python.loads(json.threads_to_json(curves(matrix), left_out(matrix)))["notes"] == [said]
+    assert json_of_python.loads(exporter("threads", "json")(curves(matrix), notes=left_out(matrix)))["notes"] == [said]
 
 
 def test_imported_benchmarks_without_a_thread_count_are_in_no_curve() -> None:
-    matrix = build_matrix(Results((make.record(threads=0, framework="pytest-benchmark", mode="imported"),)))
+    record = make.record(framework="pytest-benchmark", mode="imported")
+    matrix = build_matrix(Results((replace(record, cell=record.cell._replace(threads=0)),)))
     assert curves(matrix) == []
     assert left_out(matrix) == ["Left out: 1 cell of which no thread count is known."]
 

@@ -13,6 +13,7 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
+from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
@@ -23,20 +24,19 @@ from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.statistics import ratio, summarise
 from dlbench.reports.formats import latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.scaling.analysis import Line, Point, Workers, workers
+from dlbench.reports.scaling.plot import workers_to_picture
+from dlbench.reports.scaling.words import workers_page
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
-from dlbench.reports.workers.analysis import Line, Point, Workers, workers
-from dlbench.reports.workers.data import workers_to_csv, workers_to_json
-from dlbench.reports.workers.plot import workers_to_picture
-from dlbench.reports.workers.words import workers_page
 
 FORMATS: dict[str, Callable[[Workers], str]] = {
     "terminal": lambda found: terminal.page_to_terminal(workers_page(found)),
     "markdown": lambda found: markdown.page_to_markdown(workers_page(found)),
     "latex": lambda found: latex.page_to_latex(workers_page(found)),
-    "csv": workers_to_csv,
-    "json": workers_to_json,
+    "csv": exporter("scaling", "csv"),
+    "json": exporter("scaling", "json"),
 }
 
 
@@ -317,8 +317,8 @@ def test_where_others_were_in_the_way_of_either_side_the_verdict_says_so() -> No
 
 def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
     found = busy()
-    content = json_of_python.loads(workers_to_json(found))
-    rows = list(csv_of_python.DictReader(io.StringIO(workers_to_csv(found))))
+    content = json_of_python.loads(exporter("scaling", "json")(found))
+    rows = list(csv_of_python.DictReader(io.StringIO(exporter("scaling", "csv")(found))))
     points = [(line, point) for line in content["lines"] for point in line["points"]]
     assert len(rows) == len(points)
     for row, (line, point) in zip(rows, points, strict=True):

@@ -78,7 +78,7 @@ def test_the_other_reports_keep_workers_apart(call):
 
 
 def test_mistakes_are_said_before_anything_is_read(call):
-    mistakes = {("--plot", "scaling.pdf"): 2, ("--format", "html"): 2, (): 2, ("--store", "missing.sqlite"): 4}
+    mistakes = {("--plot", "scaling.pdf"): 2, ("--format", "html"): 2, (): 4, ("--store", "missing.sqlite"): 4}
     for words, expected in mistakes.items():
         code, out, err = call("scaling", *words)
         assert code == expected == call("figure1", *words)[0], words

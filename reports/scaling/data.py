@@ -5,7 +5,7 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.reports.formats import csv, json
 from dlbench.reports.matrix.places import Place, values
-from dlbench.reports.workers.analysis import Gain, Point, Workers
+from dlbench.reports.scaling.analysis import Gain, Point, Workers
 
 _OF_A_POINT = ("threads", "world_size", "batch_size")
 _COLUMNS = (
@@ -42,22 +42,19 @@ _COLUMNS = (
 )
 
 
-def workers_to_json(found: Workers) -> str:
+def workers_data(found: Workers) -> dict[str, Any]:
     """Return a JSON object: a list of lines, each with its points."""
-    return json.json_text(
-        {
-            "lines": [
-                {**_where(found, line.place), "points": [_content(point) for point in line.points]}
-                for line in found.lines
-            ],
-            "notes": list(found.notes),
-        }
-    )
+    return {
+        "lines": [
+            {**_where(found, line.place), "points": [_content(point) for point in line.points]} for line in found.lines
+        ],
+        "notes": list(found.notes),
+    }
 
 
-def workers_to_csv(found: Workers) -> str:
+def workers_rows(found: Workers) -> csv.Rows:
     """Return a line for each point, holes included."""
-    return csv.csv_text(
+    return csv.Rows(
         _COLUMNS, [{**_where(found, line.place), **_content(point)} for line in found.lines for point in line.points]
     )
 

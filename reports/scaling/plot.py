@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.labels import place_labels
 from dlbench.reports.history.plot import check_picture, write_picture
-from dlbench.reports.workers.analysis import Line, Workers
-from dlbench.reports.workers.words import NOTHING, line_name
+from dlbench.reports.scaling.analysis import Line, Workers
+from dlbench.reports.scaling.words import NOTHING, line_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

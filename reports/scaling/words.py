@@ -19,7 +19,7 @@ from dlbench.reports.formats.layout import (
     reasons,
 )
 from dlbench.reports.naming import row_name, work_name
-from dlbench.reports.workers.analysis import Gain, Line, Point, Workers
+from dlbench.reports.scaling.analysis import Gain, Line, Point, Workers
 
 NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
 

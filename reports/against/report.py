@@ -1,0 +1,30 @@
+"""`dlbench report against`."""
+
+from dlbench.reports.against import shi2016
+from dlbench.reports.against.analysis import Against, against
+from dlbench.reports.against.words import against_data, against_page, against_rows
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
+from dlbench.reports.storage.builds import Builds
+
+
+def _analyse(source: Source) -> Against:
+    results = source.results()
+    builds = Builds(results.records, source.releases)
+    mine = build_matrix(results, source.choices.all_runs)
+    return against(mine, shi2016.publication(), source.stands, builds, source.choices.all_modes)
+
+
+REPORT = Report(
+    name="against",
+    summary="""One's own results beside the 2016 paper's Table 4, with speed-ups.
+
+For each framework of the paper, on as many threads: the seconds of then, the speed-up since (hardware and software
+together), and how much is left when both are divided by the cores' peak rates.""",
+    examples=("dlbench report against", "dlbench report against --all-modes --format markdown"),
+    analyse=_analyse,
+    page=lambda found, choices: against_page(found),
+    data=against_data,
+    rows=against_rows,
+    offers=frozenset({ALL_MODES, ALL_RUNS}),
+)

@@ -1,0 +1,17 @@
+"""`dlbench report ceilings`."""
+
+from dlbench.reports.ceilings.words import ceilings_data, ceilings_tables
+from dlbench.reports.formats.csv import rows_of_tables
+from dlbench.reports.formats.layout import Page
+from dlbench.reports.report import ALL_RUNS, Report
+
+REPORT = Report(
+    name="ceilings",
+    summary="What CPUs and GPUs can do at best: matrix products, bandwidths, and what an operator costs to start.",
+    examples=("dlbench report ceilings", "dlbench report ceilings --all-runs --json"),
+    analyse=lambda source: source.results(),
+    page=lambda results, choices: Page((), tuple(ceilings_tables(results))),
+    data=ceilings_data,
+    rows=lambda results: rows_of_tables(ceilings_tables(results)),
+    offers=frozenset({ALL_RUNS}),
+)

@@ -1,0 +1,28 @@
+"""`dlbench report figure1`."""
+
+from pathlib import Path
+
+from dlbench.reports.figure1.analysis import Figure1, figure1
+from dlbench.reports.figure1.tables import QUANTITIES, figure1_data, figure1_page, figure1_rows
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Choices, Report
+
+
+def _draw(found: Figure1, path: Path, choices: Choices) -> list[Path]:
+    from dlbench.reports.figure1.plot import figure1_to_picture
+
+    return figure1_to_picture(found, path, choices.quantity)
+
+
+REPORT = Report(
+    name="figure1",
+    summary="Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones stop paying.",
+    examples=("dlbench report figure1 --plot figure1.png", "dlbench report figure1 --quantity items --suite figure1"),
+    analyse=lambda source: figure1(source.matrix()),
+    page=lambda found, choices: figure1_page(found, choices.quantity),
+    data=figure1_data,
+    rows=figure1_rows,
+    draw=_draw,
+    drawable=lambda found: bool(found.panels),
+    offers=frozenset({QUANTITY, ALL_RUNS}),
+    quantities=tuple(QUANTITIES),
+)

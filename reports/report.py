@@ -1,0 +1,92 @@
+"""What a report is: an object that every command and format asks in the same way (``reports/README.md``)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from dlbench.reports.against import shi2016
+from dlbench.reports.against.analysis import Stand
+from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.layout import Page
+from dlbench.reports.matrix.analysis import Matrix, build_matrix
+from dlbench.reports.storage.builds import Builds
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.results import Results
+
+Found = TypeVar("Found")
+
+QUANTITY, REFERENCE, AGAINST, ALL_RUNS, ALL_MODES = "quantity", "reference", "against", "all_runs", "all_modes"
+"""The choices that a report may offer; stores, a run, a suite and a machine can be chosen for every one."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a reader chose; a report passes over what it does not offer."""
+
+    quantity: str = "seconds"
+    reference: str = ""
+    """A published table instead of stores."""
+    against: str = ""
+    """A published table beside one's own results."""
+    all_runs: bool = False
+    all_modes: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a report gets what it is made of; nothing is read before it is asked for."""
+
+    results: Callable[[], Results]
+    runs: Callable[[], list[tuple[Run, int]]] = list
+    """Every run with the number of its records."""
+    choices: Choices = field(default_factory=Choices)
+    releases: Mapping[tuple[str, str], date] = field(default_factory=dict)
+    """When versions of frameworks were released, by adapter and version."""
+    stands: Mapping[str, Stand] = field(default_factory=dict)
+    """Which framework of now stands for each of a published table."""
+
+    def matrix(self) -> Matrix:
+        """Return the matrix of the results, or the published one that was chosen instead."""
+        if self.choices.reference:
+            return shi2016.table4()
+        return build_matrix(self.results(), self.choices.all_runs)
+
+    def builds(self) -> Builds:
+        """Return the builds of the results."""
+        return Builds(self.results().records, self.releases)
+
+
+@dataclass(frozen=True)
+class Report(Generic[Found]):
+    """One report. Its folder holds what these names stand for."""
+
+    name: str
+    """Of the command: `dlbench report NAME`."""
+    summary: str
+    """For --help: a sentence, and paragraphs behind it."""
+    examples: tuple[str, ...]
+    """Commands."""
+    analyse: Callable[[Source], Found]
+    page: Callable[[Found, Choices], Page]
+    """As words and tables."""
+    data: Callable[[Found], Any]
+    """As plain JSON types."""
+    rows: Callable[[Found], Rows]
+    """As lines of one table."""
+    draw: Callable[[Found, Path, Choices], list[Path]] | None = None
+    """Draws it to this path, and returns the files written; None where it has no picture."""
+    drawable: Callable[[Found], bool] = bool
+    """Whether there is anything to draw."""
+    offers: frozenset[str] = frozenset()
+    """Which of the choices above it has a use for."""
+    quantities: tuple[str, ...] = ()
+    """What may be shown in its cells, the usual one first."""
+
+    def check(self, choices: Choices) -> None:
+        """Raise ReportError for a quantity that it does not have."""
+        if self.quantities and choices.quantity not in self.quantities:
+            known = ", ".join(self.quantities)
+            raise ReportError(f"There is no quantity {choices.quantity!r} to show here; choose one of {known}.")

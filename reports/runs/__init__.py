@@ -1,0 +1,1 @@
+"""Report: the runs of a store."""

@@ -1,0 +1,36 @@
+"""`dlbench report scaling`."""
+
+from pathlib import Path
+
+from dlbench.reports.report import ALL_RUNS, Choices, Report
+from dlbench.reports.scaling.analysis import Workers, workers
+from dlbench.reports.scaling.data import workers_data, workers_rows
+from dlbench.reports.scaling.words import workers_page
+
+
+def _draw(found: Workers, path: Path, choices: Choices) -> list[Path]:
+    from dlbench.reports.scaling.plot import workers_to_picture
+
+    return workers_to_picture(found, path)
+
+
+REPORT = Report(
+    name="scaling",
+    summary="""What several workers (GPUs, or processes on the CPU) that share a mini-batch gain over one.
+
+Strong scaling holds them against one worker on the same mini-batch, weak scaling against one on a mini-batch as large
+as each worker's part: measure both sizes for it. On the CPU they are also held against one process with as many threads
+as they have together, where that was measured.""",
+    examples=(
+        "dlbench run quick --frameworks torch --threads 1,2 --world-sizes 1,2 --batch-sizes 32,64",
+        "dlbench report scaling",
+        "dlbench report scaling --plot scaling.png --format markdown",
+    ),
+    analyse=lambda source: workers(source.matrix()),
+    page=lambda found, choices: workers_page(found),
+    data=workers_data,
+    rows=workers_rows,
+    draw=_draw,
+    drawable=lambda found: bool(found.lines),
+    offers=frozenset({ALL_RUNS}),
+)

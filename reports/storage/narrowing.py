@@ -1,0 +1,48 @@
+"""Narrowing results to what a reader asks for: a run by the words a person has for it, values of axes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.errors import ReportError
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.results import Results
+
+
+def run_named(word: str, runs: Sequence[Run]) -> str:
+    """Return the id of the run that a word means: latest, previous, an id or the beginning of one.
+
+    Raises ReportError where there is none, or more than one.
+    """
+    ordered = sorted(runs, key=lambda run: (run.started, run.id))
+    if word == "latest" and ordered:
+        return ordered[-1].id
+    if word == "previous" and ordered:
+        last = ordered[-1]
+        earlier = [run for run in ordered[:-1] if (run.suite, run.machine) == (last.suite, last.machine)]
+        if not earlier:
+            raise ReportError(f"There is no earlier run of {last.suite} on the latest run's machine.")
+        return earlier[-1].id
+    found = list(dict.fromkeys(run.id for run in ordered if run.id.startswith(word)))
+    if word in found or not found:
+        return word
+    if len(found) > 1:
+        raise ReportError(f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more of the id.")
+    return found[0]
+
+
+def narrowed(results: Results, wanted: Mapping[str, str]) -> Results:
+    """Return the results of these values of axes, by the axis: words with commas between, patterns ("lstm*") too."""
+    if not wanted:
+        return results
+    chosen = {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in wanted.items()}
+    records = (each for each in results.records if all(_fits(each.cell, axis, words) for axis, words in chosen.items()))
+    return replace(results, records=tuple(records))
+
+
+def _fits(cell: Cell, axis: str, words: Sequence[str]) -> bool:
+    value = str(getattr(cell, axis))
+    # A row is a framework, or a framework in a mode: "torch", "torch:compile".
+    values = [value, f"{value}:{cell.mode}"] if axis == "framework" else [value]
+    return any(fnmatchcase(each, word) for each in values for word in words)

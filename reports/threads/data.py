@@ -1,0 +1,170 @@
+"""The threads report for scripts: JSON, and the same as CSV (``reports/SCHEMA.md`` describes every key)."""
+
+from typing import Any
+
+from dlbench.reports.evidence.contrasts import Contrast
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.json import flag_content, observed_content, summary_content
+from dlbench.reports.matrix.places import values
+from dlbench.reports.threads.advice import findings
+from dlbench.reports.threads.analysis import Threads
+from dlbench.reports.threads.curve import Curve, Point
+from dlbench.reports.threads.fits import Estimate, Fit, Fits
+
+_COLUMNS = (
+    "machine",
+    "machine_name",
+    "network",
+    "batch_size",
+    "framework",
+    "mode",
+    "affinity",
+    "threads",
+    "status",
+    "seconds_per_minibatch.median",
+    "seconds_per_minibatch.low",
+    "seconds_per_minibatch.high",
+    "speedup",
+    "efficiency",
+    "serial_fraction",
+    "ceiling_fraction",
+    "penalty.value",
+    "penalty.low",
+    "penalty.high",
+    "penalty.p_adjusted",
+    "penalty.verdict",
+    "past_physical_cores.value",
+    "past_physical_cores.p_adjusted",
+    "past_physical_cores.verdict",
+    "past_effective_cpus.value",
+    "past_effective_cpus.p_adjusted",
+    "past_effective_cpus.verdict",
+    "threads_evidence.waiting_per_wall",
+    "threads_evidence.cpu_per_wall",
+    "threads_evidence.cpu_seconds_per_step",
+    "threads_evidence.involuntary_switches_per_step",
+    "threads_evidence.throttled_share",
+    "threads_evidence.wait_policy",
+    "takes_part",
+    "best_threads",
+    "law.law",
+    "law.seconds_at_one.value",
+    "law.seconds_at_one.low",
+    "law.seconds_at_one.high",
+    "law.serial.value",
+    "law.serial.low",
+    "law.serial.high",
+    "law.crosstalk.value",
+    "law.crosstalk.low",
+    "law.crosstalk.high",
+    "law.fastest_threads.value",
+    "law.fastest_threads.low",
+    "law.fastest_threads.high",
+    "laws_rejected",
+    "flags",
+)
+
+
+def threads_data(found: Threads) -> dict[str, Any]:
+    """Return the curves, the findings and the notes."""
+    return {
+        "curves": [_curve(curve) for curve in found.curves],
+        "findings": findings(found.curves),
+        "notes": list(found.left_out),
+    }
+
+
+def threads_rows(found: Threads) -> Rows:
+    """Return a line for each point of each curve, on each the law chosen for its curve, or why none was."""
+    curves = [_curve(curve) for curve in found.curves]
+    return Rows(_COLUMNS, [{**curve, **_law(curve), **point} for curve in curves for point in curve["points"]])
+
+
+def _law(curve: dict[str, Any]) -> dict[str, Any]:
+    """Return the chosen law of a curve and the reasons against the others."""
+    fits = curve["fits"] or {"laws": [], "chosen": None, "rejected": ""}
+    reasons = [f"{law['law']}: {reason}" for law in fits["laws"] for reason in law["rejected"]]
+    return {
+        "law": next((law for law in fits["laws"] if law["law"] == fits["chosen"]), None),
+        "laws_rejected": "; ".join([fits["rejected"]] if fits["rejected"] else reasons),
+    }
+
+
+def _comparison(found: Contrast | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        **vars(found.ratio),
+        "against": found.against,
+        "p_value": found.p_value,
+        "p_adjusted": found.p_adjusted,
+        "comparisons": found.family or None,
+        "verdict": found.verdict,
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "machine": curve.host.fingerprint,
+        "machine_name": curve.host.name,
+        "physical_cores": curve.host.physical_cores,
+        "logical_cpus": curve.host.logical_cpus,
+        "effective_cpus": curve.host.effective_cpus,
+        **values(curve.cell, "threads"),
+        "computes": curve.computes,
+        "best_threads": curve.best,
+        "default_threads": curve.default,
+        "advice": curve.advice,
+        "mechanism": curve.mechanism,
+        "fits": _fits(curve.fits),
+        "points": [_point(point) for point in curve.points],
+    }
+
+
+def _fits(fits: Fits | None) -> dict[str, Any] | None:
+    if fits is None:
+        return None
+    return {
+        "fitted_threads": list(fits.threads),
+        "chosen": None if fits.chosen is None else fits.chosen.law,
+        "rejected": fits.rejected,
+        "intervals": fits.intervals,
+        "laws": [_fit(fit) for fit in fits.laws],
+    }
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    return {
+        "law": fit.law,
+        "seconds_at_one": _estimate(fit.seconds_at_one),
+        "serial": _estimate(fit.serial),
+        "crosstalk": _estimate(fit.crosstalk),
+        "fastest_threads": _estimate(fit.best_threads),
+        "aicc": fit.aicc,
+        "largest_miss": fit.largest_miss,
+        "rejected": list(fit.rejected),
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    return None if estimate is None else dict(vars(estimate))
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "threads": point.threads,
+        "status": point.cell.status.value,
+        "reason": point.cell.reason,
+        "seconds_per_minibatch": summary_content(point.cell.seconds),
+        "used": point.seconds is not None,
+        "takes_part": point.seconds is not None and point.calm,
+        "speedup": point.speedup,
+        "efficiency": point.efficiency,
+        "serial_fraction": point.serial_fraction,
+        "ceiling_fraction": point.cell.ceiling_fraction,
+        "penalty": _comparison(point.penalty),
+        "past_physical_cores": _comparison(point.past_cores),
+        "past_effective_cpus": _comparison(point.past_cpus),
+        "threads_evidence": observed_content(point.cell.observed),
+        "flags": [flag_content(flag) for flag in point.cell.flags],
+    }

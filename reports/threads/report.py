@@ -1,0 +1,17 @@
+"""`dlbench report threads`."""
+
+from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.threads.analysis import threads
+from dlbench.reports.threads.data import threads_data, threads_rows
+from dlbench.reports.threads.words import threads_page
+
+REPORT = Report(
+    name="threads",
+    summary="How many threads to give each framework, and what more of them cost, with the evidence why.",
+    examples=("dlbench report threads", "dlbench report threads --reference shi2016"),
+    analyse=lambda source: threads(source.matrix()),
+    page=lambda found, choices: threads_page(found),
+    data=threads_data,
+    rows=threads_rows,
+    offers=frozenset({REFERENCE, ALL_RUNS}),
+)

@@ -1,0 +1,28 @@
+"""A report in one of the formats, as the command prints it, of what its analysis found."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dlbench.reports.catalogue import reports
+from dlbench.reports.formats.export import export
+from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
+from dlbench.reports.report import Choices
+from dlbench.reports.threads.analysis import Threads
+
+
+def exporter(name: str, form: str) -> Callable[..., str]:
+    """Return the function that gives this report in this format; ``notes`` say what curves of threads leave out."""
+    report = reports()[name]
+
+    def exported(
+        found: Any, quantity: str = "seconds", width: int = WIDTH, colour: bool = False, notes: Sequence[str] = ()
+    ) -> str:
+        if name == "threads" and not isinstance(found, Threads):
+            found = Threads(tuple(found), tuple(notes))
+        choices = Choices(quantity=quantity)
+        report.check(choices)
+        if width != WIDTH:
+            return page_to_terminal(report.page(found, choices), width, colour)
+        return export(report, found, choices, form, colour)
+
+    return exported

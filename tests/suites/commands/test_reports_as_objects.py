@@ -1,0 +1,113 @@
+"""Every report is asked in the same way; one that is added is a folder (the tutorial in reports/README.md)."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import factory_of_records as make
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import dlbench.reports
+from dlbench.reports.catalogue import reports
+from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.export import FORMATS
+from dlbench.reports.storage.narrowing import run_named
+from dlbench.reports.storage.store import Store
+from dlbench.suites.commands.report import command_of
+from dlbench.suites.planning.axes import AXIS_OPTIONS
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    path = tmp_path / "kept.sqlite"
+    with Store.open(path) as opened:
+        for network in ("fcn5", "lstm32"):
+            for framework, seconds in (("torch", 1.0), ("mxnet", 2.0)):
+                for threads in (1, 2):
+                    opened.append(make.record([seconds] * 5, network=network, framework=framework, threads=threads))
+    return str(path)
+
+
+def test_the_tutorial_makes_a_report_as_it_stands(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = resources.files("dlbench.reports").joinpath("README.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    (folder,) = re.findall(r"Make the folder `reports/(\w+)`", guide)
+    room = tmp_path / "room"
+    (room / folder).mkdir(parents=True)
+    (room / folder / "report.py").write_text(source, encoding="utf-8")
+    monkeypatch.setattr(dlbench.reports, "__path__", [*dlbench.reports.__path__, str(room)])
+    report = reports()[folder]
+    app = typer.Typer()
+    app.command()(command_of(report))
+    for form in FORMATS:
+        shown = CliRunner().invoke(app, ["--store", store, "--networks", "fcn5", "--format", form])
+        assert shown.exit_code == 0, shown.output
+        assert "mxnet" in shown.output
+        assert "lstm32" not in shown.output
+    assert "Only cells of this network" in " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+
+
+@pytest.mark.parametrize("name", reports())
+def test_every_report_has_every_format_and_every_axis(name: str, store: str, command: Call) -> None:
+    for form in FORMATS:
+        code, out, err = command("report", name, "--store", store, "--format", form)
+        assert code == 0, err
+        if form == "json":
+            json.loads(out)
+        if form == "csv":
+            # One table: every line has as many fields as the head.
+            lines = list(csv.reader(io.StringIO(out)))
+            assert {len(line) for line in lines if line} == {len(lines[0])}
+    help_text = command("report", name, "--help")[1]
+    assert all(each.option in help_text for each in AXIS_OPTIONS)
+
+
+def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(store: str, command: Call) -> None:
+    def rows(*words: str) -> list[dict[str, str]]:
+        code, out, err = command("report", "matrix", "--store", store, "--format", "csv", *words)
+        assert code == 0, err
+        return list(csv.DictReader(io.StringIO(out)))
+
+    assert len(rows()) == 8
+    assert {row["network"] for row in rows("--networks", "lstm*")} == {"lstm32"}
+    assert {(row["threads"], row["framework"]) for row in rows("--threads", "2", "--frameworks", "torch:eager")} == {
+        ("2", "torch")
+    }
+    assert len(rows("--run", "run-1")) == 8
+    code, _, err = command("report", "matrix", "--store", store, "--networks", "fcn9")
+    assert code == 2
+    assert "--networks fcn9" in err
+
+
+def test_two_formats_at_once_are_a_mistake(store: str, command: Call) -> None:
+    code, out, err = command("report", "matrix", "--store", store, "--format", "csv", "--json")
+    assert (code, out) == (2, "")
+    assert "contradict" in err
+
+
+def test_a_picture_of_nothing_is_not_drawn(store: str, tmp_path: Path, command: Call) -> None:
+    code, _, err = command("report", "scaling", "--store", store, "--plot", str(tmp_path / "none.png"))
+    assert code == 0
+    assert "nothing to draw" in " ".join(err.split())
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_words_for_runs() -> None:
+    runs = [make.run(id=name, started=make.START.replace(day=day)) for day, name in enumerate(("ab1", "ab2", "b3"), 1)]
+    assert run_named("latest", runs) == "b3"
+    assert run_named("previous", runs) == "ab2"
+    assert run_named("b", runs) == "b3"
+    assert run_named("ab1", runs) == "ab1"
+    assert run_named("unknown", runs) == "unknown"
+    with pytest.raises(ReportError, match="2 runs begin with 'ab'"):
+        run_named("ab", runs)
+    with pytest.raises(ReportError, match="no earlier run"):
+        run_named("previous", runs[:1])
