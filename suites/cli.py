@@ -19,6 +19,7 @@ from .commands.export_and_import import export_command, import_command
 from .commands.gate import gate_command
 from .commands.history import history_command
 from .commands.list_and_probe import list_command, probe_command
+from .commands.options import AxesOfACell
 from .commands.plan import plan_command
 from .commands.report import report_app
 from .commands.run import run_command
@@ -75,7 +76,8 @@ app.command("export")(export_command)
 app.command("import")(import_command)
 app.command("doctor")(doctor_command)
 app.command("history")(history_command)
-app.command("explain")(explain_command)
+# Of a single cell each axis may be named in the singular too.
+app.command("explain", context_settings={"token_normalize_func": AxesOfACell.in_plural})(explain_command)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

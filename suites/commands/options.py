@@ -9,7 +9,7 @@ import typer
 
 from ..errors import UsageError
 from ..planning import external_adapters, values
-from ..planning.axes import AXIS_OPTIONS, LIMITS, AxisOption, option_of
+from ..planning.axes import AXIS_OPTIONS, LIMITS, option_of
 from ..planning.choices import Choices
 from .option_groups import OptionGroup
 
@@ -57,16 +57,11 @@ class AxisOptions(OptionGroup):
                 each.key,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=Annotated[str | None, typer.Option(*cls.names(each), help=each.help, metavar=each.metavar)],
+                annotation=Annotated[str | None, typer.Option(each.option, help=each.help, metavar=each.metavar)],
             )
             for each in (*AXIS_OPTIONS, *LIMITS)
             if each.key not in cls.left_out
         ]
-
-    @classmethod
-    def names(cls, option: AxisOption) -> tuple[str, ...]:
-        """Return what the option is called."""
-        return (option.option,)
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -79,10 +74,11 @@ class AxesOfACell(AxisOptions):
 
     left_out = ("networks", "frameworks", "threads_limit")
 
-    @classmethod
-    def names(cls, option: AxisOption) -> tuple[str, ...]:
-        """Return what the option is called: --batch-sizes, and --batch-size too."""
-        return tuple(dict.fromkeys((option.option, *([] if option in LIMITS else [option_of(option.axis)]))))
+    @staticmethod
+    def in_plural(name: str) -> str:
+        """Return the name of an option whose singular was typed: "batch-sizes" for "batch-size"."""
+        singular = {option_of(each.axis)[2:]: each.option[2:] for each in AXIS_OPTIONS}
+        return singular.get(name, name)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`dlbench explain`: a cell in the words of the other commands, one launch that profiles, else clear answers."""
 
 import json
+import re
 
 import pytest
 from pretended_gpus import STAND_IN
@@ -81,7 +82,7 @@ def test_it_shows_kinds_and_operators_of_one_launch_and_stores_nothing(run, tmp_
     assert "a pretended profiler" in done.stdout
     assert "MatMul" in done.stdout
     assert "Relu" not in done.stdout  # of two operators only one is shown
-    assert "launching fcn5 b8 pretended usual 2 threads" in done.stderr
+    assert "launching fcn5, mini-batch 8, pretended usual, 2 threads" in done.stderr
     assert not list(tmp_path.glob("*.sqlite"))
 
 
@@ -162,3 +163,9 @@ def test_only_the_profiled_steps_of_a_launch_are_changed(tmp_path):
     assert inner.order.launch.profiled_steps == 4
     assert inner.order.launch._replace(profiled_steps=0) == order.launch
     assert (inner.order.variables, inner.order.timeout) == (order.variables, order.timeout)
+
+
+def test_no_option_is_cut_in_the_help_of_80_columns(tmp_path):
+    told = run_command(tmp_path, "explain", "--help", COLUMNS="80").stdout
+    assert "--batch-sizes" in told
+    assert not re.search(r"--[a-z,-]*…", told)
