@@ -193,7 +193,7 @@ def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
     assert "left out: 2 cells that would bind 4096 threads to as many CPUs; this machine has fewer" in done.stdout
     assert "2 launches per cell: ± shows variation within a launch only" in done.stdout
     told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--interval", "1%", "--json").stdout)
-    assert (told["launches_per_cell"], told["launches_most"], told["precision"]) == (5, 20, 0.01)
+    assert (told["launches_per_cell"], told["launches_most"], told["interval"]) == (5, 20, 0.01)
     assert {(cell["threads"], cell["affinity"]) for cell in told["left_out"]} == {(4096, "bound")}
 
 
