@@ -1,8 +1,10 @@
 """One suite over every adapter: what the contract promises, seen from outside, framework by mode by network.
 
 Each combination is launched once, in the framework's own interpreter, as the product launches it; the tests look at
-that one outcome. A framework that is not built here is skipped with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks the
-same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and the like); what is about CPUs is skipped then.
+that one outcome. A framework's default mode trains a small network of each family but the dense one, and one at full
+size; a further mode one small network; all other pairs are slow. A framework that is not built here is skipped with the
+reason. DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and so on);
+what is about CPUs is skipped then.
 """
 
 import math
@@ -12,17 +14,24 @@ import sys
 import pytest
 from known_networks import NETWORKS
 from one_launch import SHORT
+from small_networks import small_networks
 
 from dlbench.adapters import networks
+from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.evidence.raised_flags import wanting_threads
 from dlbench.suites.planning import framework as framework_module
 from dlbench.suites.planning.framework import catalogue
 
-SLOW = ("fcn8", "resnet50", "lstm64")
+#: At full size every framework's default mode trains this one; `-m slow` looks at the others.
 USUAL = "fcn5"
-#: What the reference is launched with anyway, for its final loss.
-REFERRED = "lstm32"
+#: A network whose rate falls a thousandfold after the parity steps, so that its final loss tells the rate.
+REFERRED = "small-recurrent"
+#: With the recipes of their families, as a user's own network has.
+SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in small_networks(networks).items()}
+EVERY = {**SMALL, **NETWORKS}
+OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent")
+OF_FURTHER_MODES = "small-relu"
 #: Mini-batches, with references that are shipped: a step is as right with few examples as with the paper's many.
 FEW = {"fcn5": 16, "fcn8": 16, "alexnet": 4, "resnet50": 8, "lstm32": 32, "lstm64": 32}
 DEVICE = os.environ.get("DLBENCH_TEST_DEVICE", "cpu")
@@ -36,9 +45,11 @@ def _marks(framework, mode=None, network=None):
     marks = [pytest.mark.xdist_group(f"conformance of {framework.name}")]
     if framework.environment == "own":
         marks.append(pytest.mark.framework)
-    # A further mode of a framework shows in one network that it is driven rightly; `-m slow` looks at the others.
-    further = network not in (None, USUAL) and not framework.modes[mode].default
-    if network in SLOW or further or (framework.name == "reference" and network not in (None, REFERRED)):
+    # A launch costs seconds however small its network is: what a further mode does is seen in one.
+    looked_at = (*OF_EACH_FAMILY, USUAL) if mode is not None and framework.modes[mode].default else (OF_FURTHER_MODES,)
+    if framework.name == "reference":
+        looked_at = OF_EACH_FAMILY
+    if network is not None and network not in looked_at:
         marks.append(pytest.mark.slow)
     return marks
 
@@ -63,7 +74,7 @@ def combinations():
         for name, framework in catalogue().items()
         if framework.computes
         for mode in on_the_device(framework)
-        for network in NETWORKS
+        for network in EVERY
     ]
 
 
@@ -90,10 +101,10 @@ def launch_of() -> dict[tuple[str, str, str], Outcome]:
 def answered(request, launch, launch_of) -> tuple[networks.Network, Outcome]:
     name, mode, network = request.param
     if request.param not in launch_of:
-        launch_of[request.param] = launch(name, mode, network, batch_size=FEW[network], device=DEVICE)
+        launch_of[request.param] = launch(name, mode, EVERY[network], batch_size=FEW.get(network), device=DEVICE)
     outcome = launch_of[request.param]
     RAN[name, mode] = RAN.get((name, mode), False) or outcome.status is Status.OK
-    return NETWORKS[network], outcome
+    return EVERY[network], outcome
 
 
 @pytest.fixture
@@ -143,7 +154,9 @@ def test_it_counts_the_networks_parameters(launched):
 
 @about_cpus
 def test_one_thread_is_one_thread(launched):
-    _, outcome = launched
+    network, outcome = launched
+    if network.name in SMALL:
+        pytest.skip("a small network gives a second thread nothing to do")
     threads = outcome.threads
     assert threads is not None, outcome.reason
     assert threads.requested == 1
@@ -178,7 +191,7 @@ def expected_final_loss(launch, launch_of) -> float:
     """Give the loss of a launch's last step as the float64 reference has it, the change of rate included."""
     which = "reference", "float64", REFERRED
     if which not in launch_of:
-        launch_of[which] = launch(*which, batch_size=FEW[REFERRED])
+        launch_of[which] = launch("reference", "float64", SMALL[REFERRED])
     outcome = launch_of[which]
     assert outcome.status is Status.OK, outcome.reason
     return outcome.final_loss
@@ -187,7 +200,7 @@ def expected_final_loss(launch, launch_of) -> float:
 def test_it_honours_a_new_learning_rate(launched, request):
     network, outcome = launched
     if network.name != REFERRED:
-        pytest.skip(f"looked at in {REFERRED}, whose rate falls a thousandfold after the parity steps")
+        pytest.skip(f"looked at in {REFERRED}")
     # A rate left at the parity steps' would move the loss by more than 1e-3 of itself.
     assert outcome.final_loss == pytest.approx(request.getfixturevalue("expected_final_loss"), rel=2e-5)
 
@@ -204,7 +217,7 @@ def test_it_can_do_something(which):
 def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
     name, mode = which
     for asked in ({"device": "tpu:0"}, {"precision": "float8"}):
-        outcome = launch(name, mode, "lstm32", **asked)
+        outcome = launch(name, mode, SMALL["small-dense"], **asked)
         assert outcome.status is Status.UNSUPPORTED
         assert next(iter(asked.values())) in outcome.reason
         assert not outcome.samples_ns
@@ -271,7 +284,7 @@ def test_a_framework_that_computes_nothing_is_unchecked_not_agreed(launch):
     for name, framework in catalogue().items():
         if framework.computes:
             continue
-        outcome = launch(name, framework.default_mode, "fcn5")
+        outcome = launch(name, framework.default_mode, SMALL["small-dense"])
         assert outcome.status is Status.OK
         assert outcome.parity.verdict == "unchecked"
         assert outcome.parity.reason
@@ -291,7 +304,7 @@ def test_only_an_adapter_outside_may_refuse_what_it_likes(monkeypatch):
 
 def test_every_refusal_expected_is_of_an_adapter_and_a_network_of_ours():
     assert {name for name, _ in REFUSALS} <= set(framework_module.shipped())
-    assert {network for _, network in REFUSALS} <= set(NETWORKS)
+    assert {network for _, network in REFUSALS} <= set(EVERY)
 
 
 def test_every_framework_has_one_default_mode():

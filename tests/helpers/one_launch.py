@@ -1,6 +1,7 @@
 """One launch carried out as the product does it, and where the frameworks' interpreters are."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def launch_once(
 ) -> Outcome:
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
-    The reference is the one shipped for this mini-batch unless another is given; with ``cpus`` the cell is bound.
+    The reference is the one shipped for this mini-batch unless another is given, of other networks than dlbench's it is
+    computed; with ``cpus`` the cell is bound.
     """
     specified = NETWORKS[network] if isinstance(network, str) else network
     size = batch_size or specified.batch_size
@@ -75,7 +77,8 @@ def launch_once(
     of_parts = None
     if reference is None and equal_parts > 1:
         of_parts = references.fitting(specified, size, True, print, equal_parts=equal_parts)
-    chosen = reference or (of_parts.path if of_parts else references.find(specified, size))
+    at_hand = references.find if specified.name in NETWORKS else partial(references.ensure, report=print)
+    chosen = reference or (of_parts.path if of_parts else at_hand(specified, size))
     launch = Launch(
         cell=Cell(
             framework.name,
