@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
+from . import axes
 from .launch.batches import Batch
 from .libraries.device_ceilings import Probe
 from .networks import Network
@@ -26,6 +27,9 @@ from .protocol import Cell, Profile
 
 PROCESSES = "processes"
 ONE_PROCESS = "one process"
+
+
+ALL_KNOW = ("affinity", "world_size", "precision", "placement")  # axes that every adapter's ``supports`` answers for
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
@@ -40,6 +44,8 @@ class Adapter:
     parity_reason = ""
     #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
     families = ("feedforward", "convolutional", "residual", "recurrent")  # type: Tuple[str, ...]
+    #: Axes that it takes notice of beside those of `ALL_KNOW`: any other value than the usual one is refused for it.
+    further_axes = ()  # type: Tuple[str, ...]
     #: What it computes in on the CPU.
     precisions = ("float32",)  # type: Tuple[str, ...]
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
@@ -65,6 +71,19 @@ class Adapter:
         if network.family.name in self.families:
             return ""
         return "no network of the family %s: this adapter builds %s" % (network.family.name, ", ".join(self.families))
+
+    def refuses_axes(self):
+        # type: () -> str
+        """Return why this adapter cannot do the cell: it takes no notice of an axis; empty where it can."""
+        known = ALL_KNOW + self.further_axes
+        for axis in axes.unusual(self.cell):
+            if axis.name not in known:
+                return "%s %s: this adapter knows the usual value only, %s" % (
+                    axis.name.replace("_", " "),
+                    getattr(self.cell, axis.name),
+                    axis.usual,
+                )
+        return ""
 
     def supports(self, network):
         # type: (Network) -> Tuple[bool, str]
