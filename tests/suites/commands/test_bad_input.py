@@ -362,8 +362,8 @@ def test_the_real_command_says_one_line_and_ends_with_the_documented_code(tmp_pa
 
 def test_the_documented_codes_are_those_of_the_errors():
     readme = (Path(cli.__file__).parents[1] / "README.md").read_text()
-    (line,) = re.findall(r"^Exit codes: (.*?)\n\n", readme, flags=re.MULTILINE | re.DOTALL)
-    documented = {int(number) for number in re.findall(r"(?:^|; )(\d+)\s[a-zA-Z]", line.replace("\n", " "))}
+    _, _, section = readme.partition("## Exit codes\n")
+    documented = {int(number) for number in re.findall(r"^\| (\d+) \|", section, flags=re.MULTILINE)}
     of_errors = {
         each.exit_code for each in (UsageError, FrameworkEnvironmentError, StoreError, Interrupted, Terminated)
     }
