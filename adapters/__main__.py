@@ -30,7 +30,7 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     package = types.ModuleType(PACKAGE)
-    package.__path__ = [here]  # type: ignore[attr-defined]  # typeshed knows it on packages only
+    package.__path__ = [here]
     sys.modules[PACKAGE] = package
     directory, number = sys.argv[1:2], sys.argv[3:]
     if not directory or sys.argv[2:3] != (["--worker"] if number else []) or len(number) > 1:

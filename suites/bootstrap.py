@@ -165,10 +165,41 @@ def check() -> int:
         rooms = ("suites", "adapters", "hardware_probe", "reports")
         for room in rooms:
             (package / room).symlink_to(ROOT / room)
-        host = [word for room in ("suites", "hardware_probe", "reports") for word in ("-p", f"dlbench.{room}")]
-        command = [str(PYTHON), "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *host]
+        packages = [word for room in rooms for word in ("-p", f"dlbench.{room}")]
+        command = [str(PYTHON), "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *packages]
         codes.append(subprocess.run(command, cwd=shown, env={**os.environ, "MYPYPATH": shown}).returncode)
+    for version, files in sorted(guest_modules(ROOT / "adapters").items()):
+        found = too_new(version, files)
+        print(found or f"The guest's syntax: {len(files)} files fit Python {version[0]}.{version[1]}.")
+        codes.append(int(bool(found)))
     return int(any(codes))
+
+
+def guest_modules(adapters: Path) -> dict[tuple[int, int], list[Path]]:
+    """Return the guest's modules by the oldest Python that each must run on.
+
+    A framework's own modules need no older one than the framework does; all others run on Python 3.6.
+    """
+    import tomllib  # an older Python than 3.11 has none, and must get as far as to say so
+
+    found: dict[tuple[int, int], list[Path]] = {}
+    for folder in (adapters, *(path for path in sorted(adapters.iterdir()) if path.is_dir())):
+        described = folder / "framework.toml"
+        versions = tomllib.loads(described.read_text()).get("python", []) if described.is_file() else []
+        numbers = [tuple(int(part) for part in version.split(".")) for version in versions]
+        oldest = min(((major, minor) for major, minor in numbers), default=(3, 6))
+        files = sorted(folder.glob("*.py") if folder == adapters else folder.rglob("*.py"))
+        # The host runs this one: it makes the references that are shipped.
+        found.setdefault(oldest, []).extend(path for path in files if path.name != "generate.py")
+    return found
+
+
+def too_new(version: tuple[int, int], files: list[Path]) -> str:
+    """Return what vermin finds in these files that this Python lacks; empty where nothing is."""
+    options = [f"-t={version[0]}.{version[1]}-", "--no-tips", "--violations"]
+    command = [str(PYTHON), "-c", "import vermin; vermin.main()", *options, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
 def main(arguments: list[str]) -> int:

@@ -4,7 +4,7 @@ Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chaine
 one cell side by side, in the order candidate, input, forget, output.
 """
 
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
 import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
@@ -131,7 +131,7 @@ def _recurrent(spec, w, tokens):
         name = "lstm%d." % layer
         sums = F.linear(values, w[name + "input_weight"], w[name + "bias"])
         cells = np.zeros((batch, spec.hidden), np.float32)
-        outputs = []
+        outputs = []  # type: List[Any]
         for gates in F.split_axis(sums, spec.steps, 0):
             # From a zero state nothing comes back at the first step.
             if outputs:

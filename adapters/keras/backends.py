@@ -57,7 +57,7 @@ class Backend:
     #: How the train function is called, for the description.
     execution = ""
     #: The orders of an image's axes that its convolutions on the CPU compute with.
-    data_formats = ("channels_last", "channels_first")
+    data_formats = ("channels_last", "channels_first")  # type: Tuple[str, ...]
 
     def __init__(self, threads):
         # type: (int) -> None
@@ -106,4 +106,4 @@ def load(threads):
     if name not in NAMES:
         raise ValueError("Keras was started with the backend %s; this adapter drives %s" % (name, ", ".join(NAMES)))
     module = importlib.import_module(".backend_" + name, __package__)
-    return module.BACKEND(threads)  # type: ignore[no-any-return]
+    return module.BACKEND(threads)

@@ -15,4 +15,4 @@ def take(adapter, steps):
     # type: (Adapter, int) -> Optional[Profile]
     """Run so many steps under the backend's profiler."""
     module = importlib.import_module("..%s.profile" % _FOLDERS[keras.config.backend()], __package__)
-    return module.take(adapter, steps)  # type: ignore[no-any-return]
+    return module.take(adapter, steps)

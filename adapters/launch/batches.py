@@ -11,6 +11,7 @@ import numpy as np
 
 from ..families import Drawn
 from ..networks import Network
+from ..protocol import Launch
 
 SEED = 2016
 

@@ -46,7 +46,7 @@ def _package(launch):
         spec.loader.exec_module(package)
     else:
         package = types.ModuleType(name)
-        package.__path__ = [launch.adapter_directory]  # type: ignore[attr-defined]  # typeshed knows it on packages only
+        package.__path__ = [launch.adapter_directory]
         sys.modules[name] = package
     return name
 

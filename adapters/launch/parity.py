@@ -9,7 +9,7 @@ The timed steps must train as these do: after them the same entries are looked a
 """
 
 import time
-from typing import Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def save(path, observation):
     # type: (str, Observation) -> None
     """Write an observation as a reference file."""
     names = sorted(observation.updates)
-    arrays = {"update:" + name: observation.updates[name] for name in names}
+    arrays = {"update:" + name: observation.updates[name] for name in names}  # type: Dict[str, Any]
     np.savez_compressed(path, losses=np.array(observation.losses), **arrays)
 
 

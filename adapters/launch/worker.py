@@ -284,7 +284,7 @@ def run(directory, load=contract.load):
         teams.append(team.Team(launch, directory))
         adapter.join(0, team.meeting_place(directory))
         lead = team.Lead(teams[0], adapter)  # type: Any
-        return lead  # type: ignore[no-any-return]
+        return lead
 
     try:
         outcome = _measure(launch, phases, load_and_keep, gather)

@@ -45,6 +45,7 @@ class LossBlock(mx.gluon.HybridBlock):
         self.body = body
 
     def hybrid_forward(self, F, inputs, labels):  # noqa: N803 - Gluon's own name
+        # type: (Any, Any, Any) -> Any
         """Return the mean loss."""
         scores = F.log_softmax(self.body(inputs), axis=-1)
         return F.mean(F.negative(F.pick(scores, labels, axis=-1)))
@@ -78,6 +79,7 @@ class BottleneckBlock(mx.gluon.HybridBlock):
             )
 
     def hybrid_forward(self, F, inputs):  # noqa: N803
+        # type: (Any, Any) -> Any
         """Return relu(body + shortcut), (batch, channels, height, width)."""
         shortcut = inputs if self.project is None else self.project(inputs)
         return F.Activation(self.body(inputs) + shortcut, act_type="relu")
@@ -95,6 +97,7 @@ class RecurrentBlock(mx.gluon.HybridBlock):
         self.dense = nn.Dense(spec.vocabulary, flatten=False, in_units=spec.hidden)
 
     def hybrid_forward(self, F, tokens):  # noqa: N803
+        # type: (Any, Any) -> Any
         """Return the logits of every step, time-major."""
         outputs = self.lstm(self.embedding(tokens))
         return self.dense(F.reshape(outputs, shape=(-1, self.hidden)))

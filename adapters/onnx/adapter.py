@@ -13,7 +13,7 @@ from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import devices, networks, profile
+from . import devices, graph, networks, profile
 
 #: What ONNX Runtime calls its execution providers that run on no GPU.
 _CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
@@ -185,7 +185,7 @@ class OnnxAdapter(Adapter):
             "onnx": onnx.__version__,
             "build": onnxruntime.get_build_info(),
             "blas": "MLAS" if self.cell.on_cpu else "cuBLAS",
-            "operator_set": networks.OPERATOR_SET,
+            "operator_set": graph.OPERATOR_SET,
             "execution": "one graph of forward, loss, backward and update; parameters in two sets of bound buffers",
             "rate_in_product": self._rate_in_product(),
             "intra_op_num_threads": options.intra_op_num_threads,

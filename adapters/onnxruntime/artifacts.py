@@ -26,7 +26,7 @@ class Artifacts(NamedTuple):
     checkpoint: str  # names, types and shapes of the parameters; no values ("nominal")
 
 
-class _Training(onnxblock.TrainingBlock):  # type: ignore[misc]  # the framework is not seen by the type checker
+class _Training(onnxblock.TrainingBlock):
     """The loss is in the graph already: name it."""
 
     def build(self):

@@ -4,7 +4,7 @@ PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LS
 but for dense weights, which it holds as (inputs, outputs). Tokens and their labels are time-major.
 """
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Set, Tuple
 
 import numpy as np
 import paddle
@@ -23,7 +23,7 @@ class Built(NamedTuple):
 
     layer: Any
     parameters: Dict[str, Any]
-    transposed: frozenset  # names of those held as (inputs, outputs)
+    transposed: FrozenSet[str]  # names of those held as (inputs, outputs)
 
 
 class Naming:
@@ -32,7 +32,7 @@ class Naming:
     def __init__(self):
         # type: () -> None
         self.parameters = {}  # type: Dict[str, Any]
-        self.transposed = set()  # type: set
+        self.transposed = set()  # type: Set[str]
 
     def dense(self, name, inputs, outputs):
         # type: (str, int, int) -> Any
@@ -84,7 +84,7 @@ def _feedforward(family, naming):
     return nn.Sequential(*made)
 
 
-class BottleneckLayer(nn.Layer):  # type: ignore[misc]
+class BottleneckLayer(nn.Layer):
     """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
 
     def __init__(self, spec, epsilon, naming):
@@ -132,7 +132,7 @@ def _residual(family, naming):
     return nn.Sequential(*layers)
 
 
-class LanguageModel(nn.Layer):  # type: ignore[misc]
+class LanguageModel(nn.Layer):
     """Embedding, stacked LSTM from a zero state, dense; tokens (steps, batch) to logits (steps * batch, classes)."""
 
     def __init__(self, spec, naming):

@@ -233,7 +233,7 @@ class TorchAdapter(Adapter):
         """Ask PyTorch for its build's GPU code, for a gradient and for its process groups."""
         value = torch.tensor(3.0, requires_grad=True)
         (value * value).backward()
-        slope = float(value.grad)  # type: ignore[arg-type]
+        slope = float(value.grad)
         together = torch.distributed.is_available()
         known = {
             "gloo": torch.distributed.is_gloo_available,

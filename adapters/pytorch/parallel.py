@@ -71,5 +71,5 @@ def describe(on_cpu):
     """Name the engine."""
     found = {"engine": "DistributedDataParallel", "backend": backend(on_cpu)}
     if not on_cpu:
-        found["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())  # type: ignore[no-untyped-call]
+        found["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
     return found

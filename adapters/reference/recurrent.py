@@ -49,7 +49,7 @@ class RecurrentModel:
         sums += self.weights["lstm%d.bias" % layer]
         cells = np.zeros((steps + 1, batch, size), inputs.dtype)
         hidden = np.zeros_like(cells)
-        gates = []
+        gates = []  # type: List[Tuple[np.ndarray, ...]]
         for step in range(steps):
             parts = self.split(sums[step] + hidden[step] @ hidden_weight.T)
             enter, forget, out = [arithmetic.sigmoid(parts[which]) for which in (0, 1, 3)]

@@ -177,9 +177,15 @@ class TensorFlowAdapter(Adapter):
         """Return a matrix product; eager operations on the CPU are synchronous."""
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
         right = tf.random.stateless_uniform([size, size], seed=[3, 4])
-        if not self.cell.on_cpu:
-            return lambda: (tf.linalg.matmul(left, right), gpu.synchronize())
-        return lambda: tf.linalg.matmul(left, right)
+
+        def product():
+            # type: () -> Any
+            found = tf.linalg.matmul(left, right)
+            if not self.cell.on_cpu:
+                gpu.synchronize()
+            return found
+
+        return product
 
     def device_name(self):
         # type: () -> str

@@ -181,7 +181,7 @@ class RecurrentModel(Model):
                 variables.make("lstm%d.bias" % layer),
             )
             for layer in range(1, family.layers + 1)
-        ]
+        ]  # type: List[Any]
         self._weight = variables.make("fc.weight", DenseLayout())
         self._bias = variables.make("fc.bias")
 

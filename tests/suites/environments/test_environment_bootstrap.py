@@ -77,3 +77,17 @@ def test_the_command_for_properties_asks_for_so_many_examples(monkeypatch):
     ((words, options),) = called
     assert words[-4:] == ["-m", "hypothesis", "-k", "matrix"]
     assert options["env"][properties.VARIABLE] == "70"
+
+
+@pytest.mark.parametrize("line", ["if (n := 1): pass", "f'{n=}'", "import dataclasses", "def f(a, /): pass"])
+def test_syntax_that_is_too_new_for_a_guest_is_noticed(tmp_path, monkeypatch, line):
+    monkeypatch.setattr(bootstrap, "PYTHON", sys.executable)
+    own = tmp_path / "new"
+    own.mkdir()
+    (own / "framework.toml").write_text('python = ["3.12", "3.11"]\n')
+    for folder in (tmp_path, own):
+        (folder / "module.py").write_text("n = 1\n" + line + "\n")
+    found = bootstrap.guest_modules(tmp_path)
+    assert found == {(3, 6): [tmp_path / "module.py"], (3, 11): [own / "module.py"]}
+    assert bootstrap.too_new((3, 6), found[3, 6])
+    assert not bootstrap.too_new((3, 11), found[3, 11])

@@ -1,0 +1,138 @@
+"""Which room may import which, and how large a folder, a file and a function may grow."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("suites", "reports", "hardware_probe", "adapters")
+#: What both sides must agree on: what is asked of a guest and what it answers, and the names in the answer.
+SHARED = (
+    "adapters.protocol",
+    "adapters.axes",
+    "adapters.families",
+    "adapters.networks",
+    "adapters.libraries.device_ceilings",
+    "adapters.libraries.profiles",
+)
+#: What a room may import of the others.
+MAY_IMPORT = {
+    "suites": ("reports", "hardware_probe", "adapters"),
+    "reports": ("hardware_probe", *SHARED),
+    "hardware_probe": (),
+    "adapters": (),
+}
+#: What a folder of a framework may import beside the standard library and NumPy: itself by its own name, and these.
+FURTHER = {
+    "caffe": {"google"},
+    "chainer": {"chainermn", "ideep4py"},
+    "jax": {"jaxlib"},
+    "keras": {"jax", "jaxlib", "tensorflow", "torch"},
+    "onnx": {"onnxruntime"},
+    "onnxruntime": {"onnx"},
+    "pytorch": {"torch"},
+}
+#: Scripts in the guest's folders that the host runs.
+OF_THE_HOST = {"adapters/reference/generate.py"}
+
+
+def modules(room: str) -> list[Path]:
+    return sorted(path for path in (ROOT / room).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the full names that a module imports; relative ones as seen from the root."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            base = ".".join(part for part in (start, node.module or "") if part)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def room_of(name: str) -> str | None:
+    first = name.removeprefix("dlbench.")
+    return first if first.split(".")[0] in ROOMS and (first != name or name.split(".")[0] in ROOMS) else None
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_go_one_way(room: str) -> None:
+    wrong = []
+    for path in modules(room):
+        if str(path.relative_to(ROOT)) in OF_THE_HOST:
+            continue
+        for name in imported(path):
+            other = room_of(name)
+            if other is None or other.split(".")[0] == room:
+                continue
+            if not any(f"{other}.".startswith(f"{allowed}.") for allowed in MAY_IMPORT[room]):
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+
+
+def test_the_guest_imports_the_standard_library_numpy_and_its_framework_alone() -> None:
+    wrong = []
+    for path in modules("adapters"):
+        folder = path.relative_to(ROOT / "adapters").parts[0]
+        allowed = {"numpy", folder, *FURTHER.get(folder, ()), *sys.stdlib_module_names, "adapters"}
+        if str(path.relative_to(ROOT)) not in OF_THE_HOST:
+            wrong += [f"{path}: {name}" for name in imported(path) if name.split(".")[0] not in allowed]
+            absolute = "import adapters", "from adapters", "import dlbench", "from dlbench"
+            wrong += [str(path) for line in path.read_text().splitlines() if line.strip().startswith(absolute)]
+    assert wrong == []
+
+
+#: What is larger yet, and how large: no number may grow, and what shrinks is taken off.
+LARGER: dict[str, int] = {
+    "reports/storage: modules": 17,
+    "suites/commands: modules": 19,
+    "suites/measuring: modules": 17,
+    "tests/adapters/launch: modules": 17,
+    "tests/helpers: modules": 36,
+    "suites/commands/history.py: parameters of history_command": 12,
+    "suites/commands/list_and_probe.py: lines of list_command": 63,
+    "suites/commands/report.py: parameters of matrix_command": 11,
+    "suites/commands/report.py: parameters of progress_command": 9,
+    "suites/commands/report.py: parameters of figure1_command": 9,
+    "suites/measuring/attempts.py: parameters of __init__": 12,
+    "suites/measuring/pair_runner.py: parameters of __init__": 10,
+    "suites/measuring/runner.py: parameters of __init__": 10,
+    "reports/comparison/analysis.py: lines of compare_runs": 63,
+    "reports/comparison/verdict.py: parameters of _decide": 11,
+    "hardware_probe/ceiling_worker.py: lines of bandwidth": 61,
+    "adapters/keras/networks.py: parameters of convolution": 9,
+    "adapters/launch/worker.py: lines of _measure": 113,
+    "tests/characterisation/kept_commands.py: lines of add_help": 82,
+    "tests/helpers/one_launch.py: parameters of launch_once": 15,
+    "tests/helpers/pretended_runs.py: parameters of runner_of": 9,
+    "tests/plain/onnx.py: parameters of conv": 10,
+    "tests/plain/pytorch.py: lines of main": 64,
+}
+
+
+def sizes() -> Iterator[tuple[str, int, int]]:
+    """Yield what it is, its size, and the largest it may have."""
+    paths = [path for room in (*ROOMS, "tests") for path in modules(room)]
+    for folder in sorted({path.parent for path in paths}):
+        yield f"{folder.relative_to(ROOT)}: modules", sum(path.parent == folder for path in paths), 16
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        name = str(path.relative_to(ROOT))
+        yield f"{name}: lines", text.count("\n"), 400
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = node.args
+                parameters = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
+                yield f"{name}: lines of {node.name}", (node.end_lineno or 0) - node.lineno + 1, 60
+                yield f"{name}: parameters of {node.name}", parameters, 8
+
+
+def test_nothing_is_larger_than_it_should_be() -> None:
+    found = {what: size for what, size, most in sizes() if size > most}
+    assert {what: size for what, size in found.items() if size > LARGER.get(what, 0)} == {}
+    assert set(LARGER) <= set(found), "what is no longer too large: take it off the list"
