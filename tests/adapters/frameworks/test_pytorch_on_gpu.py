@@ -78,8 +78,7 @@ def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest, mode: str) -> No
 def test_events_and_memory_agree_with_what_is_known(guest: Guest, mode: str) -> None:
     told = guest(f"""
         import time
-        n = networks
-        wide = n.Feedforward((4096,), (n.Dense("fc1", 4096, 4096, "relu"), n.Dense("fc2", 4096, 4096, "none")))
+        wide = families.Feedforward(4096, (4096,), 4096, "relu")
         network = SMALL["small-dense"]._replace(family=wide)
         adapter = make("small-dense", device="cuda:0", mode={mode!r}, **{MODES[mode]!r})
         adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4096))

@@ -16,12 +16,11 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 TRAINED = """
-    from guest.networks import Residual
     def trained(workers, parts, **settings):
         answer = {{}}
         for name, network in SMALL.items():
             # Batch normalisation is each worker's own: only equal inputs give what the whole mini-batch gives.
-            equal = (6 // parts, parts) if isinstance(network.family, Residual) else (None, 1)
+            equal = (6 // parts, parts) if isinstance(network.family, families.Residual) else (None, 1)
             cell = Cell("tensorflow", "tensorflow", "function", name, "cpu", 1, 6, world_size=workers)
             adapter = ADAPTER(cell, settings, "unused")
             adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 6, *equal))
