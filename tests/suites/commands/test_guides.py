@@ -1,0 +1,60 @@
+"""What the guides (the READMEs and the tutorial) show is what the program takes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from dlbench.suites import cli
+from dlbench.suites.planning.suite import load
+
+ROOT = Path(cli.__file__).resolve().parents[1]
+GUIDES = [
+    ROOT / "README.md",
+    *(ROOT / room / "README.md" for room in ("suites", "adapters", "hardware_probe", "reports", "tests")),
+    ROOT / "suites/definitions/README.md",
+    ROOT / "adapters/TUTORIAL.md",
+]
+MADE_THERE = ("NAME", "COMMAND", "slowest", "littlenet", "my_framework")
+"""What a guide leaves to be filled in, or makes itself."""
+
+
+def shown(guide: Path) -> list[str]:
+    """Return the command lines of a guide, without the remarks behind them."""
+    text = guide.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = re.findall(r"^    (?:\.venv/bin/|python3 suites/bootstrap\.py )?(?:dlbench|run) .*$", text, re.MULTILINE)
+    lines += re.findall(r"`(dlbench [a-z][^`]*)`", text)
+    return [
+        re.split(r"\s{3,}| > | \| ", line.strip().removeprefix("python3 suites/bootstrap.py "))[0] for line in lines
+    ]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: str(guide.relative_to(ROOT)))
+def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for line in shown(guide):
+        words = shlex.split(line.removeprefix("dlbench "))
+        if any(name in line for name in MADE_THERE):
+            continue
+        command = typer.main.get_command(cli.app)
+        context = command.context_class(command, info_name="dlbench")
+        while words and hasattr(command, "commands") and words[0] != "--help":
+            assert words[0] in command.commands, f"{guide.name}: {line}"
+            command = command.commands[words.pop(0)]
+        if words and words != ["--help"]:
+            command.make_context("dlbench", words, parent=context)
+
+
+def test_every_link_of_a_guide_leads_to_a_file():
+    for guide in GUIDES:
+        for target in re.findall(r"\]\(([^)#]+)", guide.read_text(encoding="utf-8")):
+            assert (guide.parent / target).exists(), f"{guide}: {target}"
+
+
+def test_the_suite_of_the_readme_is_one(tmp_path):
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "mine.toml").write_text(text)
+    suite = load(str(tmp_path / "mine.toml"))
+    assert (suite.name, list(suite.networks), list(suite.frameworks)) == ("mine", ["small"], ["torch", "jax"])
