@@ -1,19 +1,32 @@
-"""Which attempt at a launch counts: one that others disturbed was repeated, and every attempt was kept."""
+"""Which launches count, said here alone: of the attempts at a launch one, and in comparisons only undisturbed ones.
 
-from collections.abc import Iterable
+A launch that others disturbed is repeated, and every attempt is kept. Of the attempts at one launch - same run, cell,
+side, stage, index and environment - the first counts that has a number and was not disturbed; where there is none, the
+last (it is then flagged). `effective` says so of records, `effective_rows` of the frame that `Store.medians` gives,
+`choose` of anything else.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+LAUNCH = ("run", "cell", "side", "stage", "launch", "environment")
+"""What the attempts at one launch have in common."""
+
 
 def disturbed(record: Record, host: Host | None) -> bool:
-    """Tell whether others were in this launch's way."""
+    """Tell whether other programs disturbed this launch."""
     return any(flag.kind is raised_flags.CONTENDED for flag in raised_flags.record_flags(record, host))
 
 
 def left_out(record: Record, host: Host | None) -> bool:
-    """Tell whether a comparison does without this launch: others were in its way, or its GPU was slowed.
+    """Tell whether a comparison does without this launch: others disturbed it, or its GPU was slowed.
 
     The latter is not repeated, as the GPU would be hotter still.
     """
@@ -22,14 +35,46 @@ def left_out(record: Record, host: Host | None) -> bool:
 
 
 def effective(records: Iterable[Record], host: Host | None) -> list[Record]:
-    """Return one record for each launch: its first undisturbed attempt with a number, else its last."""
-    groups: dict[tuple[object, ...], list[Record]] = {}
-    for record in records:
-        key = (record.run, record.cell, record.side, record.stage, record.launch)
-        groups.setdefault(key, []).append(record)
-    chosen = []
-    for attempts in groups.values():
-        ordered = sorted(attempts, key=lambda record: record.attempt)
-        good = [each for each in ordered if each.outcome.samples_ns and not disturbed(each, host)]
-        chosen.append(good[0] if good else ordered[-1])
-    return chosen
+    """Return the records of one machine that count, one for each launch, in the order given."""
+    launches: dict[tuple[object, ...], list[tuple[int, Record]]] = {}
+    for place, record in enumerate(records):
+        of_launch = (record.run, record.cell, record.side, record.stage, record.launch, record.environment)
+        launches.setdefault(of_launch, []).append((place, record))
+    kept = []
+    for attempts in launches.values():
+        if len(attempts) > 1:
+            attempts.sort(key=lambda pair: (pair[1].attempt, pair[1].started))
+            told = [Attempt(bool(each.outcome.samples_ns), disturbed(each, host)) for _, each in attempts]
+            kept.append(attempts[choose(told)])
+        else:
+            kept += attempts
+    return [record for _, record in sorted(kept, key=lambda pair: pair[0])]
+
+
+class Attempt(NamedTuple):
+    """What decides whether an attempt at a launch counts."""
+
+    has_number: bool
+    contended: bool | None
+
+
+def choose(attempts: Sequence[Attempt]) -> int:
+    """Return the index of the attempt that counts, of one launch's attempts in order."""
+    for index, attempt in enumerate(attempts):
+        if attempt.has_number and not attempt.contended:
+            return index
+    return len(attempts) - 1
+
+
+def effective_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the rows of a frame of `Store.medians` that count: one for each launch, in the frame's order."""
+    import numpy as np
+    import pandas as pd
+
+    ordered = frame.sort_values(["attempt", "started"], kind="stable")
+    good = ordered["seconds"].notna() & ~ordered["contended"].fillna(False).astype(bool)
+    place = np.arange(len(ordered))
+    # Least for the first good one; where none is good, least for the last.
+    rank = pd.Series(np.where(good, place - len(ordered), len(ordered) - place), index=ordered.index)
+    best = rank.groupby([ordered[name] for name in LAUNCH], sort=False).transform("min")
+    return frame.loc[(rank == best).reindex(frame.index)]

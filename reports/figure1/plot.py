@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dlbench.reports.evidence.statistics import CONFIDENCE
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Panel, Point
 from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, check_quantity, shown_value
 from dlbench.reports.figure1.words import line_name, place_names
@@ -51,12 +52,15 @@ class _Key(NamedTuple):
 
     rows: tuple[Row, ...]
     places: tuple[Place, ...]
+    points_only: bool
+    """Whether no line has a second point: then dashes cannot tell places apart, and marks do."""
 
     def style(self, line: Line) -> _Style:
         """Return how a line is drawn; those of a single row have their places' colours and marks."""
         place = self.places.index(line.place)
         number = self.rows.index(line.row) if len(self.rows) > 1 else place
-        return _Style(_COLOURS[number % len(_COLOURS)], _MARKS[number % len(_MARKS)], _DASHES[place])
+        mark = place if self.points_only else number
+        return _Style(_COLOURS[number % len(_COLOURS)], _MARKS[mark % len(_MARKS)], _DASHES[place])
 
 
 def figure1_to_picture(found: Figure1, path: Path, quantity: str = "seconds") -> list[Path]:
@@ -86,6 +90,7 @@ def _figure(found: Figure1, places: Sequence[Place], quantity: str) -> "Figure":
     key = _Key(
         tuple(sorted({line.row for line in drawn})),
         tuple(place for place in places if any(line.place == place for line in drawn)),
+        len(places) > 1 and all(len(line.timed) < 2 for line in drawn),
     )
     columns = min(_COLUMNS, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
@@ -102,9 +107,17 @@ def _figure(found: Figure1, places: Sequence[Place], quantity: str) -> "Figure":
         row[0].set_ylabel(QUANTITIES[quantity], fontsize=8)
     figure.suptitle(_title(found, key, quantity), fontsize=10)
     if panels:
-        figure.supxlabel("mini-batch size; bars: 95 % interval of the median", fontsize=8)
+        figure.supxlabel(f"mini-batch size; bars: {_coverage(drawn)} interval of the median", fontsize=8)
         figure.legend(handles, labels, loc="outside right center", fontsize=7.5, frameon=False, handlelength=3.2)
     return figure
+
+
+def _coverage(lines: Sequence[Line]) -> str:
+    """Return what the intervals of these lines cover: from few steps less than others."""
+    told = [p.seconds.coverage for line in lines for p in line.timed if p.seconds is not None]
+    known = [coverage for coverage in told if coverage is not None]
+    low, high = (f"{100 * end:.0f}" for end in (min(known, default=CONFIDENCE), max(known, default=CONFIDENCE)))
+    return f"{high} %" if low == high else f"{low} to {high} %"
 
 
 def _drawn(panel: Panel, places: Sequence[Place]) -> list[Line]:
@@ -138,13 +151,13 @@ def _legend(found: Figure1, key: _Key, drawn: Sequence[Line]) -> "tuple[list[Art
     names = place_names(found, machine=False)
     if len(key.rows) > 1:
         for number, row in enumerate(key.rows):
-            colour, mark = _COLOURS[number % len(_COLOURS)], _MARKS[number % len(_MARKS)]
+            colour, mark = _COLOURS[number % len(_COLOURS)], "" if key.points_only else _MARKS[number % len(_MARKS)]
             name = line_name(next(line for line in drawn if line.row == row))
             say(name, color=colour, marker=mark, markersize=4.5, linestyle="-", linewidth=1.2)
     for number, place in enumerate(key.places if len(key.places) > 1 else ()):
         alone = len(key.rows) == 1
         colour = _COLOURS[number % len(_COLOURS)] if alone else "black"
-        mark = _MARKS[number % len(_MARKS)] if alone else ""
+        mark = _MARKS[number % len(_MARKS)] if alone or key.points_only else ""
         say(_folded(names[place]), color=colour, marker=mark, markersize=4.5, linestyle=_DASHES[number], linewidth=1.2)
     if any(line.best is not None and len(line.timed) > 1 for line in drawn):
         say("best mini-batch: the smallest\nnot told from the fastest", **_BEST, markerfacecolor=_GREY)

@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,6 +137,9 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     panel.set_title(name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""), fontsize=8, loc="left")
     panel.set_ylabel(_UNITS[series.kind], fontsize=7)
     panel.tick_params(labelsize=7)
+    if len(dates) == 1:
+        # One night has no width: without limits of ours the axis would span years.
+        panel.set_xlim(dates[0] - timedelta(days=1), dates[0] + timedelta(days=1))
     locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
     panel.xaxis.set_major_locator(locator)
     panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]

@@ -6,7 +6,7 @@ machines, a published table) side by side, one group of columns for each machine
 Which records count: of each cell on each machine those of the newest run that measured it, unless all runs are asked
 for; a run that only skipped a cell does not displace one that measured it. Records of another environment (another
 build of the framework) than the newest one's are never pooled with it. Of a launch that was repeated one attempt counts
-(see `medians`). Runs of two sides (compare, gate) are left out by `Results`, unless one is asked for; of that one the
+(see `attempts`). Runs of two sides (compare, gate) are left out by `Results`, unless one is asked for; of that one the
 candidate's launches count, since its baseline stands for another build of the row.
 `Results.newest` reads from a store no more than what counts by these rules.
 """
@@ -18,9 +18,9 @@ from statistics import median
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Parity, Status
 from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence.attempts import effective
 from dlbench.reports.evidence.contrasts import clearly_slower
 from dlbench.reports.evidence.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.evidence.medians import effective_records
 from dlbench.reports.evidence.observed import Observed, observe
 from dlbench.reports.evidence.statistics import Summary, summarise
 from dlbench.reports.matrix.places import Column, Group, Row, cell_at, column_of, group_of, row_of
@@ -117,9 +117,12 @@ def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
     cells = []
     for (machine, _), records in chosen.items():
         made = _cell(records, results.hosts.get(machine), ceilings)
-        row_environment = newest[machine, made.row].environment if (machine, made.row) in newest else ""
-        if made.environment and made.environment != row_environment:
-            sentence = f"environment {made.environment[:12]}, the row's newest is {row_environment[:12]}"
+        of_row = newest.get((machine, made.row))
+        if of_row is not None and made.environment and made.environment != of_row.environment:
+            sentence = f"environment {made.environment[:12]}, the row's newest is {of_row.environment[:12]}"
+            version = records[-1].outcome.software.get("version")
+            if version and version == of_row.outcome.software.get("version"):
+                sentence += f": two builds of version {version}"
             made = replace(made, flags=(*made.flags, raised_flags.Flag(raised_flags.OTHER_ENVIRONMENT, sentence)))
         cells.append(made)
     return assemble(cells, results.hosts, notes)
@@ -202,7 +205,7 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
             for record in same_build
             if (all_runs or record.run == newest.run) and (record.outcome.status is not Status.SKIPPED or not measured)
         ]
-        chosen[key] = effective_records(attempts, results.hosts)
+        chosen[key] = effective(attempts, results.hosts.get(key[0]))
     notes = [
         f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
         for name in sorted(displaced)

@@ -19,7 +19,7 @@ Wanted = str | Collection[str] | None
 """One value, several, or whatever there is."""
 
 _LAUNCH = ("run", "cell_id", "side", "environment", "stage", "launch")
-# What the attempts at one launch have in common, as in `medians.LAUNCH`.
+# What the attempts at one launch have in common, as in `attempts.LAUNCH`.
 
 
 def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElement[bool]]:

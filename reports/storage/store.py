@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence import medians
+from dlbench.reports.evidence import attempts, medians
 from dlbench.reports.storage import database, newest, opening, queries, record_columns, schema
 from dlbench.reports.storage.cell_columns import from_columns
 from dlbench.reports.storage.hosts import Host, read_host
@@ -184,7 +184,7 @@ class Store:
 
         Columns: run, started (of the record, ISO 8601 text in UTC), machine, environment, cell (see `cells`), launch,
         attempt, side, stage, status, seconds (the launch's median per step; NaN where nothing was timed) and contended
-        (nullable boolean). Every attempt at a launch is a row: see `medians.effective`.
+        (nullable boolean). Every attempt at a launch is a row: see `attempts.effective_rows`.
         """
         return medians.frame_of_medians(self._rows(queries.medians(run, suite, machine, purpose, sides)))
 
@@ -201,7 +201,7 @@ class Store:
         Columns: run, started (of the run, ISO 8601 text in UTC), machine, environment, cell (see `cells`), side,
         launches, log_mean and log_variance (mean and sample variance of the natural logarithms of the launches'
         medians; NaN for the variance of one), contended_launches. Of each launch the attempt counts that
-        `medians.choose` takes, where it is ok. The mean is over the launches that were not contended; where all were,
+        `attempts.choose` takes, where it is ok. The mean is over the launches that were not contended; where all were,
         over those, and ``launches`` then equals ``contended_launches``.
         """
         sums = self._rows(queries.nights(run, suite, machine, purpose, sides))
@@ -335,8 +335,8 @@ class Store:
         """Mark, of the launches with several attempts among these records, the attempt that counts."""
         for launch in connection.execute(queries.launches_with_attempts(*conditions)).all():
             rows = connection.execute(queries.attempts(launch)).all()
-            told = [medians.Attempt(row.seconds is not None, row.contended == 1) for row in rows]
-            counts = rows[medians.choose(told)].id
+            told = [attempts.Attempt(row.seconds is not None, row.contended == 1) for row in rows]
+            counts = rows[attempts.choose(told)].id
             for row in rows:
                 if row.effective != (row.id == counts):
                     change = sa.update(schema.records).where(schema.records.c.id == row.id)

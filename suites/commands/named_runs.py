@@ -12,6 +12,9 @@ from dlbench.reports.storage.store import Store
 from ..errors import UsageError, unknown_name
 from ..measuring import comparison
 
+Found = tuple[Run, list[Record], str, dict[str, Host]]
+"""A run, its records, the store it lies in, and its machine."""
+
 
 def compare(first: str, second: str, store_file: str, rule: Rule) -> Comparison:
     """Return the comparison of two stored runs, or with one word that of a run that has two sides.
@@ -32,7 +35,8 @@ def compare(first: str, second: str, store_file: str, rule: Rule) -> Comparison:
     try:
         return compare_runs(_one_side(before[1]), _one_side(after[1]), hosts, names, rule)
     except ValueError as error:
-        raise UsageError(f"{first} and {second} cannot be compared: {error}.") from error
+        taken = f"{names[BASELINE]}, and {names[CANDIDATE]}"
+        raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error
 
 
 def _one_side(records: list[Record]) -> list[Record]:
@@ -40,12 +44,29 @@ def _one_side(records: list[Record]) -> list[Record]:
     return [record for record in records if record.side in ("", CANDIDATE)]
 
 
+def _others(before: Found, after: Found) -> str:
+    """Return which other runs of the stores share a cell with the one held against them, the newest first."""
+    shared = []
+    for one, other in ((before, after), (after, before)):
+        cells = {record.cell for record in other[1]}
+        with Store.open(one[2], create=False) as store:
+            runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
+        shared += [f"{one[2]}:{run.id}" for run in runs[:2]]
+    return f" These share cells: {', '.join(shared)}." if shared else ""
+
+
 def _title(run: Run) -> str:
     return f"run {run.id} of {run.suite}, {run.started:%Y-%m-%d %H:%M} UTC"
 
 
-def _find(word: str, store_file: str) -> tuple[Run, list[Record], str, dict[str, Host]]:
-    """Return the run that a word means, its records, the store it lies in, and its machine."""
+def _find(word: str, store_file: str) -> Found:
+    """Return the run that a word means, its records, the store it lies in, and its machine.
+
+    A word is latest, previous, the beginning of an id, a store (its newest run), or STORE:ID.
+    """
+    file, colon, of_file = word.rpartition(":")
+    if colon and Path(file).is_file():
+        return _find(of_file, file)
     target = word if Path(word).is_file() or "://" in word else os.fspath(store_file)
     with Store.open(target, create=False) as store:
         runs = store.runs()

@@ -7,7 +7,7 @@
 ``attempts`` yields each record when its launch has ended, so that a caller can store it before the next attempt
 begins; ``carry_out`` returns them all as a list. A launch that others disturbed is attempted again, at most
 ``attempts`` times in all; ``before_repeat`` is called before each repetition, to wait until the machine is quiet, and
-where it returns False there is none. ``reports.attempts.effective`` tells which attempt of a launch counts.
+where it returns False there is none. ``reports/evidence/attempts.py`` tells which attempt of a launch counts.
 
 Two sides of a comparison are two carriers over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters); ``side`` and ``stage``

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, to_dict
-from dlbench.reports.evidence.medians import effective
+from dlbench.reports.evidence.attempts import effective_rows
 from dlbench.reports.formats import terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.matrix.words import matrix_page
@@ -173,7 +173,7 @@ def report_matrix(store: Store, _: list[str]) -> str:
 
 
 def report_compare(store: Store, runs: list[str]) -> int:
-    return len(effective(store.medians(run=runs[-2:])))
+    return len(effective_rows(store.medians(run=runs[-2:])))
 
 
 def report_history(store: Store, _: list[str]) -> int:

@@ -148,3 +148,17 @@ def test_more_places_than_kinds_of_line_have_pages_of_their_own(tmp_path: Path) 
     assert "cuda:6" in texts(pages[1])
     with pytest.raises(ReportError, match="PNG or SVG"):
         figure1_to_picture(figure_of(records), tmp_path / "f.pdf")
+
+
+def test_single_sizes_at_several_places_have_marks_of_their_own_and_bars_say_what_they_cover(tmp_path: Path) -> None:
+    records = [r for threads in (1, 2, 4) for r in records_of({64: [1.0 / threads]}, threads=threads)]
+    (path,) = figure1_to_picture(figure_of(records), tmp_path / "places.svg")
+    text = path.read_text(encoding="utf-8")
+    # In the legend and in the panel each place has a mark of another form.
+    marks = set(re.findall(r'xlink:href="#(m[0-9a-f]+)"', text))
+    (alike,) = figure1_to_picture(figure_of(records_of({64: [1.0]})), tmp_path / "one.svg")
+    assert len(marks) >= len(set(re.findall(r'xlink:href="#(m[0-9a-f]+)"', alike.read_text(encoding="utf-8")))) + 2
+    assert "bars: 94 % interval" in text
+    assert "bars: 95 % interval" in figure1_to_picture(
+        figure_of(records_of({64: 1.0, 128: 1.0})), tmp_path / "covered.svg"
+    )[0].read_text(encoding="utf-8")

@@ -283,3 +283,14 @@ def test_of_two_that_noise_cannot_tell_apart_both_are_starred() -> None:
     # Of a single step nobody knows the spread, but launches are known to differ.
     single = make.record([2.0]), make.record([2.08], framework="mxnet")
     assert [cell.best for cell in matrix_of(*single).cells.values()] == [True, True]
+
+
+def test_two_builds_of_one_version_are_told_apart() -> None:
+    same = {"version": "2.13.0"}
+    old = make.record(result=make.outcome([1.0], software=same), environment="edited" * 3)
+    new = make.record(result=make.outcome([1.0], software=same), environment="plain" * 4, threads=2, minutes=5)
+    cells = {cell.column.threads: cell for cell in matrix_of(old, new).cells.values()}
+    assert [flag.sentence for flag in cells[1].flags if flag.kind.name == "other_environment"] == [
+        "environment editededited, the row's newest is plainplainpl: two builds of version 2.13.0"
+    ]
+    assert "other_environment" not in names(cells[2])

@@ -16,7 +16,8 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.comparison.verdict import DEFAULT
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence.medians import MEDIANS, NIGHTS, Attempt, choose, effective, effective_records
+from dlbench.reports.evidence.attempts import Attempt, choose, effective, effective_rows
+from dlbench.reports.evidence.medians import MEDIANS, NIGHTS
 from dlbench.reports.storage import queries, record_columns, schema
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
@@ -76,9 +77,9 @@ def test_frame_records_and_store_agree_on_which_attempts_count(kept: list[Record
         frame = store.medians()
         of_frame = [
             (row.run, row.launch, cells[row.cell], row.attempt, row.side, row.stage)
-            for row in effective(frame).itertuples()
+            for row in effective_rows(frame).itertuples()
         ]
-        of_records = list(numbered(effective_records(kept, {})))
+        of_records = list(numbered(effective(kept, None)))
         table = schema.records.c
         marked = store._rows(sa.select(table.id).where(table.effective == 1).order_by(table.id))
         order = [row.id for row in store._rows(sa.select(table.id).order_by(table.id))]
@@ -98,7 +99,7 @@ def test_nights_are_those_of_the_launches_medians(kept: list[Record]) -> None:
                 store.append(record)
         cells, nights = store.cells(), store.nights()
     expected = defaultdict(list)
-    for record in effective_records(kept, {}):
+    for record in effective(kept, None):
         of_first_look = record.stage == "screen" and record.launch < DEFAULT.screen_looks[0]
         if record.outcome.status is Status.OK and (not record.stage or of_first_look):
             value = math.log(statistics.median(record.outcome.step_seconds()))
@@ -141,7 +142,7 @@ def test_medians_can_be_narrowed() -> None:
         assert set(store.medians(purpose=("compare", "gate"))["run"]) == {"run-1", "run-2"}
         assert list(store.medians(sides="baseline")["side"]) == ["baseline"]
         assert list(store.nights(purpose="gate", sides=["candidate"])["run"]) == ["run-2"]
-        for empty in (store.medians(run="none"), effective(store.medians(run="none"))):
+        for empty in (store.medians(run="none"), effective_rows(store.medians(run="none"))):
             assert (len(empty), list(empty.columns)) == (0, list(MEDIANS))
         assert list(store.nights(run="none").columns) == list(NIGHTS)
 

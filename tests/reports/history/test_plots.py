@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -118,3 +119,10 @@ def test_a_picture_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
         history_to_picture(history_of(1), path)
     assert list(tmp_path.iterdir()) == [tmp_path / "history.png"]
     assert path.read_text() == "the old one"
+
+
+def test_one_night_spans_days_not_years(tmp_path):
+    history = history_of(1, nights=1)
+    (written,) = history_to_picture(history, tmp_path / "one.svg")
+    years = [text for text in texts(written) if re.fullmatch(r"20\d\d", text)]
+    assert len(years) < 2
