@@ -18,6 +18,7 @@ exchange of gradients, which no law of threads describes. `workers` is their rep
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND
 from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
@@ -83,12 +84,14 @@ def curves(matrix: Matrix) -> list[Curve]:
     drafts = []
     for machine in matrix.machines:
         columns = [c for c in matrix.columns_of(machine) if _threads_of_one(c)]
-        for group, rows in matrix.rows.items():
-            for row in rows:
-                places = [(group, row, column) for column in columns]
-                cells = tuple(matrix.cells[place] for place in places if place in matrix.cells)
-                if cells:
-                    drafts.append(_draft(matrix.hosts[machine], cells))
+        kinds = dict.fromkeys(axes.without(column.cell, "threads") for column in columns)
+        for group, row, kind in (
+            (group, row, kind) for group, rows in matrix.rows.items() for row in rows for kind in kinds
+        ):
+            of_kind = (column for column in columns if axes.without(column.cell, "threads") == kind)
+            found = (matrix.cells.get((group, row, column)) for column in of_kind)
+            if cells := tuple(cell for cell in found if cell is not None):
+                drafts.append(_draft(matrix.hosts[machine], cells))
     bound = {_row_unbound(draft) for draft in drafts if draft.bound and draft.times}
     return [
         _finish(replace(draft, comparisons=comparisons), not draft.bound and _row_unbound(draft) in bound)
@@ -169,7 +172,7 @@ def _undisturbed(times: dict[int, Summary], cells: Iterable[MatrixCell], host: H
 
 def _row_unbound(draft: _Draft) -> tuple[object, ...]:
     cell = draft.cells[0]
-    return cell.column.machine, cell.group, cell.row.framework, cell.row.mode
+    return cell.column.machine, axes.without(cell.cell, "threads", "affinity")
 
 
 def _adjusted(drafts: Sequence[_Draft]) -> list[dict[tuple[int, int], Contrast]]:

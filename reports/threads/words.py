@@ -9,7 +9,7 @@ from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
 from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
-from dlbench.reports.naming import group_name, row_name
+from dlbench.reports.naming import extra_of_place, group_name, row_name
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.analysis import Threads
 from dlbench.reports.threads.curve import Curve, Point
@@ -174,7 +174,7 @@ def _curve_table(curve: Curve) -> Table:
         notes.append(f"Wait policy: {policy}.")
     notes += fit_lines(curve.fits)
     return Table(
-        f"{group_name(curve.group)}: {row_name(curve.row)}, on {curve.host.name}",
+        f"{group_name(curve.group)}: {row_name(curve.row)}{extra_of_place(curve.cell)}, on {curve.host.name}",
         ("p", *(field.head for field in fields)),
         tuple(_point_row(point, curve.best, fields) for point in curve.points),
         tuple(notes),
