@@ -75,8 +75,8 @@ app.command("gate")(gate_command)
 app.command("export")(export_command)
 app.command("import")(import_command)
 app.command("doctor")(doctor_command)
-app.command("history")(history_command)
-# Of a single cell each axis may be named in the singular too.
+# Here each axis may be named in the singular too.
+app.command("history", context_settings={"token_normalize_func": AxesOfACell.in_plural})(history_command)
 app.command("explain", context_settings={"token_normalize_func": AxesOfACell.in_plural})(explain_command)
 
 

@@ -94,7 +94,6 @@ LARGER: dict[str, int] = {
     "suites/measuring: modules": 17,
     "tests/adapters/launch: modules": 17,
     "tests/helpers: modules": 37,
-    "suites/commands/history.py: parameters of history_command": 12,
     "suites/commands/list_and_probe.py: lines of list_command": 63,
     "suites/measuring/attempts.py: parameters of __init__": 12,
     "suites/measuring/pair_runner.py: parameters of __init__": 10,

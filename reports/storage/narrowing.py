@@ -37,12 +37,16 @@ def narrowed(results: Results, wanted: Mapping[str, str]) -> Results:
     if not wanted:
         return results
     chosen = {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in wanted.items()}
-    records = (each for each in results.records if all(_fits(each.cell, axis, words) for axis, words in chosen.items()))
+    records = (each for each in results.records if all(fits(each.cell, axis, words) for axis, words in chosen.items()))
     return replace(results, records=tuple(records))
 
 
-def _fits(cell: Cell, axis: str, words: Sequence[str]) -> bool:
+def fits(cell: Cell, axis: str, words: Sequence[str]) -> bool:
+    """Tell whether the cell's value of an axis is one of these words, or fits one that is a pattern."""
+    return any(fnmatchcase(each, word) for each in names_of(cell, axis) for word in words)
+
+
+def names_of(cell: Cell, axis: str) -> list[str]:
+    """Return what the value of an axis may be called: a row is a framework, or a framework in a mode."""
     value = str(getattr(cell, axis))
-    # A row is a framework, or a framework in a mode: "torch", "torch:compile".
-    values = [value, f"{value}:{cell.mode}"] if axis == "framework" else [value]
-    return any(fnmatchcase(each, word) for each in values for word in words)
+    return [value, f"{value}:{cell.mode}"] if axis == "framework" else [value]

@@ -1,7 +1,9 @@
 """`dlbench history`: which cells became slower or faster, on which night, and what else changed then."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -11,52 +13,58 @@ from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.narrowing import fits, names_of
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..measuring import preparation
-from ..planning import values as axes
+from ..planning import values
+from ..planning.networks import LARGEST_BATCH
 from . import options
+from .option_groups import OptionGroup, grouped
 
 if TYPE_CHECKING:
     from dlbench.reports.history.analysis import History
 
 _FORMATS = ("terminal", "markdown", "json")
+_COUNTED = {"threads": "thread count", "batch_size": "mini-batch size"}
 _EXPLAINED = 20
 """Changes whose records are read unless all are asked for: as many as a report shows."""
 
-Networks = Annotated[str, typer.Option("--network", "--networks", help="Networks, comma-separated: fcn5,resnet50.")]
-Frameworks = Annotated[
-    str, typer.Option("--framework", "--frameworks", help="Rows, comma-separated: `torch`, or `torch:compile`.")
-]
-Threads = Annotated[str, typer.Option("--threads", help="Thread counts: `1,2,4-8`, or words such as `cores`.")]
-MachineName = Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")]
-SuiteName = Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")]
-Since = Annotated[str, typer.Option("--since", metavar="DATE", help="Only nights from this date on: 2026-03-01.")]
-Magnitude = Annotated[str, typer.Option("--magnitude", help="Smallest change to report: 2.5%.")]
-Plot = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, 24 series, those with changes first."),
-]
-Everything = Annotated[bool, typer.Option("--all", help="Every series and every change; further pages of the plot.")]
-Format = Annotated[str, typer.Option("--format", help="terminal, markdown or json.")]
+
+@dataclass(frozen=True)
+class WhichNights(OptionGroup):
+    """What the history is made of, beside its cells."""
+
+    store_file: options.StoreFile = options.DEFAULT_STORE
+    suite: Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")] = None
+    machine: Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")] = None
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help="Only nights from this date on: 2026-03-01.")
+    ] = None
+    magnitude: Annotated[str, typer.Option("--magnitude", help="Smallest change to report: 2.5%.")] = "2.5%"
 
 
-def history_command(
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    suite: SuiteName = None,
-    networks: Networks = "",
-    frameworks: Frameworks = "",
-    threads: Threads = "",
-    machine: MachineName = None,
-    since: Since = "",
-    magnitude: Magnitude = "2.5%",
-    form: Format = "terminal",
-    plot: Plot = None,
-    everything: Everything = False,
-    as_json: options.Json = False,
-) -> None:
+@dataclass(frozen=True)
+class HowToShow(OptionGroup):
+    """In what form, and how much of it."""
+
+    form: Annotated[str, typer.Option("--format", help="terminal, markdown or json.")] = "terminal"
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw it too: a .png or .svg, 24 series, those with changes first."
+        ),
+    ] = None
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every series and every change; further pages of the plot.")
+    ] = False
+    as_json: options.Json = False
+
+
+@grouped
+def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow) -> None:
     """Which cells became slower or faster, on which night, by how much, and what else changed that night.
 
     A night is a run. Nights that measured a baseline too give the ratio to it; others give absolute seconds, where the
@@ -69,22 +77,22 @@ def history_command(
     """
     from dlbench.reports.history.tables import history_to_json, history_to_markdown, history_to_terminal
 
-    form = "json" if as_json else form
+    form = "json" if how.as_json else how.form
     if form not in _FORMATS:
         raise unknown_name("format", form, _FORMATS)
-    least = axes.share(magnitude, "--magnitude")
-    start = _date(since)
-    if plot is not None:
+    least = values.share(which.magnitude, "--magnitude")
+    start = _date(which.since)
+    if how.plot is not None:
         from dlbench.reports.history.plot import check_picture
 
-        check_picture(plot)
-    chosen = _Chosen(suite, machine, networks, frameworks, threads, start)
-    with Store.open(store_file, create=False) as store:
-        history = _history(store, chosen, least, None if everything else _EXPLAINED)
-    if plot is not None:
-        _draw(history, plot, everything)
+        check_picture(how.plot)
+    chosen = _Chosen(which.suite, which.machine, axes.wanted, start)
+    with Store.open(which.store_file, create=False) as store:
+        history = _history(store, chosen, least, None if how.everything else _EXPLAINED)
+    if how.plot is not None:
+        _draw(history, how.plot, how.everything)
     exporters = {"terminal": history_to_terminal, "markdown": history_to_markdown, "json": history_to_json}
-    print(exporters[form](history, everything))
+    print(exporters[form](history, how.everything))
 
 
 class _Chosen(NamedTuple):
@@ -92,16 +100,15 @@ class _Chosen(NamedTuple):
 
     suite: str | None
     machine: str | None
-    networks: str
-    frameworks: str
-    threads: str
+    wanted: dict[str, str]
+    """Words by axis."""
     since: str
 
     def narrows(self) -> bool:
         return any(self)
 
 
-def _date(text: str) -> str:
+def _date(text: str | None) -> str:
     """Return the moment as ISO 8601 in UTC, as the store writes it; "" for none."""
     if not text:
         return ""
@@ -148,24 +155,21 @@ def _check_nights(store: Store, history: "History", chosen: _Chosen) -> None:
 def _cells(cells: Mapping[int, Cell], chosen: _Chosen) -> set[int]:
     """Return the numbers of the cells that the options leave; raises UsageError for a name that no cell has."""
     kept = dict(cells)
-    if chosen.networks:
-        names = _known("network", axes.words(chosen.networks), {cell.network for cell in cells.values()})
-        kept = {number: cell for number, cell in kept.items() if cell.network in names}
-    if chosen.frameworks:
-        rows = {name for cell in cells.values() for name in (cell.framework, f"{cell.framework}:{cell.mode}")}
-        names = _known("framework", axes.words(chosen.frameworks), rows)
-        kept = {n: cell for n, cell in kept.items() if names & {cell.framework, f"{cell.framework}:{cell.mode}"}}
-    if chosen.threads:
-        counts = axes.counts(chosen.threads, preparation.capacity(probe()))
-        kept = {number: cell for number, cell in kept.items() if cell.threads in counts}
+    for axis, words in chosen.wanted.items():
+        if axis in ("network", "framework"):
+            known = {name for cell in cells.values() for name in names_of(cell, axis)}
+            _check_known(axis, values.words(words), known)
+        if axis in _COUNTED:
+            counts = values.counts(words, preparation.capacity(probe()), _COUNTED[axis], LARGEST_BATCH)
+            words = ",".join(map(str, counts))
+        kept = {number: cell for number, cell in kept.items() if fits(cell, axis, values.words(words))}
     return set(kept)
 
 
-def _known(kind: str, names: Iterable[str], known: Collection[str]) -> set[str]:
+def _check_known(axis: str, names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
-        if name not in known:
-            raise unknown_name(f"{kind} in this store", name, known)
-    return set(names)
+        if not any(fnmatchcase(each, name) for each in known):
+            raise unknown_name(f"{axis} in this store", name, known)
 
 
 def _draw(history: "History", plot: Path, everything: bool) -> None:

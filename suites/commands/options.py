@@ -72,13 +72,25 @@ class AxisOptions(OptionGroup):
 class AxesOfACell(AxisOptions):
     """The same for a single cell, whose row and network are named otherwise: each may be written in the singular."""
 
-    left_out = ("networks", "frameworks", "threads_limit")
+    left_out: ClassVar[tuple[str, ...]] = ("networks", "frameworks", "threads_limit")
 
     @staticmethod
     def in_plural(name: str) -> str:
         """Return the name of an option whose singular was typed: "batch-sizes" for "batch-size"."""
         singular = {option_of(each.axis)[2:]: each.option[2:] for each in AXIS_OPTIONS}
         return singular.get(name, name)
+
+
+class AxesToShow(AxesOfACell):
+    """What narrows stored cells to those of these values: every axis, in the plural or the singular."""
+
+    left_out = tuple(each.key for each in LIMITS)
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """The words that were given, by axis; raises UsageError for empty ones."""
+        chosen = Choices(self.words)
+        return {each.axis: chosen[each.key] for each in AXIS_OPTIONS if chosen[each.key]}
 
 
 @dataclass(frozen=True)
