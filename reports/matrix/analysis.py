@@ -34,7 +34,7 @@ from dlbench.reports.storage.results import Results
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """One cell: a number with all that is known about it, or a typed hole."""
+    """One cell: a number with all that is known about it, or the reason why there is none."""
 
     group: Group
     row: Row

@@ -49,10 +49,11 @@ _ALWAYS: dict[str, tuple[Any, Any]] = {
         None,
     ),
 }
+_FORMS = ": `a`, `a,b`, `'a*'`"
 _NARROWING: dict[str, tuple[Any, Any]] = {
-    each.key: (Annotated[str, typer.Option(each.option, help=f"Only cells of this {words}: `a`, `a,b`, `'a*'`.")], "")
+    each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=f"Only these {words}{_FORMS}.")], "")
     for each in AXIS_OPTIONS
-    for words in [each.axis.replace("_", " ")]
+    for words in [{"affinity": "affinities"}.get(each.key, each.key.replace("_", " "))]
 }
 
 

@@ -47,24 +47,23 @@ def missing(framework: Framework, directory: Path) -> str:
         here = _ARCHITECTURES.get(platform.machine(), platform.machine())
         if sys.platform != "linux" or kind not in ("", here):
             this = f"{sys.platform} on {here}"
-            return f"{framework.title} cannot be had here: its packages are for Linux on {kind}, this is {this}."
+            return f"{framework.title} is not available here: its packages are for Linux on {kind}, this is {this}."
         reason = apt.missing()
         if reason:
-            return f"{framework.title} cannot be had here: {reason} {bring}"
+            return f"{framework.title} is not available here: {reason} {bring}"
     if framework.python and base_python(framework) is None:
         return how_to_get_python(framework)
     for program in framework.programs:
         if shutil.which(program) is None:
-            return (
-                f"{framework.title} cannot be had here: it needs {program}, which is not on PATH. Install it. {bring}"
-            )
+            lacking = f"it needs {program}, which is not on PATH. Install it."
+            return f"{framework.title} is not available here: {lacking} {bring}"
     return _room(framework, directory)
 
 
 def unavailable(framework: Framework) -> str:
     """Return the sentence for a framework that nobody can have any more."""
     stands = f" {framework.successor} stands for it." if framework.successor else ""
-    return f"{framework.title} cannot be had: {framework.unavailable}{stands}"
+    return f"{framework.title} is not available: {framework.unavailable}{stands}"
 
 
 def _room(framework: Framework, directory: Path) -> str:
@@ -78,6 +77,6 @@ def _room(framework: Framework, directory: Path) -> str:
     if free + used_megabytes(downloads(directory)) + used_megabytes(directory) >= needed:  # of an interrupted build
         return ""
     return (
-        f"{framework.title} cannot be had here: it needs about {needed} MB and {directory.parent} has {free:.0f} MB "
+        f"{framework.title} is not available here: it needs about {needed} MB and {directory.parent} has {free:.0f} MB "
         "free. Free some, or set DLBENCH_HOME to a folder on a larger disk."
     )

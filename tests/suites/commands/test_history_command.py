@@ -139,7 +139,7 @@ def test_magnitude_is_what_is_reported_at_least(call, store):
         (["--framework", "torch:compile"], "torch:eager"),
         (["--framework", ","], "is empty"),
         (["--threads", "64"], "matches what was asked"),
-        (["--threads", "many"], "no thread count"),
+        (["--threads", "many"], "not a thread count"),
         (["--suite", "daily"], "matches what was asked"),
         (["--machine", "none"], "matches what was asked"),
         (["--since", "yesterday"], "Write it as 2026-03-01"),

@@ -1,4 +1,4 @@
-"""Debian packages that are not what they should be, or cannot be had: by real apt and the real command."""
+"""Debian packages that are not what they should be, or is not available: by real apt and the real command."""
 
 import os
 import resource

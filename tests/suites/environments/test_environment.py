@@ -125,7 +125,7 @@ def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home
     source, said = source_of(gone, name="torch7")
     assert (source.interpreter, source.reason) == (None, located.reason)
     assert said == [f"{gone.title} is left out. {located.reason}"]
-    with pytest.raises(FrameworkEnvironmentError, match="cannot be had"):
+    with pytest.raises(FrameworkEnvironmentError, match="is not available"):
         source_of(gone, Path(sys.executable), name="torch7")
     assert left_behind(home) == []
 
@@ -134,7 +134,7 @@ def test_a_program_that_is_missing_is_named_before_anything_is_downloaded(tiny, 
     needing = tiny.model_copy(update={"programs": ("sh", "no-such-compiler")})
     located = environment.locate(needing)
     assert located.state is State.UNAVAILABLE
-    for part in ("Tiny cannot be had here", "needs no-such-compiler, which is not on PATH", "--python tiny="):
+    for part in ("Tiny is not available here", "needs no-such-compiler, which is not on PATH", "--python tiny="):
         assert part in located.reason
     assert refused(needing) == located.reason
     source, _ = source_of(needing)

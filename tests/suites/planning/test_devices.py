@@ -58,7 +58,7 @@ def refused(words, source=TWO, visible=None):
         (TWO, "GPU-b", ["cuda:1"]),
         (PARTED, "cuda:all", ["cuda:0:0", "cuda:0:1", "cuda:1"]),
         (PARTED, f"{OTHER_PART},cuda:0:0,GPU-b", ["cuda:0:1", "cuda:0:0", "cuda:1"]),
-        (LOST, "gpus", ["cuda:0", "cuda:1"]),  # the lost one gives typed holes
+        (LOST, "gpus", ["cuda:0", "cuda:1"]),  # the lost one gives cells without a number
         (NO_GPU, "cpu,gpus", ["cpu"]),
         (NO_DRIVER, "gpus,cpu", ["cpu"]),
         (NO_PARTS, "cpu,gpus", ["cpu"]),
