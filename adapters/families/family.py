@@ -131,6 +131,12 @@ class Family:
             total += size
         return total
 
+    def size_words(self):
+        # type: () -> str
+        """Return the number of parameters for a table: "118.0 M", "1.3 k"."""
+        count = self.parameter_count()
+        return "%.1f M" % (count / 1e6) if count >= 100000 else "%.1f k" % (count / 1e3)
+
     def training_flops(self, batch_size):
         # type: (int) -> int
         """Return the floating-point operations of one training step (a multiply-add is two).

@@ -151,7 +151,25 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
     used = {column.machine for column in columns}
     places = [(group, row, column) for group in groups for row in rows[group] for column in columns]
     ordered = {place: by_place[place] for place in places if place in by_place}
-    return Matrix({n: h for n, h in known.items() if n in used}, tuple(columns), rows, ordered, tuple(notes))
+    told = (*notes, *_of_one_name(groups))
+    return Matrix(
+        {n: h for n, h in known.items() if n in used}, tuple(columns), rows, ordered, tuple(dict.fromkeys(told))
+    )
+
+
+def _of_one_name(groups: Sequence[Group]) -> list[str]:
+    """Return a line for each name that stands for several networks here."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        digests = found.setdefault(group.network, [])
+        if group.specification not in digests:
+            digests.append(group.specification)
+    return [
+        f"{name} stands for {len(digests)} networks of different numbers, shown apart in this order: "
+        + ", ".join(digest or "as first shipped" for digest in digests)
+        for name, digests in found.items()
+        if len(digests) > 1
+    ]
 
 
 def combine(matrices: Sequence[Matrix]) -> Matrix:

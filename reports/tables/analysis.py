@@ -82,7 +82,7 @@ def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> 
         fields = (
             name,
             family.words(),
-            f"{family.parameter_count() / 1e6:.1f} M",
+            family.size_words(),
             number(family.training_flops(batch) * 1e-9),
             str(batch),
             "cross-entropy",

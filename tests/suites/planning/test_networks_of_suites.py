@@ -1,9 +1,11 @@
 """Networks that a suite defines for itself: tables, grids, patterns, and what is said of a wrong one."""
 
 import pytest
+from processes import run_command
 
 from dlbench.adapters.networks import digest_of
 from dlbench.reports.storage.networks import specification_of_cells
+from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import networks, suite
 from dlbench.suites.planning.choices import Choices
@@ -141,3 +143,23 @@ def test_a_plan_of_other_numbers_is_not_gone_on_with():
 def test_the_networks_that_come_with_dlbench_are_no_suite():
     assert networks.FILE.partition(".")[0] not in suite.shipped()
     assert all(specification_of_cells(network) == "" for network in networks.shipped().values())
+
+
+def measured(folder, numbers):
+    (folder / "mine.toml").write_text(HEAD + "[protocol]\nsteps = 3\nseconds = 0.1\n" + SMALL.replace("784", numbers))
+    done = run_command(folder, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate")
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(tmp_path):
+    for numbers in ("784", "783"):
+        measured(tmp_path, numbers)
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        records = store.records()
+        assert len(store.cells()) == 2
+    assert [record.network["numbers"]["inputs"] for record in records] == [784, 783]
+    matrix = run_command(tmp_path, "report", "matrix", "--all-runs").stdout
+    assert matrix.count("small, mini-batch 48") == 2
+    assert "small stands for 2 networks of different numbers" in matrix
+    table = run_command(tmp_path, "report", "tables").stdout
+    assert table.count("3 dense") == 2
