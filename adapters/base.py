@@ -72,15 +72,15 @@ class Adapter:
             return ""
         return "no network of the family %s: this adapter builds %s" % (network.family.name, ", ".join(self.families))
 
-    def refuses_axes(self):
-        # type: () -> str
+    def refuses_axes(self, cell):
+        # type: (Cell) -> str
         """Return why this adapter cannot do the cell: it takes no notice of an axis; empty where it can."""
         known = ALL_KNOW + self.further_axes
-        for axis in axes.unusual(self.cell):
+        for axis in axes.unusual(cell):
             if axis.name not in known:
                 return "%s %s: this adapter knows the usual value only, %s" % (
                     axis.name.replace("_", " "),
-                    getattr(self.cell, axis.name),
+                    getattr(cell, axis.name),
                     axis.usual,
                 )
         return ""

@@ -68,7 +68,7 @@ def load(launch):
 def supports(adapter, network):
     # type: (Adapter, Network) -> Tuple[bool, str]
     """Return whether the adapter builds the family, and then its answer to ``supports``; a refusal gives its reason."""
-    refused = adapter.refuses_family(network) or adapter.refuses_axes()
+    refused = adapter.refuses_family(network)
     if refused:
         return False, refused
     answer = adapter.supports(network)  # type: Any

@@ -161,7 +161,12 @@ def _measure(launch, phases, load, gather):
         team.see_own_gpu(launch, 0)
         affinity.narrow(affinity.share(launch, 0))
         refused = affinity.refusal(affinity.share(launch, 0))
-    reason = refused or team.refusal(adapter, launch) or contract.supports(adapter, network)[1]
+    reason = (
+        refused
+        or adapter.refuses_axes(launch.cell)
+        or team.refusal(adapter, launch)
+        or contract.supports(adapter, network)[1]
+    )
     if reason:
         return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=software.environment())
 
