@@ -35,6 +35,7 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (
 
 
 _OF_SUITES = (
+    *(f"--dlbench-{axis.option[2:]}" for axis in (*AXIS_OPTIONS, *LIMITS)),
     *(f"--dlbench-{name}" for name, *_ in _OPTIONS),
     "--dlbench-no-quiet-gate",
     "--dlbench-python",
@@ -52,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Measure this suite (a name, or a file ending in .toml) and run its cells as benchmarks.",
     )
     for axis in (*AXIS_OPTIONS, *LIMITS):
-        name = f"--dlbench-{axis.key.replace('_', '-')}"
+        name = f"--dlbench-{axis.option[2:]}"
         group.addoption(name, metavar=axis.metavar, help=f"With --dlbench-suite: {axis.help}".replace("%", "%%"))
     for name, metavar, kind, text in _OPTIONS:
         group.addoption(f"--dlbench-{name}", metavar=metavar, type=kind, help=f"With --dlbench-suite: {text}.")
