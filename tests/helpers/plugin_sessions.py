@@ -4,6 +4,8 @@ import importlib
 import importlib.metadata
 import json
 
+from suites_of_null import suite_of_null
+
 PLUGIN = "dlbench.suites.in_pytest.plugin"
 # An editable install made before the entry point was there does not know it.
 INSTALLED = any(each.value == PLUGIN for each in importlib.metadata.entry_points(group="pytest11"))
@@ -12,22 +14,11 @@ ARGUMENTS = (
     *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:timeout"),
     "--benchmark-quiet",
 )
-SUITE = """
-name = "mine"
-summary = "for tests"
-networks = ["fcn5"]
-frameworks = ["null"]
-threads = [1, 2]
-[protocol]
-launches = 2
-warmup_steps = 1
-steps = 3
-minimum_steps = 2
-seconds = 0.2
-cell_seconds = 20.0
-[settings.null]
-step_seconds = 0.002
-"""
+SUITE = suite_of_null(
+    step_seconds=0.002,
+    threads=[1, 2],
+    protocol={"launches": 2, "warmup_steps": 1, "minimum_steps": 2, "cell_seconds": 20.0},
+)
 
 
 def content(pytester, name="out.json"):
@@ -39,6 +30,7 @@ MADE_UP = """
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.suites.in_pytest import session as pytest_session
 from dlbench.suites.measuring.launcher import Launched
+from suites_of_null import suite_of_null
 
 class MadeUp:
     made = 0

@@ -4,13 +4,13 @@ import csv as csv_of_python
 import io
 import json as json_of_python
 import re
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import factory_of_records as make
 import pytest
 from exported import exporter
+from pictures import texts
 from records_of_figure1 import FORMATS, SIZES, figure_of, holes, records_of, saturating
 
 import dlbench.reports
@@ -98,15 +98,6 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
     line, point = next((line, point) for line, point in points if point["growth_per_doubling"])
     for part in (content, content["panels"][0], line, line["knee"], point, point["growth_per_doubling"]):
         assert set(part) <= named
-
-
-def texts(path: Path) -> list[str]:
-    """Return every text of an SVG, in order."""
-    return [
-        "".join(element.itertext()).strip()
-        for element in ElementTree.parse(path).iter()
-        if element.tag.endswith("}text")
-    ]
 
 
 @pytest.mark.parametrize("quantity", ["seconds", "items"])

@@ -4,12 +4,12 @@ import csv as csv_of_python
 import io
 import json as json_of_python
 import re
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import factory_of_records as make
 import pytest
 from exported import exporter
+from pictures import texts
 from records_of_progress import FORMATS, MIDDLE, NEW, OLD, launches, progress_of
 
 import dlbench.reports
@@ -77,14 +77,6 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
     speedup = next(cell["speedup"] for _, cell in cells if cell["speedup"])
     for part in (content, content["rankings"][0], cells[0][1], summary, summary["newest"], speedup):
         assert set(part) <= named
-
-
-def texts(path: Path) -> list[str]:
-    return [
-        "".join(element.itertext()).strip()
-        for element in ElementTree.parse(path).iter()
-        if element.tag.endswith("}text")
-    ]
 
 
 def test_the_picture_names_networks_frameworks_and_what_is_left_out(tmp_path: Path) -> None:

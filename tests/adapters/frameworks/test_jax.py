@@ -3,18 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_bfloat16_is_float32_but_for_its_rounding,
-    check_capabilities,
-    check_failures_to_allocate,
-    check_padding_is_symmetric,
-    check_parameters_come_back_as_they_were_given,
-    check_reasons,
-    check_small_networks_agree_with_the_reference,
-    check_step_is_queued,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -27,14 +17,14 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize("pointwise", ["convolution", "product"])
 def test_small_networks_train_as_the_reference_does(guest: Guest, pointwise: str) -> None:
     # Other networks have no convolution of one pixel, the only kind that can be written as a product.
     only = ["small-residual"] if pointwise == "product" else []
-    check_small_networks_agree_with_the_reference(guest, only, pointwise=pointwise)
+    asked.check_small_networks_agree_with_the_reference(guest, only, pointwise=pointwise)
 
 
 def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
@@ -46,7 +36,7 @@ def convolved(image, weight, stride, padding):
 def pooled(image, kernel, stride, padding):
     return [np.asarray(max_pool(jax.numpy.array(image), kernel, stride, padding))]
 """
-    check_padding_is_symmetric(guest, layers)
+    asked.check_padding_is_symmetric(guest, layers)
 
 
 def test_an_unknown_way_of_writing_convolutions_is_refused_with_the_known_ones(guest: Guest) -> None:
@@ -74,11 +64,11 @@ def test_a_step_updates_the_parameters_in_their_own_buffers(guest: Guest) -> Non
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_and_compiles_nothing(guest: Guest) -> None:
-    check_a_new_rate_takes_effect(guest, same="adapter._step._cache_size()")
+    asked.check_a_new_rate_takes_effect(guest, same="adapter._step._cache_size()")
 
 
 def test_a_step_is_dispatched_and_synchronise_waits_for_it(guest: Guest) -> None:
-    check_step_is_queued(guest)
+    asked.check_step_is_queued(guest)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -125,11 +115,11 @@ def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
         "np.empty(1 << 50)": True,
         "jax.numpy.ones((3, 3)) @ jax.numpy.ones((4, 4))": False,
     }
-    check_failures_to_allocate(guest, provoked)
+    asked.check_failures_to_allocate(guest, provoked)
 
 
 def test_capabilities_are_asked_of_the_framework(guest: Guest) -> None:
-    check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
+    asked.check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:
@@ -160,7 +150,7 @@ def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
         "placement on tape",
         "no plugin for CUDA is installed",
     ]
-    check_reasons(said[:5], words)
+    asked.check_reasons(said[:5], words)
     assert "--python jax=" in said[4][1]
     assert "with xla_cuda13 cannot use the GPU: " in said[5][1]
 
@@ -182,7 +172,7 @@ def test_a_gpu_too_old_for_a_precision_is_said(guest: Guest) -> None:
 @pytest.mark.slow
 def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
     """XLA's CPU back end computes it too, though no cell there asks for it."""
-    check_bfloat16_is_float32_but_for_its_rounding(guest, guest("answer = list(SMALL)"))
+    asked.check_bfloat16_is_float32_but_for_its_rounding(guest, guest("answer = list(SMALL)"))
 
 
 def test_a_mini_batch_on_the_host_trains_as_a_resident_one(guest: Guest) -> None:

@@ -5,15 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_failures_to_allocate,
-    check_padding_is_symmetric,
-    check_parameters_come_back_as_they_were_given,
-    check_small_networks_agree_with_the_reference,
-    check_step_is_queued,
-)
 from inside import Guest
 
 from dlbench.suites.planning.framework import find
@@ -36,7 +29,7 @@ def guest(request: pytest.FixtureRequest, on: Callable[[str], Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +46,7 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
 def test_every_setting_agrees_with_the_reference(
     on: Callable[[str], Guest], backend: str, settings: dict[str, Any]
 ) -> None:
-    check_small_networks_agree_with_the_reference(on(backend), **settings)
+    asked.check_small_networks_agree_with_the_reference(on(backend), **settings)
 
 
 def test_padding_is_symmetric_whatever_the_stride_and_never_pooled(guest: Guest) -> None:
@@ -78,7 +71,7 @@ def convolved(image, weight, stride, padding):
 def pooled(image, kernel, stride, padding):
     return made(image, lambda builder, inputs: builder.pool(inputs, kernel, stride, padding))
 """
-    check_padding_is_symmetric(guest, layers, [(8, 2, 1, 1)])
+    asked.check_padding_is_symmetric(guest, layers, [(8, 2, 1, 1)])
 
 
 def test_moving_statistics_do_not_enter_the_step(guest: Guest) -> None:
@@ -105,7 +98,7 @@ traces, compute = [], keras.Model.compute_loss
 keras.Model.compute_loss = lambda *given, **named: traces.append(1) or compute(*given, **named)
 """
     # Torch compiles nothing: each step computes its loss anew.
-    check_a_new_rate_takes_effect(guest, 'keras.backend.backend() == "torch" or len(traces)', counted)
+    asked.check_a_new_rate_takes_effect(guest, 'keras.backend.backend() == "torch" or len(traces)', counted)
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "torch"])
@@ -125,7 +118,7 @@ def test_jax_has_no_word_on_its_threads(on: Callable[[str], Guest]) -> None:
 
 
 def test_a_step_on_jax_is_dispatched_and_synchronise_waits_for_it(on: Callable[[str], Guest]) -> None:
-    check_step_is_queued(on("jax"))
+    asked.check_step_is_queued(on("jax"))
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
@@ -134,7 +127,7 @@ def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
         "np.empty(1 << 50)": True,
         "keras.ops.matmul(keras.ops.ones((1, 3)), keras.ops.ones((4, 1)))": False,
     }
-    check_failures_to_allocate(guest, provoked, 'adapter = make("small-dense")')
+    asked.check_failures_to_allocate(guest, provoked, 'adapter = make("small-dense")')
 
 
 def test_a_users_own_defaults_for_keras_are_neither_read_nor_written(guest: Guest, tmp_path: Path) -> None:
@@ -142,7 +135,7 @@ def test_a_users_own_defaults_for_keras_are_neither_read_nor_written(guest: Gues
     folder.mkdir(parents=True)
     own = '{"floatx": "float64", "image_data_format": "channels_first", "backend": "numpy", "epsilon": 0.5}'
     (folder / "keras.json").write_text(own)
-    check_small_networks_agree_with_the_reference(partial(guest, HOME=str(tmp_path / "home")))
+    asked.check_small_networks_agree_with_the_reference(partial(guest, HOME=str(tmp_path / "home")))
     (folder / "keras.json").unlink()
     guest("answer = None", HOME=str(tmp_path / "home"))
     assert not list(folder.iterdir())

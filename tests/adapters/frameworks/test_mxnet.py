@@ -3,15 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_failures_to_allocate,
-    check_parameters_come_back_as_they_were_given,
-    check_reasons,
-    check_settings_agree,
-    check_step_is_queued,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -24,12 +17,12 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize("settings", [{"static": False}, {"fused_norm": False}], ids=str)
 def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
-    check_settings_agree(guest, settings, {})
+    asked.check_settings_agree(guest, settings, {})
 
 
 def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
@@ -54,11 +47,11 @@ def test_a_knob_that_did_nothing_is_told(guest: Guest) -> None:
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_graph(guest: Guest) -> None:
-    check_a_new_rate_takes_effect(guest, same="id(adapter.block._cached_op)")
+    asked.check_a_new_rate_takes_effect(guest, same="id(adapter.block._cached_op)")
 
 
 def test_a_step_is_queued_and_synchronise_waits_for_it(guest: Guest) -> None:
-    check_step_is_queued(guest)
+    asked.check_step_is_queued(guest)
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
@@ -66,7 +59,7 @@ def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
         "mx.nd.zeros((1 << 14, 1 << 15)).wait_to_read()": True,
         "mx.nd.dot(mx.nd.ones((3, 3)), mx.nd.ones((4, 4))).wait_to_read()": False,
     }
-    check_failures_to_allocate(guest, provoked, further_bytes=256 << 20)
+    asked.check_failures_to_allocate(guest, provoked, further_bytes=256 << 20)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:
@@ -100,6 +93,6 @@ def test_a_gpu_is_refused_in_mxnets_own_terms(guest: Guest) -> None:
         "this build was made without CUDA",
         "cannot use the GPU: ",
     ]
-    check_reasons(said[:-1], words)
+    asked.check_reasons(said[:-1], words)
     assert "--python mxnet=" in said[3][1]
     assert said[-1] == ["gpu(0)", "0"]

@@ -5,17 +5,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    MANY_EXAMPLES,
-    check_a_session_has_a_pool_of_its_threads,
-    check_failures_to_allocate,
-    check_parameters_come_back_as_they_were_given,
-    check_rates_move_in_proportion,
-    check_reasons,
-    check_settings_agree,
-    check_spinning_needs_a_core_each,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -33,7 +24,7 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +33,7 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
     ids=str,
 )
 def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
-    check_settings_agree(guest, settings, {})
+    asked.check_settings_agree(guest, settings, {})
 
 
 def test_the_learning_rate_multiplies_the_smaller_factor_of_a_product(guest: Guest) -> None:
@@ -103,12 +94,12 @@ def test_the_mini_batch_is_used_where_it_lies(guest: Guest) -> None:
 
 
 def test_a_new_rate_holds_from_the_next_step_in_the_same_session(guest: Guest) -> None:
-    check_rates_move_in_proportion(guest, same="adapter.session")
+    asked.check_rates_move_in_proportion(guest, same="adapter.session")
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_session_has_a_pool_of_the_threads_requested(guest: Guest, threads: int) -> None:
-    check_a_session_has_a_pool_of_its_threads(guest, threads, sessions=1)
+    asked.check_a_session_has_a_pool_of_its_threads(guest, threads, sessions=1)
 
 
 def test_no_thread_count_leaves_the_frameworks_own(guest: Guest) -> None:
@@ -126,11 +117,13 @@ def test_no_thread_count_leaves_the_frameworks_own(guest: Guest) -> None:
 
 
 def test_waiting_threads_spin_only_while_there_is_a_core_for_each(guest: Guest) -> None:
-    check_spinning_needs_a_core_each(guest)
+    asked.check_spinning_needs_a_core_each(guest)
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    check_failures_to_allocate(guest, {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}, MANY_EXAMPLES, 2**26)
+    asked.check_failures_to_allocate(
+        guest, {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}, asked.MANY_EXAMPLES, 2**26
+    )
 
 
 def test_the_description_and_the_capabilities_are_the_packages_own(guest: Guest) -> None:
@@ -165,7 +158,7 @@ def test_a_gpu_is_refused_in_onnx_runtimes_own_terms(guest: Guest) -> None:
         "this build has no CUDAExecutionProvider (it has ",
         "has the CUDAExecutionProvider and cannot load it",
     ]
-    check_reasons(said, words)
+    asked.check_reasons(said, words)
     assert "--python onnx=" in said[3][1]
 
 

@@ -3,15 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    MANY_EXAMPLES,
-    check_a_session_has_a_pool_of_its_threads,
-    check_failures_to_allocate,
-    check_parameters_come_back_as_they_were_given,
-    check_rates_move_in_proportion,
-    check_spinning_needs_a_core_each,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -26,7 +19,7 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 def test_gates_are_permuted_and_only_in_lstm_layers(guest: Guest) -> None:
@@ -45,15 +38,15 @@ def test_gates_are_permuted_and_only_in_lstm_layers(guest: Guest) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_each_session_has_a_pool_of_the_threads_requested(guest: Guest, threads: int) -> None:
     """The training session and the SGD session."""
-    check_a_session_has_a_pool_of_its_threads(guest, threads, sessions=2)
+    asked.check_a_session_has_a_pool_of_its_threads(guest, threads, sessions=2)
 
 
 def test_waiting_threads_spin_only_while_there_is_a_core_for_each(guest: Guest) -> None:
-    check_spinning_needs_a_core_each(guest)
+    asked.check_spinning_needs_a_core_each(guest)
 
 
 def test_a_new_rate_holds_from_the_next_step_and_keeps_the_sessions(guest: Guest) -> None:
-    check_rates_move_in_proportion(guest, same="(adapter.module._model, adapter.optimizer._optimizer)")
+    asked.check_rates_move_in_proportion(guest, same="(adapter.module._model, adapter.optimizer._optimizer)")
 
 
 def test_gradients_do_not_accumulate_from_step_to_step(guest: Guest) -> None:
@@ -102,7 +95,9 @@ def test_both_forms_of_the_loss_train_alike(guest: Guest) -> None:
 
 
 def test_running_out_of_memory_is_recognised(guest: Guest) -> None:
-    check_failures_to_allocate(guest, {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}, MANY_EXAMPLES, 2**26)
+    asked.check_failures_to_allocate(
+        guest, {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}, asked.MANY_EXAMPLES, 2**26
+    )
 
 
 @pytest.mark.slow

@@ -4,14 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_capabilities,
-    check_failures_to_allocate,
-    check_parameters_come_back_as_they_were_given,
-    check_small_networks_agree_with_the_reference,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -31,12 +25,12 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_small_networks_train_as_the_reference_does(guest: Guest, settings: dict[str, Any]) -> None:
-    check_small_networks_agree_with_the_reference(guest, **settings)
+    asked.check_small_networks_agree_with_the_reference(guest, **settings)
 
 
 def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
@@ -64,7 +58,7 @@ def test_a_knob_that_did_nothing_is_told(guest: Guest) -> None:
 
 
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest) -> None:
-    check_a_new_rate_takes_effect(guest)
+    asked.check_a_new_rate_takes_effect(guest)
 
 
 def test_mkl_takes_the_kernels_it_is_told(guest: Guest) -> None:
@@ -90,11 +84,11 @@ def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
         "np.empty(1 << 50)": True,
         "paddle.matmul(paddle.ones([3, 3]), paddle.ones([4, 4]))": False,
     }
-    check_failures_to_allocate(guest, provoked, further_bytes=256 << 20)
+    asked.check_failures_to_allocate(guest, provoked, further_bytes=256 << 20)
 
 
 def test_capabilities_are_asked_of_the_framework(guest: Guest) -> None:
-    check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
+    asked.check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:

@@ -3,15 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_bfloat16_is_float32_but_for_its_rounding,
-    check_failures_to_allocate,
-    check_parameters_come_back_as_they_were_given,
-    check_reasons,
-    check_settings_agree,
-)
 from inside import Guest
 
 from dlbench.suites.planning.framework import catalogue
@@ -29,7 +22,7 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +36,7 @@ def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
     ids=str,
 )
 def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
-    check_settings_agree(guest, settings, {"optimizer": "single", "channels_last": False})
+    asked.check_settings_agree(guest, settings, {"optimizer": "single", "channels_last": False})
 
 
 def test_one_bias_per_gate_is_trained(guest: Guest) -> None:
@@ -63,7 +56,7 @@ def test_threads_are_the_cells_whatever_the_environment_says(guest: Guest, threa
 
 
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest) -> None:
-    check_a_new_rate_takes_effect(guest)
+    asked.check_a_new_rate_takes_effect(guest)
 
 
 @pytest.mark.slow
@@ -105,7 +98,7 @@ def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    check_failures_to_allocate(guest, {"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False})
+    asked.check_failures_to_allocate(guest, {"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False})
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:
@@ -132,7 +125,7 @@ def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: 
     refused = {name: reason for name, (supported, reason) in said.items() if not supported}
     assert set(refused) <= {"small-recurrent", "wide-recurrent"}
     assert all("cannot run an LSTM in it" in reason for reason in refused.values())
-    check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
+    asked.check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
 
 
 def test_float32_on_the_cpu_runs_as_if_there_were_nothing_else(guest: Guest) -> None:
@@ -223,7 +216,7 @@ def test_what_is_of_gpus_only_is_refused_on_the_cpu(guest: Guest) -> None:
         ]
     """)
     words = ["CUDA graphs run on GPUs", "precision bfloat16", "float32 and bfloat16 only", "placement pinned"]
-    check_reasons(said, words)
+    asked.check_reasons(said, words)
 
 
 def test_a_fused_update_takes_its_rate_from_a_tensor(guest: Guest) -> None:

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Callable
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import check_a_new_rate_takes_effect
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -71,7 +71,7 @@ def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest, mode: str) -> None:
-    check_a_new_rate_takes_effect(guest, device="cuda:0", mode=mode, **MODES[mode])
+    asked.check_a_new_rate_takes_effect(guest, device="cuda:0", mode=mode, **MODES[mode])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,14 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_failures_to_allocate,
-    check_padding_is_symmetric,
-    check_parameters_come_back_as_they_were_given,
-    check_reasons,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -23,7 +17,7 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +63,7 @@ def convolved(image, weight, stride, padding):
 def pooled(image, kernel, stride, padding):
     return [max_pool(tf.constant(image), kernel, stride, padding).numpy()]
 """
-    check_padding_is_symmetric(guest, layers)
+    asked.check_padding_is_symmetric(guest, layers)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -92,7 +86,7 @@ from guest.tensorflow import networks as built
 traces, loss = [], built.Model.loss
 built.Model.loss = lambda *given: traces.append(1) or loss(*given)
 """
-    check_a_new_rate_takes_effect(guest, same="len(traces)", setup=counted, **settings)
+    asked.check_a_new_rate_takes_effect(guest, same="len(traces)", setup=counted, **settings)
 
 
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
@@ -101,7 +95,7 @@ def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
         "np.empty(1 << 50)": True,
         "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False,
     }
-    check_failures_to_allocate(guest, provoked, 'adapter, wide = make("small-dense"), tf.ones([1 << 24])')
+    asked.check_failures_to_allocate(guest, provoked, 'adapter, wide = make("small-dense"), tf.ones([1 << 24])')
 
 
 def test_an_unknown_recurrence_is_refused_with_the_known_ones(guest: Guest) -> None:
@@ -150,6 +144,6 @@ def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:
         "",
         "",
     ]
-    check_reasons(said, words)
+    asked.check_reasons(said, words)
     assert "--python tensorflow=" in said[3][1]
     assert "compute capability 7.5 (it has sm_80, sm_90, compute_90)" in said[5][1]

@@ -5,11 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_parameters_come_back_as_they_were_given,
-    check_small_networks_agree_with_the_reference,
-)
 from inside import Guest
 from known_networks import NETWORKS, data_of
 
@@ -27,11 +24,11 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 def test_small_networks_learn_as_the_reference_does(guest: Guest) -> None:
-    check_small_networks_agree_with_the_reference(guest)
+    asked.check_small_networks_agree_with_the_reference(guest)
 
 
 def test_gates_are_reordered_and_back(guest: Guest) -> None:

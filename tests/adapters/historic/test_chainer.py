@@ -2,13 +2,8 @@
 
 from collections.abc import Callable
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_failures_to_allocate,
-    check_parameters_come_back_as_they_were_given,
-    check_small_networks_agree_with_the_reference,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -27,11 +22,11 @@ def guest(guests: Callable[..., Guest]) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 def test_small_networks_agree_with_the_reference(guest: Guest, ideep: bool) -> None:
-    check_small_networks_agree_with_the_reference(guest, ideep=ideep)
+    asked.check_small_networks_agree_with_the_reference(guest, ideep=ideep)
 
 
 def test_the_gates_order_is_turned_and_turned_back(guest: Guest) -> None:
@@ -47,7 +42,7 @@ def test_the_gates_order_is_turned_and_turned_back(guest: Guest) -> None:
 
 
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest, ideep: bool) -> None:
-    check_a_new_rate_takes_effect(guest, network="small-convolutional", ideep=ideep)
+    asked.check_a_new_rate_takes_effect(guest, network="small-convolutional", ideep=ideep)
 
 
 def test_weights_are_ideeps_arrays_only_where_ideep_is_used(guest: Guest, ideep: bool) -> None:
@@ -79,7 +74,7 @@ wide = network._replace(family=families.Feedforward(64, (), 1 << 21, "relu"))
         'adapter.prepare(wide, {"fc1.weight": np.zeros((1 << 21, 64), "f")}, None)': True,
         'chainer.functions.matmul(np.ones((3, 3), "f"), np.ones((4, 4), "f"))': False,
     }
-    check_failures_to_allocate(guest, provoked, setup, further_bytes=256 << 20)
+    asked.check_failures_to_allocate(guest, provoked, setup, further_bytes=256 << 20)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest, ideep: bool) -> None:

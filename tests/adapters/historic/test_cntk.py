@@ -4,15 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_capabilities,
-    check_failures_to_allocate,
-    check_padding_is_symmetric,
-    check_parameters_come_back_as_they_were_given,
-    check_small_networks_agree_with_the_reference,
-)
 from inside import Guest
 from small_networks import SMALL
 
@@ -41,12 +34,12 @@ def guest(guests: Callable[..., Guest], framework_python: Callable[[str], Path])
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 @pytest.mark.parametrize("kernels", ["widest", "mkl"])
 def test_small_networks_train_as_the_reference_does(guest: Guest, kernels: str) -> None:
-    check_small_networks_agree_with_the_reference(guest, kernels=kernels)
+    asked.check_small_networks_agree_with_the_reference(guest, kernels=kernels)
 
 
 def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
@@ -64,7 +57,7 @@ def pooled(image, kernel, stride, padding):
     return evaluated(image, lambda inputs: ours.max_pool(inputs, families.MaxPool(kernel, stride, padding)))
 """
     cases = [(15, 5, 2, 2), (16, 3, 2, 1), (14, 3, 4, 1), (12, 7, 4, 3), (19, 11, 4, 2), (10, 4, 3, 1), (9, 2, 2, 0)]
-    check_padding_is_symmetric(guest, layers, cases)
+    asked.check_padding_is_symmetric(guest, layers, cases)
 
 
 def test_gates_change_places_and_back(guest: Guest) -> None:
@@ -120,7 +113,7 @@ answer = sorted(value - before.get(thread, 0.0) for thread, value in seconds_by_
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_trainer(guest: Guest) -> None:
-    check_a_new_rate_takes_effect(guest, same="id(adapter.trainer)")
+    asked.check_a_new_rate_takes_effect(guest, same="id(adapter.trainer)")
 
 
 def test_the_rate_is_of_the_mean_gradient(guest: Guest) -> None:
@@ -192,7 +185,7 @@ large = cntk.times_transpose(inputs, cntk.Parameter((1 << 15, 4), init=0.1))
         'large.eval({inputs: np.ones((1 << 12, 4), "float32")})': True,
         "cntk.times(cntk.Constant(np.ones((3, 3))), cntk.Constant(np.ones((4, 4))))": False,
     }
-    check_failures_to_allocate(guest, provoked, setup, further_bytes=256 << 20)
+    asked.check_failures_to_allocate(guest, provoked, setup, further_bytes=256 << 20)
 
 
 def test_it_starts_without_warning_of_the_linux(guest: Guest) -> None:
@@ -211,7 +204,7 @@ def test_it_starts_without_warning_of_the_linux(guest: Guest) -> None:
 
 
 def test_capabilities_are_asked_of_this_build(guest: Guest) -> None:
-    check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
+    asked.check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
 
 
 def test_the_product_is_a_product(guest: Guest) -> None:

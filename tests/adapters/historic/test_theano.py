@@ -6,13 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import (
-    check_a_new_rate_takes_effect,
-    check_failures_to_allocate,
-    check_parameters_come_back_as_they_were_given,
-    check_small_networks_agree_with_the_reference,
-)
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -31,15 +26,15 @@ def guest(guests: Callable[..., Guest], scratch: Path) -> Guest:
 
 
 def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    check_parameters_come_back_as_they_were_given(guest)
+    asked.check_parameters_come_back_as_they_were_given(guest)
 
 
 def test_small_networks_agree_with_the_reference(guest: Guest) -> None:
-    check_small_networks_agree_with_the_reference(guest)
+    asked.check_small_networks_agree_with_the_reference(guest)
 
 
 def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_function(guest: Guest) -> None:
-    check_a_new_rate_takes_effect(guest, same="id(adapter.train)")
+    asked.check_a_new_rate_takes_effect(guest, same="id(adapter.train)")
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -171,7 +166,7 @@ size = theano.tensor.lscalar()
 fill = theano.function([size], theano.tensor.alloc(np.float32(1), size))
 product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f")), np.ones((4, 4), "f")))
 """
-    check_failures_to_allocate(guest, {"fill(1 << 29)": True, "product()": False}, setup, further_bytes=256 << 20)
+    asked.check_failures_to_allocate(guest, {"fill(1 << 29)": True, "product()": False}, setup, further_bytes=256 << 20)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:

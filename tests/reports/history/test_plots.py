@@ -3,14 +3,13 @@
 import math
 import os
 import re
-import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import factory_of_records as factory
 import numpy as np
 import pandas as pd
 import pytest
 import simulated_nights as simulated
+from pictures import texts
 
 from dlbench.reports.errors import ReportError
 from dlbench.reports.history import plot as plots
@@ -31,15 +30,6 @@ def history_of(cells: int, changed: tuple[int, ...] = (), nights: int = 30, side
             frames.append(simulated.rows(number, "baseline", baseline))
     frame = pd.concat(frames).sort_values(["started", "run", "cell"], kind="stable", ignore_index=True)
     return build_history(frame, named, machines={"m-one": "A machine, 2 CPUs"})
-
-
-def texts(path: Path) -> list[str]:
-    """Return every text of an SVG, in order."""
-    return [
-        "".join(element.itertext()).strip()
-        for element in ElementTree.parse(path).iter()
-        if element.tag.endswith("}text")
-    ]
 
 
 def test_a_png_is_one(tmp_path):

@@ -4,7 +4,6 @@ import csv as csv_of_python
 import io
 import json as json_of_python
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
+from pictures import texts
 from properties import examples
 
 import dlbench.reports
@@ -334,15 +334,6 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
     line, point = next(pair for pair in points if pair[1]["strong"] and pair[1]["strong"]["efficiency"])
     for part in (content, line, point, point["strong"], point["strong"]["efficiency"]):
         assert set(part) <= named
-
-
-def texts(path: Path) -> list[str]:
-    """Return every text of an SVG, in order."""
-    return [
-        "".join(element.itertext()).strip()
-        for element in ElementTree.parse(path).iter()
-        if element.tag.endswith("}text")
-    ]
 
 
 def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:

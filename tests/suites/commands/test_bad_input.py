@@ -25,25 +25,13 @@ QUICKLY = ["--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--st
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
+def call(command, tmp_path, monkeypatch):
+    """Give the function that runs the command in this process, in an empty folder."""
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def carry_out(*words):
-        monkeypatch.setattr(sys, "argv", ["dlbench", *words])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        said = capsys.readouterr()
-        return caught.value.code, said.out, said.err
-
-    yield carry_out
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    return command
 
 
 def one_line(errors: str) -> str:
@@ -53,7 +41,7 @@ def one_line(errors: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize("verb", ["run", "plan"])
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
@@ -67,8 +55,8 @@ def one_line(errors: str) -> str:
         (["quick", "--threads", "0*cores"], ["'0*cores' is not a thread count"]),
         (["quick", "--threads", "8-4"], ["Write 4-8"]),
         (["quick", "--threads", "1" * 5000], ["is not a thread count"]),
-        (["quick", "--threads-limit", "none"], ["'none' is no thread limit"]),
-        (["quick", "--batch-sizes", "x"], ["'x' is no mini-batch size"]),
+        (["quick", "--threads-limit", "none"], ["'none' is not a thread limit"]),
+        (["quick", "--batch-sizes", "x"], ["'x' is not a mini-batch size"]),
         (["quick", "--devices", "gpu"], ["'gpu' is not a device", "cuda:0"]),
         (["quick", "--precisions", "fp16"], ["'fp16' is not a known precision", "bfloat16"]),
         (["quick", "--placements", "pinned"], ["always resident", "--devices"]),
@@ -84,8 +72,8 @@ def one_line(errors: str) -> str:
         ([], ["Missing argument 'SUITE'", "--help"]),
     ],
 )
-def test_a_wrong_word_is_refused_before_anything_is_written(call, tmp_path, command, words, parts):
-    code, out, errors = call(command, *words)
+def test_a_wrong_word_is_refused_before_anything_is_written(call, tmp_path, verb, words, parts):
+    code, out, errors = call(verb, *words)
     assert (code, out) == (2, "")
     for part in parts:
         assert part in one_line(errors)

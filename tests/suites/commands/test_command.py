@@ -13,6 +13,7 @@ import psutil
 import pytest
 from known_networks import NETWORKS
 from processes import COMMAND, PATIENCE, gone, run_command, running_command, variables_of_command, wait_until
+from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
@@ -22,21 +23,7 @@ from dlbench.suites.measuring import preparation
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.framework import GUEST_DIRECTORY, offered
 
-SUITE = """
-name = "mine"
-summary = "for tests"
-networks = ["fcn5", "lstm32"]
-frameworks = ["null"]
-threads = [1, 2, 4]
-[protocol]
-launches = 2
-warmup_steps = 2
-steps = 3
-seconds = 0.2
-cell_seconds = 100.0
-[settings.null]
-step_seconds = 0.02
-"""
+SUITE = suite_of_null(networks=["fcn5", "lstm32"], threads=[1, 2, 4], protocol={"launches": 2, "cell_seconds": 100.0})
 CELLS = {(network, threads) for network in ("fcn5", "lstm32") for threads in (1, 2, 4)}
 ALL = Counter({(*cell, launch): 1 for cell in CELLS for launch in (0, 1)})
 

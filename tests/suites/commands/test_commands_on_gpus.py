@@ -1,8 +1,6 @@
 """The commands on a machine with GPUs that are only pretended."""
 
 import json
-import signal
-import sys
 from collections import Counter
 
 import pytest
@@ -21,29 +19,18 @@ from pretended_gpus import (
     stand_in,
 )
 from processes import run_command
+from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.storage.store import Store
-from dlbench.suites import cli
 from dlbench.suites.quiet.busy_gpus import busy_gpus
 
-SUITE = """
-name = "mine"
-summary = "for tests"
-networks = ["fcn5"]
-frameworks = ["null"]
-threads = [1]
-devices = ["cpu", "gpus"]
-[protocol]
-warmup_steps = 2
-steps = 3
-seconds = 0.2
-cell_seconds = 100.0
-[settings.null]
-step_seconds = 0.02
-device_step_seconds = 0.005
-device_memory_bytes = 200000000
-"""
+SUITE = suite_of_null(
+    devices=["cpu", "gpus"],
+    protocol={"cell_seconds": 100.0},
+    device_step_seconds=0.005,
+    device_memory_bytes=200000000,
+)
 
 
 @pytest.fixture
@@ -58,24 +45,17 @@ def records_in(folder):
 
 
 @pytest.fixture
-def call(folder, monkeypatch, capsys):
+def call(command, folder, monkeypatch):
     """Give a function that runs the command in this process beside a stand-in: exit code, output, complaints."""
-    monkeypatch.chdir(folder)
     monkeypatch.setenv("DLBENCH_HOME", str(folder / "home"))
-    for name in ("DLBENCH_STORE", "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def carry_out(source, *words, above=""):
         monkeypatch.setenv("DLBENCH_NVML", stand_in(folder, source, above))
-        monkeypatch.setattr(sys, "argv", ["dlbench", *words])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        said = capsys.readouterr()
-        return caught.value.code or 0, said.out, said.err
+        code, output, complaints = command(*words)
+        return code or 0, output, complaints
 
-    yield carry_out
-    signal.signal(signal.SIGTERM, before)
+    return carry_out
 
 
 def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_was(folder):

@@ -1,7 +1,6 @@
 """`dlbench export` and `dlbench import`: runs leave and come back, bad files change nothing."""
 
 import json
-import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,6 @@ from dlbench.adapters.protocol import Outcome, Protocol, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
-from dlbench.suites import cli
 
 pytestmark = pytest.mark.alone
 
@@ -22,21 +20,9 @@ START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Give a function that runs the command in this process, in an empty folder: exit code, output, complaints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    before = signal.getsignal(signal.SIGTERM)
-
-    def carry_out(*words):
-        monkeypatch.setattr(sys, "argv", ["dlbench", *words])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        said = capsys.readouterr()
-        return caught.value.code, said.out, said.err
-
-    yield carry_out
-    signal.signal(signal.SIGTERM, before)
+def call(command):
+    """Give the function that runs the command in this process, in an empty folder."""
+    return command
 
 
 def fill(name, run_id="run-1", suite="mine", days=0):

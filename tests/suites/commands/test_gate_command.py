@@ -12,22 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 from processes import run_command, running_command, wait_until
+from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
 
-SUITE = """
-name = "nightly"
-summary = "for tests"
-networks = ["fcn5"]
-frameworks = ["null"]
-threads = [1, 2]
-[protocol]
-warmup_steps = 2
-steps = 5
-seconds = 0.2
-[settings.null]
-step_seconds = 0.001
-"""
+SUITE = suite_of_null("nightly", 0.001, threads=[1, 2], protocol={"steps": 5})
 # A step of 1 ms becomes one of 21 ms: whatever else this machine does meanwhile, that is slower.
 SLOWER = ["--candidate-env", "DLBENCH_EXTRA_PRODUCTS=1x20000"]
 FASTER = ["--baseline-env", "DLBENCH_EXTRA_PRODUCTS=1x20000"]

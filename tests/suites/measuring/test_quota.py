@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from known_networks import data_of
 from processes import COMMAND, PATIENCE, variables_of_command
+from suites_of_null import suite_of_null
 
 from dlbench.adapters import protocol
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
@@ -191,20 +192,7 @@ def test_two_threads_of_torch_on_a_fifth_of_a_cpu(
     check(cell, outcome, host)
 
 
-SUITE = """
-name = "quota"
-summary = "for tests"
-networks = ["fcn5"]
-frameworks = ["null"]
-threads = [2]
-[protocol]
-launches = 2
-warmup_steps = 2
-steps = 200
-seconds = 2.0
-[settings.null]
-step_seconds = 0.02
-"""
+SUITE = suite_of_null("quota", threads=[2], protocol={"launches": 2, "steps": 200, "seconds": 2.0})
 
 
 def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: Within) -> None:

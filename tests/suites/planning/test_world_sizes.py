@@ -4,6 +4,7 @@ import pytest
 from known_networks import NETWORKS
 from pretended_gpus import FIRST, NO_GPU, PARTED, SECOND, TWINS, TWO, gpus, stand_in
 from processes import run_command
+from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
@@ -17,24 +18,14 @@ from dlbench.suites.planning.values import Capacity
 
 THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), fake.board(uuid={'GPU-' + 'e' * 8!r}))"
 
-SUITE = """
-name = "mine"
-summary = "for tests"
-networks = ["fcn5"]
-frameworks = ["null"]
-threads = [1]
-world_sizes = [1, 2]
-devices = ["cpu", "gpus"]
-[protocol]
-warmup_steps = 2
-steps = 3
-seconds = 0.2
-cell_seconds = 100.0
-[settings.null]
-step_seconds = 0.2
-serial_fraction = 0.0
-device_step_seconds = 0.05
-"""
+SUITE = suite_of_null(
+    step_seconds=0.2,
+    world_sizes=[1, 2],
+    devices=["cpu", "gpus"],
+    protocol={"cell_seconds": 100.0},
+    serial_fraction=0.0,
+    device_step_seconds=0.05,
+)
 
 
 def cells(source=NO_GPU, cpus=8, **chosen):

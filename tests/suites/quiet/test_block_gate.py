@@ -4,9 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from made_up_machines import READING
 
 from dlbench.adapters.protocol import Protocol
-from dlbench.hardware_probe.sentinel import Reading, SentinelError
+from dlbench.hardware_probe.sentinel import SentinelError
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.quiet import block_gate
@@ -15,18 +16,7 @@ from dlbench.suites.quiet.waiting import RECORD_LENGTH, Gate
 
 pytestmark = pytest.mark.alone
 
-QUIET = Reading(
-    gemm_flops_per_second=1e11,
-    bandwidth_bytes_per_second=1e10,
-    waiting_share=0.0,
-    steal_share=0.0,
-    pressure_share=0.0,
-    pressure_avg10=0.0,
-    others_cpus=0.0,
-    cpus=2.0,
-    method="some",
-    taken="2026-01-01T00:00:00+00:00",
-)
+QUIET = replace(READING, bandwidth_bytes_per_second=1e10, pressure_share=0.0, others_cpus=0.0, cpus=2.0)
 BUSY = replace(QUIET, pressure_share=0.12)
 
 

@@ -9,23 +9,14 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_machines import READING
 
 from dlbench.hardware_probe.sentinel import Reading, SentinelError, take
 from dlbench.suites.quiet import waiting as quiet
 from dlbench.suites.quiet.waiting import Gate, Verdict, judge, shortfall_allowed, upper_quartile, wait_until_quiet
 
-CALM = Reading(
-    gemm_flops_per_second=100e9,
-    bandwidth_bytes_per_second=20e9,
-    waiting_share=0.004,
-    steal_share=0.0,
-    pressure_share=0.01,
-    pressure_avg10=0.4,  # one's own last launch: no reason to wait
-    others_cpus=0.05,
-    cpus=4.0,
-    method="m",
-    taken="2026-01-01T00:00:00+00:00",
-)
+# The pressure is that of one's own last launch: no reason to wait.
+CALM = dataclasses.replace(READING, waiting_share=0.004, pressure_avg10=0.4, others_cpus=0.05, cpus=4.0)
 
 
 def reading(**changes: object) -> Reading:
