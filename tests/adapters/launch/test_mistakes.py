@@ -109,6 +109,6 @@ def broken_torch_outcome(python: Path, folder: Path) -> Outcome:
     protocol = Protocol(warmup_steps=1, steps=2, minimum_steps=2, seconds=0.1)
     reference = str(references.find(NETWORKS["lstm32"], 4))
     write_launch(str(folder), Launch(cell, protocol, {}, reference, str(folder), network=data_of("lstm32")))
-    script = Path(__file__).parents[2] / "helpers" / "broken" / "torch_doubled_bias.py"
+    script = Path(__file__).parents[2] / "helpers" / "guests" / "broken" / "torch_doubled_bias.py"
     subprocess.run([python, "-I", script, GUEST_DIRECTORY, folder], check=True, timeout=300)
     return read_outcome(str(folder))

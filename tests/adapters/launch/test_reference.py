@@ -79,7 +79,7 @@ def test_the_first_of_equal_maxima_gets_the_gradient():
 
 def differentiate_by_torch(python: Path, folder: Path, *wanted: str) -> None:
     (folder / "networks.json").write_text(AS_JSON)
-    script = Path(__file__).parents[2] / "helpers" / "autodiff.py"
+    script = Path(__file__).parents[2] / "helpers" / "guests" / "autodiff.py"
     subprocess.run([python, "-I", script, GUEST_DIRECTORY, folder, *wanted], check=True, timeout=550)
 
 

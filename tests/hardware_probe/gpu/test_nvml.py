@@ -8,7 +8,7 @@ import pytest
 from dlbench.hardware_probe import probe, probe_gpus
 from dlbench.hardware_probe.gpu import nvml
 
-STAND_IN = Path(__file__).parents[2] / "helpers" / "fake_nvml.py"
+STAND_IN = Path(__file__).parents[2] / "helpers" / "machines" / "fake_nvml.py"
 
 
 def test_the_drivers_unless_a_stand_in_is_named(monkeypatch):

@@ -1,6 +1,7 @@
 """`dlbench export` and `dlbench import`: runs leave and come back, bad files change nothing."""
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -166,9 +167,11 @@ def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(call):
     Path("test_mine.py").write_text(
         "def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=7, iterations=3)"
     )
+    # Not as part of these tests, which may be spread over processes: pytest-benchmark would measure nothing.
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     for number in (1, 2):
         words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-json", f"{number}.json"]
-        subprocess.run([sys.executable, *words], check=True, capture_output=True)
+        subprocess.run([sys.executable, *words], check=True, capture_output=True, env=alone)
     code, _, said = call("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
     assert code == 0
     assert "2 records" in said

@@ -290,7 +290,8 @@ def test_the_guest_is_killed_when_the_runner_is(tmp_path):
         "def tick(directory): (Path(sys.argv[1]) / 'where').write_text(str(directory))\n"
         "ProcessLauncher().launch(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
     )
-    folders = [str(Path(__file__).parents[2] / "helpers"), os.environ.get("PYTHONPATH", "")]
+    helpers = Path(__file__).parents[2] / "helpers"
+    folders = [str(helpers), str(helpers / "guests"), os.environ.get("PYTHONPATH", "")]
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
     runner = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=here)
     children = []

@@ -19,7 +19,7 @@ from dlbench.reports.evidence.attempts import disturbed
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.record import Record
 
-PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
+PACKED = Path(__file__).parents[2] / "data" / "corpus.jsonl.gz"
 DESCRIBED = ("Fingerprint", "CPU", "Cores", "CPUs usable here", "Virtualisation", "Memory", "Kernel")
 """What is kept of the machine's description."""
 _CONTENTION = Contention._fields

@@ -15,7 +15,7 @@ from typing import Any
 
 from known_networks import AS_JSON
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 # The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work on.
 PREAMBLE = """
@@ -135,7 +135,7 @@ def guest_of(
     """
     beginning = PREAMBLE.format(
         adapters=str(ROOT / "adapters"),
-        small=str(ROOT / "tests" / "helpers" / "small_networks.py"),
+        small=str(Path(__file__).with_name("small_networks.py")),
         known=AS_JSON,
         name=name,
         folder=folder,
