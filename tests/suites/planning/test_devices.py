@@ -73,7 +73,7 @@ def test_words_mean_devices_of_this_machine(source, words, names):
     [
         (TWO, "cuda:2", ["no GPU 2", "cpu", f"cuda:0 ({A100}) = {FIRST}", f"cuda:1 ({H200}) = {SECOND}"]),
         (TWO, "GPU-c", ["begins with GPU-c", FIRST, SECOND]),
-        (TWO.replace("bbbb", "aaaa", 1), "GPU-aaaa", ["begins several UUIDs", FIRST, "GPU-aaaabbbb"]),
+        (TWO.replace("bbbb", "aaaa", 1), "GPU-aaaa", ["matches several GPUs", FIRST, "GPU-aaaabbbb"]),
         (TWO, "cuda:0:1", ["not in MIG mode", "cuda:0"]),
         (TWO, "gpu", ["'gpu' is not a device", "cuda:0", "gpus"]),
         (PARTED, "cuda:0", ["MIG mode", "as a whole", f"= {PART}", f"= {OTHER_PART}"]),
