@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from .axes import PLAIN, keys_of
+
 _MEANT: Mapping[str, str] = {
     "string": 'text in quotes, as in "torch"',
     "int": "a whole number",
@@ -104,4 +106,8 @@ def _keys(model: Any, place: list[Any]) -> set[str]:
         inner = [each for each in typing.get_args(model) if isinstance(each, type) and issubclass(each, BaseModel)]
         if inner and typing.get_origin(model) not in (dict, tuple, list):
             model = inner[0]
-    return set(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else set()
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return set()
+    # The axes of a suite are keys of their own in its file.
+    own = set(model.model_fields)
+    return (own - {"axes"}) | set(keys_of(PLAIN)) if "axes" in own else own

@@ -31,7 +31,7 @@ def shipped(tmp_path, monkeypatch):
     [
         (b"\xff\xfe", "is not text in UTF-8"),
         (b"name = ", "is not valid TOML"),
-        (b'name = "good"\n', "title: Field required"),
+        (b'name = "good"\n', "key title: it is missing"),
         (None, "cannot be read: Is a directory"),
     ],
 )

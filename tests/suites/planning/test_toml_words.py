@@ -27,7 +27,7 @@ def said(more: str = "", **changed: str | None) -> str:
         ("netwrks = []", {}, "key netwrks: unknown key. Did you mean 'networks'?"),
         ("zzz = 1", {}, "key zzz: unknown key. Known: affinity, batch_sizes"),
         ("", {"networks": '"fcn5"'}, 'key networks: "fcn5" is not a list, as in ["fcn5", "lstm32"].'),
-        ("", {"networks": "[]"}, "key networks: it must not be empty."),
+        ("", {"networks": "[]"}, "key networks: Name at least one"),
         ("", {"networks": "[1]"}, "key networks.0: 1 is not text in quotes"),
         ("", {"threads": None}, "key threads: it is missing."),
         ("", {"threads": "true"}, "key threads: true is not a list of counts, as in [1, 2, 4]."),
