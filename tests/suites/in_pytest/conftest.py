@@ -1,7 +1,9 @@
 """What sessions of pytest with the plugin start from."""
 
 import os
+from pathlib import Path
 
+import plugin_sessions
 import pytest
 from plugin_sessions import ARGUMENTS, SUITE
 
@@ -16,6 +18,8 @@ def session(pytester, monkeypatch, tmp_path):
     # Neither these tests' own options, nor that they may themselves be spread over processes.
     for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
         monkeypatch.delenv(name)
+    # The made-up launches take their suite from the helpers.
+    monkeypatch.setenv("PYTHONPATH", str(Path(plugin_sessions.__file__).parent))
     pytester.path.joinpath("mine.toml").write_text(SUITE)
 
     def run(*words, suite="mine.toml"):
