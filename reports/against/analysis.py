@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column, Group, column_at, row_at
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
-from dlbench.reports.storage.thread_limits import own_cores
 from dlbench.reports.threads.curve import computes_nothing
 
 _OTHER_WORK = (
@@ -193,7 +192,7 @@ def _compared(mine: Host, theirs: Host, own: set[int], paper: set[int]) -> tuple
     for count in sorted(own):
         beyond = [
             f"more than the {cores} cores {whose}"
-            for cores, whose in ((own_cores(mine), "here"), (own_cores(theirs), "there"))
+            for cores, whose in ((mine.own_cores, "here"), (theirs.own_cores, "there"))
             if cores is not None and count > cores
         ]
         if count not in paper:
@@ -330,7 +329,7 @@ def _means(pairs: Sequence[Pair], common: Mapping[int, Sequence[str]]) -> list[M
             span = Span(_mean([each.low for each in spans]), _mean([each.high for each in spans]))
         shared = [by_network[name] for name in common[threads]]
         of_shared = _mean(shared) if shared else None
-        disturbed = {p.where.group.network for p in of_row if p.now is not None and p.now.has(raised_flags.CONTENDED)}
+        disturbed = {p.where.group.network for p in of_row if p.now is not None and p.now.has(flag_kinds.CONTENDED)}
         in_order = tuple(name for name in by_network if name in disturbed)
         means.append(Mean(framework, row, threads, len(speedups), _mean(speedups), span, of_shared, in_order))
     return means

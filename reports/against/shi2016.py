@@ -11,7 +11,7 @@ from importlib import resources
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.analysis import CorePeak, Published
-from dlbench.reports.evidence.raised_flags import NEAR_PEAK, Flag
+from dlbench.reports.evidence.flag_kinds import NEAR_PEAK, Flag
 from dlbench.reports.evidence.statistics import published
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
 from dlbench.reports.matrix.places import column_at, group_at, row_at

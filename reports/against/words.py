@@ -6,7 +6,7 @@ What the figures must not be read as stands above them in each form, and in a fi
 from typing import Any
 
 from dlbench.reports.against.analysis import Against, Match, Pair, Span
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.formats import csv, json
 from dlbench.reports.formats.layout import HOLES, MISSING, QUANTITIES, Entry, Page, Table, entry, number, reasons
 from dlbench.reports.naming import group_name, row_name
@@ -103,15 +103,13 @@ def _table(found: Against, match: Match) -> Table:
     return Table(title, head, tuple(rows), tuple(_notes(match)), keys=2)
 
 
-def _common(found: Against) -> set[raised_flags.FlagKind]:
+def _common(found: Against) -> set[flag_kinds.FlagKind]:
     """Return what is said once of all numbers instead of at each."""
     timed = [pair.now for match in found.matches for pair in match.pairs if pair.now is not None and pair.now.timed]
-    return (
-        {raised_flags.FEW_LAUNCHES} if timed and all(cell.has(raised_flags.FEW_LAUNCHES) for cell in timed) else set()
-    )
+    return {flag_kinds.FEW_LAUNCHES} if timed and all(cell.has(flag_kinds.FEW_LAUNCHES) for cell in timed) else set()
 
 
-def _fields(pair: Pair, common: set[raised_flags.FlagKind]) -> tuple[Entry, ...]:
+def _fields(pair: Pair, common: set[flag_kinds.FlagKind]) -> tuple[Entry, ...]:
     then = pair.then
     if then is None:
         past = Entry(MISSING)
@@ -142,7 +140,7 @@ def _means(match: Match) -> Table:
     rows: list[tuple[Entry, ...]] = []
     before = ""
     for mean in match.means:
-        mark = raised_flags.CONTENDED.symbol if mean.disturbed else ""
+        mark = flag_kinds.CONTENDED.symbol if mean.disturbed else ""
         speedup, per_peak = f"{number(mean.speedup)}x{mark}", _times(mean.per_peak)
         name = mean.row if mean.row != before else ""
         of_common = "" if mean.common is None else f"{number(mean.common)}x"
@@ -151,7 +149,7 @@ def _means(match: Match) -> Table:
     head = ("", "p", "networks", "speed-up", "per peak", "of common")
     notes = _common_networks(match)
     if any(mean.disturbed for mean in match.means):
-        notes.append(f"{raised_flags.CONTENDED.symbol} holds networks on which the measurement here was disturbed")
+        notes.append(f"{flag_kinds.CONTENDED.symbol} holds networks on which the measurement here was disturbed")
     return Table("Geometric means over networks", head, tuple(rows), tuple(notes))
 
 
@@ -207,7 +205,7 @@ def _legend(found: Against) -> list[str]:
     lines += _missing(found)
     raised = {flag.kind for pair in pairs if pair.now is not None for flag in pair.now.flags}
     common = _common(found)
-    for kind in (kind for kind in raised_flags.KINDS if kind in raised):
+    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
         lines.append(f"{'every number of now:' if kind in common else kind.symbol} {kind.legend}")
     return [*lines, *found.notes]
 

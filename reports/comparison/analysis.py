@@ -27,7 +27,7 @@ from dlbench.reports.comparison.compared import (
 )
 from dlbench.reports.comparison.stages import Screening, judge_stages, screen
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, adjust, judge, judge_pairs, undecided
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.evidence.attempts import effective, left_out
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
@@ -254,14 +254,14 @@ def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
     flags = raised_flags.cell_flags([raised_flags.record_flags(r, host) for r in timed])
     status, reason, failed = _status(counted)
     if failed and status is Status.OK:
-        flags.append(raised_flags.Flag(raised_flags.FAILED_LAUNCHES, failed))
+        flags.append(flag_kinds.Flag(flag_kinds.FAILED_LAUNCHES, failed))
     return SideOfCell(
         status,
         reason,
         seconds,
         len(counted) - len(good),
         counted[-1].environment,
-        tuple(flag for flag in flags if flag.kind is not raised_flags.CONTENDED),
+        tuple(flag for flag in flags if flag.kind is not flag_kinds.CONTENDED),
     )
 
 
@@ -292,7 +292,7 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
 def _contended(
     lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
 ) -> Judgement:
-    slowed = any(flag.kind is raised_flags.DEVICE_THROTTLED for side in sides for flag in side.flags)
+    slowed = any(flag.kind is flag_kinds.DEVICE_THROTTLED for side in sides for flag in side.flags)
     why = f"others were in the way of {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
     if slowed:
         why = f"others were in the way, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.comparison.verdict import Judgement, Rule, Verdict
-from dlbench.reports.evidence.raised_flags import Flag
+from dlbench.reports.evidence.flag_kinds import Flag
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.matrix.places import group_of, row_of
 from dlbench.reports.storage.hosts import Host

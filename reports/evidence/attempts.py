@@ -9,7 +9,7 @@ last (it is then flagged). `effective` says so of records, `effective_rows` of t
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
@@ -22,7 +22,7 @@ LAUNCH = ("run", "cell", "side", "stage", "launch", "environment")
 
 def disturbed(record: Record, host: Host | None) -> bool:
     """Tell whether other programs disturbed this launch."""
-    return any(flag.kind is raised_flags.CONTENDED for flag in raised_flags.record_flags(record, host))
+    return any(flag.kind is flag_kinds.CONTENDED for flag in raised_flags.record_flags(record, host))
 
 
 def left_out(record: Record, host: Host | None) -> bool:
@@ -30,7 +30,7 @@ def left_out(record: Record, host: Host | None) -> bool:
 
     The latter is not repeated, as the GPU would be hotter still.
     """
-    kinds = (raised_flags.CONTENDED, raised_flags.DEVICE_THROTTLED)
+    kinds = (flag_kinds.CONTENDED, flag_kinds.DEVICE_THROTTLED)
     return any(flag.kind in kinds for flag in raised_flags.record_flags(record, host))
 
 

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from dlbench.adapters.protocol import Cell, Outcome
 from dlbench.reports.evidence import gpu_telemetry
-from dlbench.reports.evidence.flags import CONTENDED, DEVICE_THROTTLED, DEVICE_TIME, ECC_ERRORS, HOST_BOUND, Flag
+from dlbench.reports.evidence.flag_kinds import CONTENDED, DEVICE_THROTTLED, DEVICE_TIME, ECC_ERRORS, HOST_BOUND, Flag
 from dlbench.reports.evidence.gpu_telemetry import SHORTEST_REGION, SLOWING, Spread
 from dlbench.reports.storage.record import Record
 

@@ -21,64 +21,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dlbench.adapters.protocol import BOUND, Cell, Contention, Outcome, Status, ThreadEvidence
-from dlbench.reports.evidence.flags import (
-    CONTENDED,
-    DEVICE_THROTTLED,
-    DEVICE_TIME,
-    ECC_ERRORS,
-    FAILED_LAUNCHES,
-    FEW_LAUNCHES,
-    HOST_BOUND,
-    KINDS,
-    LOSS_NOT_FINITE,
-    NEAR_PEAK,
-    NO_STEADY_STATE,
-    ONCE_IS_ENOUGH,
-    OTHER_ENVIRONMENT,
-    OVER_CEILING,
-    PARITY,
-    PARITY_UNCHECKED,
-    THREADS_EXCEEDED,
-    THREADS_UNUSED,
-    THROTTLED,
-    Flag,
-    FlagKind,
-)
+from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.evidence.flag_kinds import Flag
 from dlbench.reports.evidence.gpu_evidence import device_flags
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
-
-__all__ = [
-    "CONTENDED",
-    "DEVICE_THROTTLED",
-    "DEVICE_TIME",
-    "ECC_ERRORS",
-    "FAILED_LAUNCHES",
-    "FEW_LAUNCHES",
-    "HOST_BOUND",
-    "KINDS",
-    "LOSS_NOT_FINITE",
-    "NEAR_PEAK",
-    "NO_STEADY_STATE",
-    "OTHER_ENVIRONMENT",
-    "OVER_CEILING",
-    "PARITY",
-    "PARITY_UNCHECKED",
-    "THREADS_EXCEEDED",
-    "THREADS_UNUSED",
-    "THROTTLED",
-    "Flag",
-    "FlagKind",
-    "capacity_of",
-    "cell_flags",
-    "few_launches",
-    "launch_flags",
-    "more_threads_than",
-    "record_flags",
-    "wanting_threads",
-    "working_threads",
-]
 
 EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15
 """Threads are exceeded when more than ``asked * factor + slack`` wanted to run on average."""
@@ -162,7 +110,7 @@ def launch_flags(
         flags += _of_contention(cell, outcome, host, capacity)
     if outcome.steady is False:
         samples = f"{len(outcome.samples_ns)} sample{'s' if len(outcome.samples_ns) != 1 else ''}"
-        flags.append(Flag(NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
+        flags.append(Flag(flag_kinds.NO_STEADY_STATE, f"no steady state within {samples}, all of them kept"))
     return flags
 
 
@@ -189,11 +137,11 @@ def _of_mathematics(outcome: Outcome) -> list[Flag]:
     parity = outcome.parity
     if parity is None or parity.verdict == "unchecked":
         reason = "no parity check" if parity is None else parity.reason or "no reference"
-        flags.append(Flag(PARITY_UNCHECKED, f"unchecked: {reason}"))
+        flags.append(Flag(flag_kinds.PARITY_UNCHECKED, f"unchecked: {reason}"))
     elif parity.verdict == "disagrees":
-        flags.append(Flag(PARITY, parity.reason or "it disagrees with the reference"))
+        flags.append(Flag(flag_kinds.PARITY, parity.reason or "it disagrees with the reference"))
     if outcome.final_loss_finite is False:
-        flags.append(Flag(LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))
+        flags.append(Flag(flag_kinds.LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))
     return flags
 
 
@@ -204,21 +152,23 @@ def _of_threads(outcome: Outcome, capacity: float | None) -> list[Flag]:
     asked, says = threads.requested, threads.framework_says
     wanting = wanting_threads(threads, outcome.contention)
     if more_threads_than(asked, threads, outcome.contention):
-        return [Flag(THREADS_EXCEEDED, f"{wanting:.1f} threads wanted to run on average, {asked} asked")]
+        return [Flag(flag_kinds.THREADS_EXCEEDED, f"{wanting:.1f} threads wanted to run on average, {asked} asked")]
     if says is not None and says > asked:
-        return [Flag(THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]
+        return [Flag(flag_kinds.THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]
     if says is not None and says < asked:
-        return [Flag(THREADS_UNUSED, f"the framework says it uses {says} threads, {asked} asked")]
+        return [Flag(flag_kinds.THREADS_UNUSED, f"the framework says it uses {says} threads, {asked} asked")]
     # Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run;
     # beyond the quota, throttled ones.
     if asked < 2 or capacity is None or asked > capacity:
         return []
     if wanting < 1 + UNUSED_SHARE * (asked - 1):
-        return [Flag(THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says or asked} claimed")]
+        return [
+            Flag(flag_kinds.THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says or asked} claimed")
+        ]
     working = working_threads(threads)
     listed = len(threads.cpu_seconds_by_thread or ())
     if says is not None and working is not None and working < asked <= listed:
-        return [Flag(THREADS_UNUSED, f"{working} threads did the work, {says} claimed")]
+        return [Flag(flag_kinds.THREADS_UNUSED, f"{working} threads did the work, {says} claimed")]
     return []
 
 
@@ -263,8 +213,8 @@ def _of_contention(cell: Cell, outcome: Outcome, host: Host | None, capacity: fl
             causes.append(f"its control group was throttled {share:.0%} of the time")
         elif cell.all_threads > capacity:
             worth = f"{cell.all_threads} threads in {capacity:.3g} CPUs' worth of time"
-            flags.append(Flag(THROTTLED, f"throttled {share:.0%} of the time, {worth}"))
-    return [Flag(CONTENDED, " and ".join(causes)), *flags] if causes else flags
+            flags.append(Flag(flag_kinds.THROTTLED, f"throttled {share:.0%} of the time, {worth}"))
+    return [Flag(flag_kinds.CONTENDED, " and ".join(causes)), *flags] if causes else flags
 
 
 def _own_threads(threads: ThreadEvidence, contention: Contention, capacity: float) -> float:
@@ -284,9 +234,9 @@ def _own_threads(threads: ThreadEvidence, contention: Contention, capacity: floa
 def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
     """Bring the flags of a cell's launches together, in the order of `KINDS`."""
     flags = []
-    for kind in KINDS:
+    for kind in flag_kinds.KINDS:
         raised = [flag for launch in launches for flag in launch if flag.kind is kind]
-        if raised and (kind in ONCE_IS_ENOUGH or 2 * len(raised) >= len(launches)):
+        if raised and (kind in flag_kinds.ONCE_IS_ENOUGH or 2 * len(raised) >= len(launches)):
             where = "" if len(launches) == 1 else f" (in {len(raised)} of {len(launches)} launches)"
             flags.append(Flag(kind, raised[-1].sentence + where))
     return flags
@@ -296,4 +246,4 @@ def few_launches(launches: int) -> list[Flag]:
     """Return the flag of a cell with too few launches for an interval that covers them."""
     if launches >= ENOUGH_LAUNCHES:
         return []
-    return [Flag(FEW_LAUNCHES, f"{launches} launch{'es' if launches != 1 else ''}")]
+    return [Flag(flag_kinds.FEW_LAUNCHES, f"{launches} launch{'es' if launches != 1 else ''}")]

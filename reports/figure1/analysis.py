@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.contrasts import clearly_slower
 from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
@@ -34,12 +34,12 @@ from dlbench.reports.storage.hosts import Host
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
 _DOUBTS = (
-    raised_flags.OTHER_ENVIRONMENT,
-    raised_flags.PARITY_UNCHECKED,
-    raised_flags.ECC_ERRORS,
-    raised_flags.CONTENDED,
-    raised_flags.DEVICE_THROTTLED,
-    raised_flags.DEVICE_TIME,
+    flag_kinds.OTHER_ENVIRONMENT,
+    flag_kinds.PARITY_UNCHECKED,
+    flag_kinds.ECC_ERRORS,
+    flag_kinds.CONTENDED,
+    flag_kinds.DEVICE_THROTTLED,
+    flag_kinds.DEVICE_TIME,
 )
 """A size with one of these takes no part as long as another is without it."""
 _NOT_OF_A_PLACE = ("network", "batch_size", *(axis.name for axis in axes.of_role(axes.ROW)))
@@ -211,7 +211,7 @@ def _line(network: str, place: Place, row: Row, cells: Sequence[MatrixCell]) -> 
     usable = {
         size: timed
         for size, cell in by_size.items()
-        if (timed := cell.timed) is not None and not cell.has(raised_flags.THREADS_EXCEEDED)
+        if (timed := cell.timed) is not None and not cell.has(flag_kinds.THREADS_EXCEEDED)
     }
     kept = _undoubted(usable, by_size)
     times = {size: usable[size] for size in kept}

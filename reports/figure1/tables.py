@@ -6,7 +6,7 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Knee, Line, Point
 from dlbench.reports.figure1.words import line_name, place_names, sentence
@@ -100,7 +100,7 @@ def shown_value(point: Point, quantity: str) -> tuple[float, float | None, float
     return point.batch_size / seconds.median, low, high
 
 
-def _table(title: str, lines: Sequence[Line], quantity: str, common: set[raised_flags.FlagKind]) -> Table:
+def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_kinds.FlagKind]) -> Table:
     """Return the table of one network at one place; a row without any number has words beneath, and no column."""
     columns = [line for line in lines if any(shown_value(point, quantity) for point in line.points)]
     by_size = [{point.batch_size: point for point in line.points} for line in columns]
@@ -123,7 +123,7 @@ def _table(title: str, lines: Sequence[Line], quantity: str, common: set[raised_
     return Table(title, head, rows, (*notes, *reasons(holes)))
 
 
-def _entry(point: Point | None, line: Line, quantity: str, common: set[raised_flags.FlagKind]) -> Entry:
+def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kinds.FlagKind]) -> Entry:
     if point is None:
         return Entry(MISSING)
     value = shown_value(point, quantity)
@@ -134,13 +134,13 @@ def _entry(point: Point | None, line: Line, quantity: str, common: set[raised_fl
     return Entry(number(value[0]), deviation(*value), marks + knee, point.batch_size == line.best)
 
 
-def _common(found: Figure1) -> set[raised_flags.FlagKind]:
+def _common(found: Figure1) -> set[flag_kinds.FlagKind]:
     """Return what is said once of all numbers instead of at each."""
     cells = [point.cell for panel in found.panels for line in panel.lines for point in line.timed]
-    return {kind for kind in raised_flags.KINDS if len(cells) > 1 and all(cell.has(kind) for cell in cells)}
+    return {kind for kind in flag_kinds.KINDS if len(cells) > 1 and all(cell.has(kind) for cell in cells)}
 
 
-def _legend(found: Figure1, common: set[raised_flags.FlagKind], quantity: str) -> list[str]:
+def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> list[str]:
     lines = [line for panel in found.panels for line in panel.lines]
     points = [point for line in lines for point in line.points]
     told = []
@@ -158,7 +158,7 @@ def _legend(found: Figure1, common: set[raised_flags.FlagKind], quantity: str) -
             "disturbed, take no part in best and knee."
         )
     raised = {flag.kind for point in points for flag in point.cell.flags}
-    for kind in (kind for kind in raised_flags.KINDS if kind in raised):
+    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
         told.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
     told += [WORKERS_LEGEND] if any(place.world_size > 1 for place in found.places) else []
     if found.left_out:

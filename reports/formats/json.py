@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from dlbench.reports.evidence.flag_kinds import Flag
 from dlbench.reports.evidence.gpu_evidence import DeviceObserved
 from dlbench.reports.evidence.gpu_telemetry import Spread
 from dlbench.reports.evidence.observed import Observed
-from dlbench.reports.evidence.raised_flags import Flag
 from dlbench.reports.evidence.statistics import Summary
 from dlbench.reports.formats.layout import Table
 

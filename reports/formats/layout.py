@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio, Summary
 from dlbench.reports.matrix.analysis import MatrixCell
 
@@ -135,7 +135,7 @@ def times(found: Ratio | None) -> str:
     return f"{number(found.value)}x{ends}"
 
 
-def entry(cell: MatrixCell | None, quantity: Quantity, without: set[raised_flags.FlagKind]) -> Entry:
+def entry(cell: MatrixCell | None, quantity: Quantity, without: set[flag_kinds.FlagKind]) -> Entry:
     """Return how a cell is shown."""
     if cell is None:
         return Entry(MISSING)

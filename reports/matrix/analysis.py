@@ -17,7 +17,7 @@ from statistics import median
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Parity, Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.evidence.attempts import effective
 from dlbench.reports.evidence.contrasts import clearly_slower
 from dlbench.reports.evidence.gpu_evidence import DeviceObserved, observe_device
@@ -54,7 +54,7 @@ class MatrixCell:
     observed: Observed | None = None
     device_observed: DeviceObserved | None = None
     """None on the CPU."""
-    flags: tuple[raised_flags.Flag, ...] = ()
+    flags: tuple[flag_kinds.Flag, ...] = ()
     best: bool = False
     """Among the fastest of its column within its group: none is faster by more than noise may explain."""
     run: str = ""
@@ -75,10 +75,10 @@ class MatrixCell:
     @property
     def timed(self) -> Summary | None:
         """Seconds per mini-batch where they are those of the right mathematics, else None."""
-        wrong = self.has(raised_flags.PARITY) or self.has(raised_flags.LOSS_NOT_FINITE)
+        wrong = self.has(flag_kinds.PARITY) or self.has(flag_kinds.LOSS_NOT_FINITE)
         return self.seconds if self.status is Status.OK and not wrong else None
 
-    def has(self, kind: raised_flags.FlagKind) -> bool:
+    def has(self, kind: flag_kinds.FlagKind) -> bool:
         """Tell whether a flag of this kind was raised."""
         return any(flag.kind is kind for flag in self.flags)
 
@@ -123,7 +123,7 @@ def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
             version = records[-1].outcome.software.get("version")
             if version and version == of_row.outcome.software.get("version"):
                 sentence += f": two builds of version {version}"
-            made = replace(made, flags=(*made.flags, raised_flags.Flag(raised_flags.OTHER_ENVIRONMENT, sentence)))
+            made = replace(made, flags=(*made.flags, flag_kinds.Flag(flag_kinds.OTHER_ENVIRONMENT, sentence)))
         cells.append(made)
     return assemble(cells, results.hosts, notes)
 
@@ -194,9 +194,9 @@ def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
     Those that cannot be told from the fastest are as good as it. One that proved nothing about its mathematics is best
     only where none did.
     """
-    unfair = (raised_flags.THREADS_EXCEEDED, raised_flags.NEAR_PEAK)
+    unfair = (flag_kinds.THREADS_EXCEEDED, flag_kinds.NEAR_PEAK)
     fair = [(cell, cell.timed) for cell in cells if cell.timed is not None and not any(map(cell.has, unfair))]
-    pool = [pair for pair in fair if not pair[0].has(raised_flags.PARITY_UNCHECKED)] or fair
+    pool = [pair for pair in fair if not pair[0].has(flag_kinds.PARITY_UNCHECKED)] or fair
     if not pool or len(cells) < 2:
         return []
     least = min((timed for _, timed in pool), key=lambda timed: timed.median)
@@ -306,12 +306,12 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = raised_flags.cell_flags([raised_flags.record_flags(record, host) for record in timed])
     if fraction is not None and fraction > raised_flags.CEILING_SLACK:
-        flags.append(raised_flags.Flag(raised_flags.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
+        flags.append(flag_kinds.Flag(flag_kinds.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
     if len(timed) < len(records):
         failed = next(record for record in reversed(records) if record not in timed)
         flags.append(
-            raised_flags.Flag(
-                raised_flags.FAILED_LAUNCHES,
+            flag_kinds.Flag(
+                flag_kinds.FAILED_LAUNCHES,
                 f"{len(records) - len(timed)} of {len(records)} launches: {failed.outcome.status.value}, "
                 f"{failed.outcome.reason}",
             )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.formats.layout import BEST, HOLES, MISSING, Entry, Page, Table, entry, quantity_named
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column
@@ -62,12 +62,12 @@ def _gpus(matrix: Matrix, machine: str) -> str:
     return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
 
 
-def common_flags(matrix: Matrix) -> set[raised_flags.FlagKind]:
+def common_flags(matrix: Matrix) -> set[flag_kinds.FlagKind]:
     """Return the flags that every number carries: said once beneath the table instead of in each cell."""
     timed = [cell for cell in matrix.cells.values() if cell.seconds is not None and cell.status is Status.OK]
     if len(timed) < 2:
         return set()
-    return {kind for kind in raised_flags.KINDS if all(cell.has(kind) for cell in timed)}
+    return {kind for kind in flag_kinds.KINDS if all(cell.has(kind) for cell in timed)}
 
 
 def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "seconds") -> Table:
@@ -102,7 +102,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     if any(column.world_size > 1 for column in matrix.columns):
         lines.append(WORKERS_LEGEND)
     common = common_flags(matrix)
-    for kind in raised_flags.KINDS:
+    for kind in flag_kinds.KINDS:
         if kind in common:
             lines.append(f"every number: {kind.legend}")
         elif any(cell.has(kind) for cell in shown):
@@ -115,7 +115,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         (flag.kind.symbol, flag.sentence, cell)
         for cell in shown
         for flag in cell.flags
-        if flag.kind not in common and flag.kind not in (raised_flags.FEW_LAUNCHES, raised_flags.PARITY_UNCHECKED)
+        if flag.kind not in common and flag.kind not in (flag_kinds.FEW_LAUNCHES, flag_kinds.PARITY_UNCHECKED)
     ]
     found = _grouped(matrix, facts)
     if details is not None and len(found) > details:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.means import mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
@@ -157,8 +157,6 @@ def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Bui
         and (after := by_build[newest][group].timed) is not None
     ]
     disturbed = tuple(
-        group
-        for group in groups
-        if any(by_build[build][group].has(raised_flags.CONTENDED) for build in (oldest, newest))
+        group for group in groups if any(by_build[build][group].has(flag_kinds.CONTENDED) for build in (oldest, newest))
     )
     return Overall(place, groups, oldest, newest, mean_of_pairs(pairs), disturbed)

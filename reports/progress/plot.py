@@ -15,7 +15,6 @@ from dlbench.reports.matrix.places import Group, Place
 from dlbench.reports.naming import condition_name, group_name
 from dlbench.reports.progress.analysis import Progress, Ranking, Standing
 from dlbench.reports.progress.words import version_name
-from dlbench.reports.storage.thread_limits import own_cores
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -68,7 +67,7 @@ def progress_to_picture(found: Progress, path: Path) -> list[Path]:
 def _places(found: Progress, machine: str) -> list[Place]:
     """Return the places to draw: those without shared cores, or all where every one has them."""
     places = list(dict.fromkeys(ranking.place for ranking in found.rankings if ranking.place.machine == machine))
-    cores = own_cores(found.hosts[machine]) if machine in found.hosts else None
+    cores = found.hosts[machine].own_cores if machine in found.hosts else None
     own = [place for place in places if cores is None or place.device != "cpu" or _all_threads(place) <= cores]
     chosen = own or places
     if len(chosen) <= len(_STYLES):

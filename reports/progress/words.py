@@ -5,7 +5,7 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats import csv, json
 from dlbench.reports.formats.layout import HOLES, QUANTITIES, Entry, Page, Table, entry, reasons, times
@@ -91,7 +91,7 @@ def version_name(build: Build) -> str:
     return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
 
 
-def _table(found: Progress, rankings: list[Ranking], common: set[raised_flags.FlagKind]) -> Table:
+def _table(found: Progress, rankings: list[Ranking], common: set[flag_kinds.FlagKind]) -> Table:
     rows: list[tuple[Entry, ...]] = []
     group = None
     holes: list[tuple[str, str, str]] = []
@@ -121,7 +121,7 @@ def _hole(cell: MatrixCell) -> str:
     return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
 
 
-def _row(standing: Standing, count: str, common: set[raised_flags.FlagKind]) -> tuple[Entry, ...]:
+def _row(standing: Standing, count: str, common: set[flag_kinds.FlagKind]) -> tuple[Entry, ...]:
     cell, build = standing.cell, standing.build
     return (
         Entry(row_name(cell.row)),
@@ -141,12 +141,12 @@ def _summary(found: Progress, overall: list[Overall]) -> Table:
         if each.oldest is None or each.newest is None:
             continue
         names = (f"{name} {version_name(build)}" for name, build in (each.newest, each.oldest))
-        mark = raised_flags.CONTENDED.symbol if each.disturbed else ""
+        mark = flag_kinds.CONTENDED.symbol if each.disturbed else ""
         speedup = times(each.speedup) + mark
         rows.append(tuple(map(Entry, (condition_name(each.place.cell), *names, str(len(each.groups)), speedup))))
     notes = [MEAN] if rows else []
     notes += [
-        f"{raised_flags.CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
+        f"{flag_kinds.CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
         f"{', '.join(group_name(group) for group in each.disturbed)}"
         for each in overall
         if each.disturbed
@@ -157,13 +157,13 @@ def _summary(found: Progress, overall: list[Overall]) -> Table:
     return Table("Newest over oldest", head, tuple(rows), tuple(notes))
 
 
-def _common(found: Progress) -> set[raised_flags.FlagKind]:
+def _common(found: Progress) -> set[flag_kinds.FlagKind]:
     """Return what is said once of all numbers instead of at each."""
     timed = [s.cell for ranking in found.rankings for s in ranking.standings if s.cell.timed is not None]
-    return {kind for kind in raised_flags.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
+    return {kind for kind in flag_kinds.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
 
 
-def _legend(found: Progress, common: set[raised_flags.FlagKind]) -> list[str]:
+def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
     lines = [
         "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
         "(95 % where both sides have 3 launches or more; with fewer the medians' own, widened by an assumed 2 %; never "
@@ -177,7 +177,7 @@ def _legend(found: Progress, common: set[raised_flags.FlagKind]) -> list[str]:
             "Of each framework the fastest mode there, which favours a little one with more modes; all: --all-modes."
         )
     raised = {flag.kind for standing in standings for flag in standing.cell.flags}
-    for kind in (kind for kind in raised_flags.KINDS if kind in raised):
+    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
         lines.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
     return [*lines, *_undated(found), *found.notes]
 

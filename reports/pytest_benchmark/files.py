@@ -17,8 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dlbench.hardware_probe import Machine
 from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, samples_of
-from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
-from dlbench.reports.storage.untrusted_files import (
+from dlbench.reports.pytest_benchmark.untrusted_files import (
     DEEPEST,
     FileError,
     clean_name,
@@ -30,6 +29,7 @@ from dlbench.reports.storage.untrusted_files import (
     sound_name,
     without_controls,
 )
+from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
 
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
 _MOST_NANOSECONDS = 10**19  # three centuries

@@ -12,8 +12,8 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
 from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY
 from dlbench.reports.pytest_benchmark.files import Benchmark, BenchmarkFile, launch_key
+from dlbench.reports.pytest_benchmark.untrusted_files import FileError, clean_name, hash_of
 from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.untrusted_files import FileError, clean_name, hash_of
 
 FRAMEWORK, ADAPTER, MODE, SUITE = "pytest-benchmark", "imported", "imported", "pytest-benchmark"
 

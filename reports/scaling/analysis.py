@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio, ratio
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column, Group, Place, Row, cell_at, group_of, row_of
@@ -206,6 +206,6 @@ def _doubt(cell: MatrixCell) -> str | None:
     if cell.timed is None:
         wrong = cell.status is Status.OK and cell.seconds is not None
         return cell.reason or ("it computed something else than the reference" if wrong else cell.status.value)
-    if cell.has(raised_flags.THREADS_EXCEEDED):
+    if cell.has(flag_kinds.THREADS_EXCEEDED):
         return "more threads worked than were asked for"
     return None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
 from dlbench.reports.formats.layout import (
     HOLES,
@@ -71,7 +71,7 @@ def line_name(found: Workers, line: Line, machine: bool = True) -> str:
     return f"{name}, on {found.hosts[place.machine].name}" if machine else name
 
 
-def _table(found: Workers, line: Line, common: set[raised_flags.FlagKind]) -> Table:
+def _table(found: Workers, line: Line, common: set[flag_kinds.FlagKind]) -> Table:
     fields = [*_FIELDS, *([_ONE_PROCESS] if any(point.one_process for point in line.points) else [])]
     with_threads = line.place.device == "cpu" or len({point.threads for point in line.points}) > 1
     rows = tuple(
@@ -139,7 +139,7 @@ def _verdicts(line: Line) -> Iterable[str]:
         elif rival.high is not None and rival.high < 1.0:
             word = "slower"
         disturbed = any(
-            other.cell.has(raised_flags.CONTENDED)
+            other.cell.has(flag_kinds.CONTENDED)
             for other in line.points
             if other.batch_size == point.batch_size and (other is point or _is_rival(other, point))
         )
@@ -162,13 +162,13 @@ def _team(point: Point) -> str:
     return f"{point.world_size} x {point.threads} thread{'s' if point.threads != 1 else ''}"
 
 
-def _common(found: Workers) -> set[raised_flags.FlagKind]:
+def _common(found: Workers) -> set[flag_kinds.FlagKind]:
     """Return what is said once of all numbers instead of at each."""
     timed = [point.cell for line in found.lines for point in line.points if point.cell.timed is not None]
-    return {kind for kind in raised_flags.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
+    return {kind for kind in flag_kinds.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
 
 
-def _legend(found: Workers, common: set[raised_flags.FlagKind]) -> list[str]:
+def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
     points = [point for line in found.lines for point in line.points]
     lines = [
         "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
@@ -186,12 +186,12 @@ def _legend(found: Workers, common: set[raised_flags.FlagKind]) -> list[str]:
     )
     lines.append(
         "± half-width of the 95 % interval (the wider side)"
-        + (few if any(p.cell.has(raised_flags.FEW_LAUNCHES) for p in points) else "")
+        + (few if any(p.cell.has(flag_kinds.FEW_LAUNCHES) for p in points) else "")
     )
     gains = [gain for point in points for gain in (point.strong, point.weak, point.one_process)]
     if any(gain is not None and gain.speedup is None for gain in gains):
         lines.append(f"{MISSING} what it would be held against was not measured, or cannot be used")
     raised = {flag.kind for point in points for flag in point.cell.flags}
-    for kind in (kind for kind in raised_flags.KINDS if kind in raised):
+    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
         lines.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
     return [*lines, *found.notes]

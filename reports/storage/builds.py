@@ -12,7 +12,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.storage.newest import BASELINE
 from dlbench.reports.storage.record import Record
@@ -96,6 +96,6 @@ def fastest_mode(cells: Sequence[MatrixCell]) -> MatrixCell:
 
     def rank(cell: MatrixCell) -> tuple[bool, bool, float]:
         median = cell.timed.median if cell.timed else 0.0
-        return cell.has(raised_flags.THREADS_EXCEEDED), cell.has(raised_flags.PARITY_UNCHECKED), median
+        return cell.has(flag_kinds.THREADS_EXCEEDED), cell.has(flag_kinds.PARITY_UNCHECKED), median
 
     return min(timed, key=rank)

@@ -28,6 +28,15 @@ class Host:
     machine_cpus: int | None = None
     """All logical CPUs of the machine, whoever may use them."""
 
+    @property
+    def own_cores(self) -> int | None:
+        """Up to how many threads each can have a physical core to itself; None where nobody told.
+
+        A container may have a quota of fewer CPUs than there are cores in its affinity mask: the smaller counts.
+        """
+        told = [count for count in (self.physical_cores, self.effective_cpus) if count is not None]
+        return min(told, default=None)
+
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
     """Return the host that a stored machine describes; a bare one where it is missing or from a newer version."""

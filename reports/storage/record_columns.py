@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.errors import RecordError
-from dlbench.reports.evidence import gpu_evidence, raised_flags
+from dlbench.reports.evidence import flag_kinds, gpu_evidence, raised_flags
 from dlbench.reports.storage.cell_columns import to_columns
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -35,7 +35,7 @@ def seconds_per_step(record: Record) -> float | None:
 def contended(record: Record, host: Host | None) -> bool | None:
     """Tell whether others were in the way, by `evidence.record_flags`; None where the launch's evidence is silent."""
     outcome = record.outcome
-    if any(flag.kind is raised_flags.CONTENDED for flag in raised_flags.record_flags(record, host)):
+    if any(flag.kind is flag_kinds.CONTENDED for flag in raised_flags.record_flags(record, host)):
         return True
     if outcome.status not in (Status.OK, Status.PARITY_FAILED):
         return None
@@ -53,7 +53,7 @@ def product_rate(record: Record, host: Host | None) -> float | None:
     """
     rate = record.outcome.gemm_flops_per_second
     flags = raised_flags.record_flags(record, host)
-    return rate if rate and all(flag.kind is not raised_flags.THREADS_EXCEEDED for flag in flags) else None
+    return rate if rate and all(flag.kind is not flag_kinds.THREADS_EXCEEDED for flag in flags) else None
 
 
 def caches(record: Record, host: Host | None) -> dict[str, Any]:

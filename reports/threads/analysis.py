@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
 from dlbench.reports.evidence.statistics import Ratio, Summary
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
@@ -151,7 +151,7 @@ def _fastest(times: Mapping[int, Summary]) -> int:
 
 
 def _draft(host: Host, cells: tuple[MatrixCell, ...]) -> _Draft:
-    usable = [(cell, cell.timed) for cell in cells if not cell.has(raised_flags.THREADS_EXCEEDED)]
+    usable = [(cell, cell.timed) for cell in cells if not cell.has(flag_kinds.THREADS_EXCEEDED)]
     times = {cell.column.threads or 0: timed for cell, timed in usable if timed is not None}
     calm = _undisturbed(times, cells, host)
     fastest = _fastest(calm) if calm else None
@@ -162,7 +162,7 @@ def _draft(host: Host, cells: tuple[MatrixCell, ...]) -> _Draft:
 
 def _undisturbed(times: dict[int, Summary], cells: Iterable[MatrixCell], host: Host) -> dict[int, Summary]:
     """Return the times where nobody was in the way; all where somebody was wherever that can be told."""
-    disturbed = {cell.column.threads for cell in cells if cell.has(raised_flags.CONTENDED)}
+    disturbed = {cell.column.threads for cell in cells if cell.has(flag_kinds.CONTENDED)}
     limit = host.effective_cpus
     telling = [threads for threads in times if limit is None or threads <= limit] or list(times)
     if all(threads in disturbed for threads in telling):

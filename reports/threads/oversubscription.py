@@ -9,7 +9,7 @@ The comparisons are settled before the times are seen, so that their number is k
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.evidence.contrasts import Contrast, contrast
 from dlbench.reports.evidence.observed import Observed
 from dlbench.reports.evidence.statistics import Summary
@@ -72,7 +72,7 @@ def mechanism(points: Sequence[Point], best: int | None) -> str:
         return ""
     worst, _ = max(beyond, key=lambda pair: pair[1].value)
     before, after = start.cell.observed, worst.cell.observed
-    disturbed = start.cell.has(raised_flags.CONTENDED) or worst.cell.has(raised_flags.CONTENDED)
+    disturbed = start.cell.has(flag_kinds.CONTENDED) or worst.cell.has(flag_kinds.CONTENDED)
     if before is None or after is None or disturbed:
         return ""
     causes = _causes(before, after, worst.threads)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
 from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
@@ -108,7 +108,7 @@ LAWS_LEGEND = (
     "C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller "
     "AICc is taken."
 )
-_OF_NO_MATTER_TO_THREADS = (raised_flags.FEW_LAUNCHES, raised_flags.PARITY_UNCHECKED)
+_OF_NO_MATTER_TO_THREADS = (flag_kinds.FEW_LAUNCHES, flag_kinds.PARITY_UNCHECKED)
 
 
 def threads_tables(curves: Sequence[Curve]) -> list[Table]:
@@ -138,11 +138,11 @@ def threads_page(found: Threads) -> Page:
 def threads_legend(curves: Sequence[Curve]) -> list[str]:
     """Return the lines that explain the columns and marks of the threads tables, and what all of them share."""
     raised = {flag.kind for curve in curves for point in curve.points for flag in point.cell.flags}
-    used = [kind for kind in raised_flags.KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
+    used = [kind for kind in flag_kinds.KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
     fields = dict.fromkeys(field for curve in curves for field in _fields(curve))
     columns = "; ".join(field.legend.format(best=BEST) for field in fields if field.legend)
     lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(c.bound for c in curves) else ''}; {columns}."]
-    lines += [FEW_LAUNCHES_LEGEND] if raised_flags.FEW_LAUNCHES in raised else []
+    lines += [FEW_LAUNCHES_LEGEND] if flag_kinds.FEW_LAUNCHES in raised else []
     told = [p.cell.observed.wait_policy for c in curves for p in c.points if p.cell.observed is not None]
     lines += [WAIT_LEGEND] if any(policy is not None for policy in told) else []
     lines += _laws_legend(curves)

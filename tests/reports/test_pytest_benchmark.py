@@ -26,8 +26,8 @@ from dlbench.reports.pytest_benchmark.export import (
     stats,
 )
 from dlbench.reports.pytest_benchmark.runs import medians_of, runs_of
+from dlbench.reports.pytest_benchmark.untrusted_files import FileError
 from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.untrusted_files import FileError
 from dlbench.reports.tables.analysis import tables
 from dlbench.reports.threads.analysis import curves
 

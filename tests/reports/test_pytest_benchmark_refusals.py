@@ -15,12 +15,12 @@ from properties import examples
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.pytest_benchmark import files as files
+from dlbench.reports.pytest_benchmark import untrusted_files
 from dlbench.reports.pytest_benchmark.export import (
     run_to_pytest_benchmark,
 )
 from dlbench.reports.pytest_benchmark.runs import runs_of
-from dlbench.reports.storage import untrusted_files
-from dlbench.reports.storage.untrusted_files import FileError
+from dlbench.reports.pytest_benchmark.untrusted_files import FileError
 
 
 def own():

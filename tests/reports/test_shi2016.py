@@ -6,7 +6,7 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against import shi2016
-from dlbench.reports.evidence.raised_flags import NEAR_PEAK
+from dlbench.reports.evidence.flag_kinds import NEAR_PEAK
 from dlbench.reports.matrix.analysis import build_matrix, combine
 from dlbench.reports.matrix.places import group_at, row_at
 from dlbench.reports.storage.results import Results

@@ -25,7 +25,7 @@ from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.markdown import comparison_to_markdown
 from dlbench.reports.comparison.terminal import comparison_to_terminal
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 
@@ -56,7 +56,7 @@ def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
 
 
 HOLE = undecided(Verdict.INCONCLUSIVE, "baseline: unsupported, no LSTM", 0, 0)
-FLAG = raised_flags.Flag(raised_flags.THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
+FLAG = flag_kinds.Flag(flag_kinds.THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
 ONE_OF_EACH = {
     Finding.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
     Finding.REGRESSION: cell_of(Verdict.REGRESSION, 1.1, CELL._replace(threads=2)),
@@ -118,7 +118,7 @@ cells = st.builds(
 )
 numbers = st.one_of(st.none(), st.floats(1e-9, 1e9))
 sides = st.builds(
-    lambda status, reason, flag: side(status, reason, flags=(raised_flags.Flag(raised_flags.PARITY, flag),)),
+    lambda status, reason, flag: side(status, reason, flags=(flag_kinds.Flag(flag_kinds.PARITY, flag),)),
     st.sampled_from(Status),
     hostile,
     hostile,

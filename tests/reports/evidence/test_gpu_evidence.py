@@ -19,7 +19,7 @@ from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, compare_sides
 from dlbench.reports.comparison.verdict import Verdict
 from dlbench.reports.evidence.attempts import disturbed, effective, left_out
-from dlbench.reports.evidence.flags import KINDS
+from dlbench.reports.evidence.flag_kinds import KINDS
 from dlbench.reports.evidence.gpu_evidence import (
     BUSY_SHARE,
     DEVICE_TIME_SHARE,

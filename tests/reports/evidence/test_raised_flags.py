@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Outcome, Status
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.raised_flags import capacity_of, cell_flags, few_launches, launch_flags, record_flags
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.matrix.words import matrix_notes
@@ -133,21 +133,21 @@ def test_a_hole_has_no_flags() -> None:
 
 
 def test_what_is_measured_counts_from_half_of_the_launches_on() -> None:
-    raised = [raised_flags.Flag(raised_flags.CONTENDED, "others")]
+    raised = [flag_kinds.Flag(flag_kinds.CONTENDED, "others")]
     assert cell_flags([raised, [], []]) == []
     (flag,) = cell_flags([raised, raised, []])
     assert flag.sentence == "others (in 2 of 3 launches)"
-    wrong = [raised_flags.Flag(raised_flags.PARITY, "wrong")]
-    assert [flag.kind for flag in cell_flags([wrong, [], []])] == [raised_flags.PARITY]
+    wrong = [flag_kinds.Flag(flag_kinds.PARITY, "wrong")]
+    assert [flag.kind for flag in cell_flags([wrong, [], []])] == [flag_kinds.PARITY]
 
 
 def test_few_launches() -> None:
-    assert [flag.kind for flag in few_launches(2)] == [raised_flags.FEW_LAUNCHES]
+    assert [flag.kind for flag in few_launches(2)] == [flag_kinds.FEW_LAUNCHES]
     assert few_launches(3) == []
 
 
 def test_marks_are_unlike_one_another() -> None:
-    symbols = [kind.symbol for kind in raised_flags.KINDS]
+    symbols = [kind.symbol for kind in flag_kinds.KINDS]
     assert len(set(symbols)) == len(symbols)
     assert all(len(symbol) == 1 and symbol not in "*±%-" for symbol in symbols)
 
@@ -216,8 +216,8 @@ def test_new_marks_stand_in_the_matrix_with_their_legends() -> None:
     restless = make.record([2.0] * 10, threads=2)
     restless = replace(restless, outcome=restless.outcome._replace(steady=False))
     matrix = build_matrix(Results((quiet, restless), {make.MACHINE: HOST}))
-    (marked,) = [cell for cell in matrix.cells.values() if cell.has(raised_flags.NO_STEADY_STATE)]
+    (marked,) = [cell for cell in matrix.cells.values() if cell.has(flag_kinds.NO_STEADY_STATE)]
     assert marked.column.threads == 2
     notes = "\n".join(matrix_notes(matrix))
-    assert f"{raised_flags.NO_STEADY_STATE.symbol} {raised_flags.NO_STEADY_STATE.legend}" in notes
+    assert f"{flag_kinds.NO_STEADY_STATE.symbol} {flag_kinds.NO_STEADY_STATE.legend}" in notes
     assert "within 10 samples" in notes

@@ -21,7 +21,7 @@ from suites_of_null import suite_of_null
 from dlbench.adapters import protocol
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
 from dlbench.hardware_probe import Machine, probe_cpu
-from dlbench.reports.evidence import raised_flags
+from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.evidence.observed import observe
 from dlbench.reports.evidence.raised_flags import launch_flags
 from dlbench.reports.matrix.analysis import build_matrix
@@ -211,6 +211,6 @@ def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: Wit
         results = Results.of([store])
     assert [record.quota_cpus for record in results.records] == [QUOTA] * len(results.records)
     (cell,) = build_matrix(results).cells.values()
-    assert cell.has(raised_flags.THROTTLED)
-    assert not cell.has(raised_flags.CONTENDED)
-    assert raised_flags.THROTTLED.legend in done.stdout
+    assert cell.has(flag_kinds.THROTTLED)
+    assert not cell.has(flag_kinds.CONTENDED)
+    assert flag_kinds.THROTTLED.legend in done.stdout

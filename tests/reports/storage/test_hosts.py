@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.thread_limits import own_cores
 
 HOST = Host("a", "a machine", physical_cores=64, logical_cpus=128, effective_cpus=128)
 
@@ -14,4 +13,4 @@ HOST = Host("a", "a machine", physical_cores=64, logical_cpus=128, effective_cpu
     ("cores", "cpus", "expected"), [(64, 128, 64), (64, 2, 2), (None, 4, 4), (8, None, 8), (None, None, None)]
 )
 def test_the_smaller_of_cores_and_quota_counts(cores, cpus, expected):
-    assert own_cores(replace(HOST, physical_cores=cores, effective_cpus=cpus)) == expected
+    assert replace(HOST, physical_cores=cores, effective_cpus=cpus).own_cores == expected

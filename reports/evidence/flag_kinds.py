@@ -42,25 +42,8 @@ FEW_LAUNCHES = FlagKind(
     "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
 )
 
-KINDS = (
-    PARITY,
-    PARITY_UNCHECKED,
-    LOSS_NOT_FINITE,
-    ECC_ERRORS,
-    THREADS_EXCEEDED,
-    THREADS_UNUSED,
-    CONTENDED,
-    THROTTLED,
-    DEVICE_THROTTLED,
-    DEVICE_TIME,
-    HOST_BOUND,
-    NO_STEADY_STATE,
-    OVER_CEILING,
-    NEAR_PEAK,
-    FAILED_LAUNCHES,
-    OTHER_ENVIRONMENT,
-    FEW_LAUNCHES,
-)
+KINDS = tuple(each for each in globals().copy().values() if isinstance(each, FlagKind))
+"""All of them, in this order."""
 
 ONCE_IS_ENOUGH = frozenset({PARITY, PARITY_UNCHECKED, LOSS_NOT_FINITE, ECC_ERRORS})
 """What makes the mathematics doubtful counts from one launch on; what is measured with noise, from half of them."""
