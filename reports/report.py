@@ -33,6 +33,8 @@ class Choices:
     """A published table beside one's own results."""
     all_runs: bool = False
     all_modes: bool = False
+    top: int = 12
+    """Of a long list, how many lines are shown."""
 
 
 @dataclass(frozen=True)
@@ -59,23 +61,30 @@ class Source:
         return Builds(self.results().records, self.releases)
 
 
+def _by_its_own_command(source: Source) -> Any:
+    raise NotImplementedError("this report is made by a command of its own")
+
+
 @dataclass(frozen=True)
 class Report(Generic[Found]):
     """One report. Its folder holds what these names stand for."""
 
     name: str
-    """Of the command: `dlbench report NAME`."""
+    """Of the command: `dlbench report NAME`, or `dlbench NAME` where it has one of its own."""
     summary: str
     """For --help: a sentence, and paragraphs behind it."""
     examples: tuple[str, ...]
     """Commands."""
-    analyse: Callable[[Source], Found]
     page: Callable[[Found, Choices], Page]
     """As words and tables."""
     data: Callable[[Found], Any]
     """As plain JSON types."""
     rows: Callable[[Found], Rows]
     """As lines of one table."""
+    analyse: Callable[[Source], Found] = _by_its_own_command
+    """Makes of stored results what the others show."""
+    own_formats: Mapping[str, Callable[[Found], str]] = field(default_factory=dict)
+    """Formats that it alone has, or in which it looks otherwise than its page."""
     draw: Callable[[Found, Path, Choices], list[Path]] | None = None
     """Draws it to this path, and returns the files written; None where it has no picture."""
     drawable: Callable[[Found], bool] = bool
@@ -84,6 +93,11 @@ class Report(Generic[Found]):
     """Which of the choices above it has a use for."""
     quantities: tuple[str, ...] = ()
     """What may be shown in its cells, the usual one first."""
+
+    @property
+    def of_stores(self) -> bool:
+        """Whether it is made of stored results alone, rather than by a command of its own."""
+        return self.analyse is not _by_its_own_command
 
     def check(self, choices: Choices) -> None:
         """Raise ReportError for a quantity that it does not have."""

@@ -8,7 +8,18 @@ from typing import Any
 from dlbench.reports.against.analysis import Against, Match, Pair, Span
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import HOLES, MISSING, QUANTITIES, Entry, Page, Table, entry, number, reasons
+from dlbench.reports.formats.layout import (
+    HOLES,
+    MISSING,
+    QUANTITIES,
+    Entry,
+    Page,
+    Table,
+    entry,
+    flag_lines,
+    number,
+    reasons,
+)
 from dlbench.reports.naming import group_name, row_name
 
 NOTHING = "Nothing was measured that the table has too: its networks, at its mini-batch, on a CPU."
@@ -26,16 +37,12 @@ _COLUMNS = (
     "version",
     "threads",
     "status",
-    "seconds_now.median",
-    "seconds_now.low",
-    "seconds_now.high",
+    *csv.parts("seconds_now", *csv.MEDIAN),
     "seconds_then",
     "speedup",
     "share_now",
-    "share_then.low",
-    "share_then.high",
-    "per_peak.low",
-    "per_peak.high",
+    *csv.parts("share_then", "low", "high"),
+    *csv.parts("per_peak", "low", "high"),
     "reason",
     "flags",
     "warning",
@@ -203,10 +210,7 @@ def _legend(found: Against) -> list[str]:
             "networks as they are specified here.",
         ]
     lines += _missing(found)
-    raised = {flag.kind for pair in pairs if pair.now is not None for flag in pair.now.flags}
-    common = _common(found)
-    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
-        lines.append(f"{'every number of now:' if kind in common else kind.symbol} {kind.legend}")
+    lines += flag_lines((pair.now for pair in pairs if pair.now is not None), _common(found), "every number of now:")
     return [*lines, *found.notes]
 
 
@@ -235,14 +239,13 @@ def _machines(match: Match) -> dict[str, Any]:
 
 
 def _match(match: Match) -> dict[str, Any]:
-    peak = match.peak
     return {
         **_machines(match),
-        "peak_per_core_then": None if peak is None else peak._asdict(),
+        "peak_per_core_then": json.plain(match.peak),
         "ceiling_now": {str(threads): rate for threads, rate in sorted(match.ceilings.items())},
         "not_compared": {str(threads): why for threads, why in match.left_out.items()},
         "cells": [_pair(pair) for pair in match.pairs],
-        "means": [{**mean._asdict(), "per_peak": _ends(mean.per_peak)} for mean in match.means],
+        "means": json.plain(match.means),
         "common": {str(threads): list(networks) for threads, networks in sorted(match.common.items())},
     }
 
@@ -258,16 +261,12 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "version": pair.build.version if pair.build is not None and pair.build.version else None,
         "threads": pair.where.threads,
         "status": now.status.value if now is not None else "not_measured",
-        "seconds_now": json.summary_content(now.seconds) if now is not None else None,
+        "seconds_now": json.plain(now.seconds) if now is not None else None,
         "seconds_then": then.timed.median if then is not None and then.timed is not None else None,
         "speedup": pair.speedup,
         "share_now": pair.share_now,
-        "share_then": _ends(pair.share_then),
-        "per_peak": _ends(pair.per_peak),
+        "share_then": json.plain(pair.share_then),
+        "per_peak": json.plain(pair.per_peak),
         "reason": pair.reason,
-        "flags": [json.flag_content(flag) for flag in now.flags] if now is not None else [],
+        "flags": json.plain(now.flags) if now is not None else [],
     }
-
-
-def _ends(span: Span | None) -> dict[str, float] | None:
-    return None if span is None else span._asdict()

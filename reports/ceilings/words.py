@@ -1,12 +1,12 @@
 """The ceilings of machines and of their GPUs, as tables for any exporter and as JSON for scripts."""
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from dlbench.adapters.libraries import device_ceilings
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.ceilings.gpu_ceilings import Best, GpuCeilings, gpu_ceilings
+from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Table, number
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
@@ -19,6 +19,7 @@ TRANSFER_WORDS = {
     device_ceilings.FROM_DEVICE_PINNED: "device to host, pinned",
     device_ceilings.FROM_DEVICE_PAGEABLE: "device to host, pageable",
 }
+_OF_A_CPU = ("threads", "gemm_flops_per_second", "bandwidth_bytes_per_second", "doubt")
 _NONE = (
     "Nothing was measured yet: `dlbench run` measures the CPU's ceilings before its launches (unless --no-ceilings), "
     "and a GPU's after the timed steps of each launch on it."
@@ -47,15 +48,7 @@ def ceilings_data(results: Results) -> dict[str, Any]:
             {
                 "machine": machine,
                 "machine_name": results.hosts[machine].name if machine in results.hosts else machine[:12],
-                "cpu": [
-                    {
-                        "threads": each.threads,
-                        "gemm_flops_per_second": each.gemm_flops_per_second,
-                        "bandwidth_bytes_per_second": each.bandwidth_bytes_per_second,
-                        "doubt": each.doubt,
-                    }
-                    for each in measured
-                ],
+                "cpu": [{name: getattr(each, name) for name in _OF_A_CPU} for each in measured],
                 "gpus": [_gpu_content(each) for each in found if each.machine == machine],
             }
         )
@@ -67,9 +60,6 @@ def _machines(results: Results, found: Iterable[GpuCeilings]) -> list[str]:
 
 
 def _gpu_content(found: GpuCeilings) -> dict[str, Any]:
-    def plain(several: Mapping[str, Best]) -> dict[str, Any]:
-        return {name: dataclasses.asdict(best) for name, best in several.items()}
-
     return {
         "device": found.device,
         "board": found.board,

@@ -8,7 +8,7 @@ import re
 from statistics import median
 from xml.etree import ElementTree
 
-from dlbench.reports.comparison import layout as layout
+from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.compared import CellComparison, Comparison
 from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.outcome import gate_outcome

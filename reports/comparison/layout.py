@@ -137,10 +137,10 @@ def flags_of(cell: CellComparison) -> list[flag_kinds.FlagKind]:
     return [kind for kind in flag_kinds.KINDS if kind in raised and kind is not flag_kinds.PARITY_UNCHECKED]
 
 
-HEAD = ("threads", "candidate / baseline", "verdict", "launches")
+_HEAD = ("", "threads", "candidate / baseline", "verdict", "launches")
 
 
-def table(cells: Sequence[CellComparison], title: str = "") -> Table:
+def table(cells: Sequence[CellComparison]) -> Table:
     """Return a row for each cell under the headings of their networks."""
     rows: list[tuple[Entry, ...]] = []
     group = None
@@ -159,7 +159,7 @@ def table(cells: Sequence[CellComparison], title: str = "") -> Table:
                 Entry(launches_of(each)),
             )
         )
-    return Table(title, ("", *HEAD), tuple(rows))
+    return Table("", _HEAD, tuple(rows))
 
 
 def reasons(cells: Iterable[CellComparison], most: int | None = None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dlbench.reports.comparison import layout as layout
+from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.compared import CellComparison, Comparison
 from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.outcome import gate_outcome

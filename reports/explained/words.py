@@ -1,32 +1,23 @@
 """A step explained, for a terminal and for scripts."""
 
-import dataclasses
-import json
 import re
 from typing import Any
 
-from dlbench.adapters.protocol import to_dict
 from dlbench.reports.comparison.layout import line, name_of
 from dlbench.reports.explained.analysis import IDLE, SLOWER, Explained, Share
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
 
 SCHEMA = "dlbench-explained-1"
-TOP = 12
-"""Operators shown unless more are asked for."""
 _NAME_WIDTH = 38
 # What the names of PyTorch's CUDA kernels begin with, and need not.
 _NOISE = re.compile(r"^void |\(anonymous namespace\)::|at::native::|<unnamed>::")
 _REMARKABLE_IDLE = 0.1
 
 
-def explained_to_terminal(found: Explained, top: int = TOP, width: int = WIDTH, colour: bool = False) -> str:
+def explained_page(found: Explained, top: int) -> Page:
     """Return the kinds and the ``top`` longest operators as tables, with what follows from them."""
-    return page_to_terminal(explained_page(found, top), width, colour)
-
-
-def explained_page(found: Explained, top: int = TOP) -> Page:
-    """Return the same for any exporter of pages."""
     software = f" ({found.software})" if found.software else ""
     before = (f"{name_of(found.cell)}{software}.", _cost_of_the_profiler(found))
     kinds = Table(
@@ -43,17 +34,15 @@ def explained_page(found: Explained, top: int = TOP) -> Page:
     return Page(before, (kinds, operators), tuple(_notes(found)))
 
 
-def explained_to_json(found: Explained) -> str:
+def explained_data(found: Explained) -> dict[str, Any]:
     """Return everything that was found, all operators with their full names, times in seconds."""
-    content: dict[str, Any] = {"schema": SCHEMA}
-    for each in dataclasses.fields(found):
-        content[each.name] = getattr(found, each.name)
-    content["cell"] = to_dict(found.cell)
-    for name in ("kinds", "operators"):
-        content[name] = [dataclasses.asdict(each) for each in content[name]]
-    for name in ("slowdown", "busy_seconds", "calls", "product_rate", "step_rate"):
-        content[name] = getattr(found, name)
-    return json.dumps(content, indent=1, allow_nan=False)
+    followed = ("slowdown", "busy_seconds", "calls", "product_rate", "step_rate")
+    return {"schema": SCHEMA, **plain(found), **{name: getattr(found, name) for name in followed}}
+
+
+def explained_rows(found: Explained) -> Rows:
+    """Return a line for each operator, the longest first."""
+    return Rows(("name", "kind", "seconds", "share", "calls"), plain(found.operators))
 
 
 def _numbers(each: Share) -> tuple[Entry, ...]:

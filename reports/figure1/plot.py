@@ -1,7 +1,6 @@
 """Time against mini-batch size as a picture: a panel for each network, both axes logarithmic, as in the 2016 paper.
 
-A row has a colour and a mark of its own, a place (device, precision) a kind of line, so no meaning rests on colour
-alone. Colours are Okabe and Ito's (2008), told apart with every common colour vision.
+A row has a colour and a mark of its own, a place (device, precision) a kind of line.
 """
 
 import math
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench.reports.evidence.statistics import CONFIDENCE
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Panel, Point
-from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, check_quantity, shown_value
+from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, shown_value
 from dlbench.reports.figure1.words import line_name, place_names
-from dlbench.reports.history.plot import check_picture, write_picture
+from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, figure_of, plain_frame, write_pages
 from dlbench.reports.matrix.places import Place, Row
 
 if TYPE_CHECKING:
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = 3
-_GREY = "#666666"
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-"""Their number has no factor in common with that of the colours: 63 rows have a pair each of their own."""
 _DASHES: tuple[tuple[int, tuple[float, ...] | None], ...] = (
     (0, None),
     (0, (5, 2)),
@@ -60,7 +55,7 @@ class _Key(NamedTuple):
         place = self.places.index(line.place)
         number = self.rows.index(line.row) if len(self.rows) > 1 else place
         mark = place if self.points_only else number
-        return _Style(_COLOURS[number % len(_COLOURS)], _MARKS[mark % len(_MARKS)], _DASHES[place])
+        return _Style(COLOURS[number % len(COLOURS)], MARKS[mark % len(MARKS)], _DASHES[place])
 
 
 def figure1_to_picture(found: Figure1, path: Path, quantity: str = "seconds") -> list[Path]:
@@ -69,22 +64,12 @@ def figure1_to_picture(found: Figure1, path: Path, quantity: str = "seconds") ->
     A page holds six places; further ones have pages of their own, NAME-2.png and so on. A file is whole or not there.
     Raises ReportError.
     """
-    check_picture(path)
-    check_quantity(quantity)
     places = found.places
     pages = [places[start : start + len(_DASHES)] for start in range(0, len(places), len(_DASHES))] or [()]
-    written = []
-    for number, page in enumerate(pages):
-        target = path if number == 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
-        write_picture(_figure(found, page, quantity), target)
-        written.append(target)
-    return written
+    return write_pages((_figure(found, page, quantity) for page in pages), path)
 
 
 def _figure(found: Figure1, places: Sequence[Place], quantity: str) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     panels = [(panel.network, lines) for panel in found.panels if (lines := _drawn(panel, places))]
     drawn = [line for _, lines in panels for line in lines]
     key = _Key(
@@ -92,15 +77,10 @@ def _figure(found: Figure1, places: Sequence[Place], quantity: str) -> "Figure":
         tuple(place for place in places if any(line.place == place for line in drawn)),
         len(places) > 1 and all(len(line.timed) < 2 for line in drawn),
     )
-    columns = min(_COLUMNS, max(1, len(panels)))
-    rows = max(1, math.ceil(len(panels) / columns))
     handles, labels = _legend(found, key, drawn)
-    size = (3.7 * columns + 2.4, max(3.0 * rows + 0.9, 0.17 * len(labels) + 0.9))
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for panel in axes.flat[len(panels) :]:
-        panel.set_visible(False)
+    figure, axes = figure_of(
+        len(panels), _COLUMNS, (3.7, 3.0), beside=(2.4, 0.9), least=(0.0, 0.17 * len(labels) + 0.9)
+    )
     for panel, (network, lines) in zip(axes.flat, panels, strict=False):
         _panel(panel, network, lines, key, quantity)
     for row in axes:
@@ -151,22 +131,22 @@ def _legend(found: Figure1, key: _Key, drawn: Sequence[Line]) -> "tuple[list[Art
     names = place_names(found, machine=False)
     if len(key.rows) > 1:
         for number, row in enumerate(key.rows):
-            colour, mark = _COLOURS[number % len(_COLOURS)], "" if key.points_only else _MARKS[number % len(_MARKS)]
+            colour, mark = COLOURS[number % len(COLOURS)], "" if key.points_only else MARKS[number % len(MARKS)]
             name = line_name(next(line for line in drawn if line.row == row))
             say(name, color=colour, marker=mark, markersize=4.5, linestyle="-", linewidth=1.2)
     for number, place in enumerate(key.places if len(key.places) > 1 else ()):
         alone = len(key.rows) == 1
-        colour = _COLOURS[number % len(_COLOURS)] if alone else "black"
-        mark = _MARKS[number % len(_MARKS)] if alone or key.points_only else ""
+        colour = COLOURS[number % len(COLOURS)] if alone else "black"
+        mark = MARKS[number % len(MARKS)] if alone or key.points_only else ""
         say(_folded(names[place]), color=colour, marker=mark, markersize=4.5, linestyle=_DASHES[number], linewidth=1.2)
     if any(line.best is not None and len(line.timed) > 1 for line in drawn):
-        say("best mini-batch: the smallest\nnot told from the fastest", **_BEST, markerfacecolor=_GREY)
+        say("best mini-batch: the smallest\nnot told from the fastest", **_BEST, markerfacecolor=GREY)
     if any(line.knee is not None and line.knee.batch_size is not None for line in drawn):
-        say(f"knee: from it on no doubling\ngains {PAYS:.0%}", **_KNEE, markeredgecolor=_GREY)
+        say(f"knee: from it on no doubling\ngains {PAYS:.0%}", **_KNEE, markeredgecolor=GREY)
     if any(not point.takes_part for line in drawn for point in line.timed):
-        say("takes no part in these", marker="o", markersize=4.5, markerfacecolor="white", markeredgecolor=_GREY)
+        say("takes no part in these", marker="o", markersize=4.5, markerfacecolor="white", markeredgecolor=GREY)
     if any(line.memory_ends is not None for line in drawn):
-        say("memory ended there", marker="x", markersize=5, color=_GREY)
+        say("memory ended there", marker="x", markersize=5, color=GREY)
     return handles, labels
 
 
@@ -203,11 +183,9 @@ def _panel(panel: "Axes", network: str, lines: Sequence[Line], key: _Key, quanti
     panel.yaxis.set_major_locator(LogLocator(subs=_subs(high / low)))
     panel.yaxis.set_major_formatter(EngFormatter(unit="s" if quantity == "seconds" else ""))
     panel.yaxis.set_minor_formatter(NullFormatter())
-    panel.tick_params(labelsize=7)
     panel.grid(color="#dddddd", linewidth=0.5)
     panel.set_axisbelow(True)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
+    plain_frame(panel)
 
 
 def _curve(panel: "Axes", line: Line, style: _Style, quantity: str) -> None:
@@ -247,7 +225,7 @@ def _end_of_memory(panel: "Axes", size: int, row: int, styles: Sequence[_Style])
     """Say in a row at the foot of the panel that memory ended at this size, with a mark for each such line."""
     from matplotlib.transforms import ScaledTranslation
 
-    panel.axvline(size, color=_GREY, linewidth=0.6, linestyle=":", zorder=0.5)
+    panel.axvline(size, color=GREY, linewidth=0.6, linestyle=":", zorder=0.5)
     at_foot = panel.get_xaxis_transform()
     height = _ROW * (row + 0.5)
     # Written towards the wider side.
@@ -266,7 +244,7 @@ def _end_of_memory(panel: "Axes", size: int, row: int, styles: Sequence[_Style])
         ha="right" if left else "left",
         va="center",
         fontsize=6,
-        color=_GREY,
+        color=GREY,
     )
 
 

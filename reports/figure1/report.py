@@ -1,17 +1,9 @@
 """`dlbench report figure1`."""
 
-from pathlib import Path
-
-from dlbench.reports.figure1.analysis import Figure1, figure1
+from dlbench.reports.figure1.analysis import figure1
+from dlbench.reports.figure1.plot import figure1_to_picture
 from dlbench.reports.figure1.tables import QUANTITIES, figure1_data, figure1_page, figure1_rows
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Choices, Report
-
-
-def _draw(found: Figure1, path: Path, choices: Choices) -> list[Path]:
-    from dlbench.reports.figure1.plot import figure1_to_picture
-
-    return figure1_to_picture(found, path, choices.quantity)
-
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 
 REPORT = Report(
     name="figure1",
@@ -21,7 +13,7 @@ REPORT = Report(
     page=lambda found, choices: figure1_page(found, choices.quantity),
     data=figure1_data,
     rows=figure1_rows,
-    draw=_draw,
+    draw=lambda found, path, choices: figure1_to_picture(found, path, choices.quantity),
     drawable=lambda found: bool(found.panels),
     offers=frozenset({QUANTITY, ALL_RUNS}),
     quantities=tuple(QUANTITIES),

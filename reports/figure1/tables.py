@@ -4,14 +4,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio
-from dlbench.reports.figure1.analysis import PAYS, Figure1, Knee, Line, Point
+from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
 from dlbench.reports.figure1.words import line_name, place_names, sentence
 from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import BEST, HOLES, MISSING, Entry, Page, Table, deviation, number, reasons
+from dlbench.reports.formats.layout import (
+    BEST,
+    HOLES,
+    MISSING,
+    Entry,
+    Page,
+    Table,
+    common_flags,
+    deviation,
+    flag_lines,
+    number,
+    reasons,
+    why_hole,
+)
+from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import values
 from dlbench.reports.naming import WORKERS_LEGEND
 
@@ -28,18 +40,12 @@ _COLUMNS = (
     "batch_size",
     "status",
     "reason",
-    "seconds_per_minibatch.median",
-    "seconds_per_minibatch.low",
-    "seconds_per_minibatch.high",
+    *csv.parts("seconds_per_minibatch", *csv.MEDIAN),
     "items_per_second",
     "takes_part",
-    "growth_per_doubling.value",
-    "growth_per_doubling.low",
-    "growth_per_doubling.high",
+    *csv.parts("growth_per_doubling", *csv.VALUE),
     "best_batch_size",
-    "knee.batch_size",
-    "knee.earliest",
-    "knee.latest",
+    *csv.parts("knee", "batch_size", "earliest", "latest"),
     "memory_ends_at",
     "flags",
 )
@@ -61,7 +67,7 @@ def figure1_page(found: Figure1, quantity: str = "seconds") -> Page:
     if not found.panels:
         return Page((NOTHING,), ())
     names = place_names(found)
-    common = _common(found)
+    common = common_flags(p.cell for panel in found.panels for line in panel.lines for p in line.timed)
     tables = []
     for panel in found.panels:
         for place in dict.fromkeys(line.place for line in panel.lines):
@@ -92,7 +98,7 @@ def figure1_rows(found: Figure1) -> csv.Rows:
 def shown_value(point: Point, quantity: str) -> tuple[float, float | None, float | None] | None:
     """Return what a point shows, with the ends of its interval; None for a hole."""
     seconds = point.cell.seconds
-    if seconds is None or point.cell.status is not Status.OK:
+    if seconds is None or not point.cell.shown:
         return None
     if quantity == "seconds":
         return seconds.median, seconds.low, seconds.high
@@ -114,10 +120,10 @@ def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_ki
     )
     notes = [f"{line_name(line)}: {sentence(line)}." for line in columns]
     holes = [
-        (f"{HOLES[cell.status]}, {cell.reason or 'no reason was given'}", line_name(line), str(cell.group.batch_size))
+        (why_hole(cell), line_name(line), str(cell.group.batch_size))
         for line in lines
         for cell in (point.cell for point in line.points)
-        if cell.status is not Status.OK or cell.seconds is None
+        if not cell.shown
     ]
     head = ("mini-batch", *(line_name(line) for line in columns)) if columns else ()
     return Table(title, head, rows, (*notes, *reasons(holes)))
@@ -132,12 +138,6 @@ def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kind
     marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in common)
     knee = KNEE if line.knee is not None and line.knee.batch_size == point.batch_size else ""
     return Entry(number(value[0]), deviation(*value), marks + knee, point.batch_size == line.best)
-
-
-def _common(found: Figure1) -> set[flag_kinds.FlagKind]:
-    """Return what is said once of all numbers instead of at each."""
-    cells = [point.cell for panel in found.panels for line in panel.lines for point in line.timed]
-    return {kind for kind in flag_kinds.KINDS if len(cells) > 1 and all(cell.has(kind) for cell in cells)}
 
 
 def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> list[str]:
@@ -157,9 +157,7 @@ def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> 
             "Sizes of an older environment, with nothing to prove their mathematics, or that others or a faltering GPU "
             "disturbed, take no part in best and knee."
         )
-    raised = {flag.kind for point in points for flag in point.cell.flags}
-    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
-        told.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
+    told += flag_lines((point.cell for point in points), common)
     told += [WORKERS_LEGEND] if any(place.world_size > 1 for place in found.places) else []
     if found.left_out:
         networks = ", ".join(dict.fromkeys(line.network for line in found.left_out))
@@ -184,29 +182,18 @@ def _line(found: Figure1, line: Line) -> dict[str, Any]:
         **_where(found, line),
         "best_batch_size": line.best,
         "as_fast": list(line.as_fast),
-        "knee": _knee(line.knee),
+        "knee": json.plain(line.knee),
         "memory_ends_at": line.memory_ends,
         "summary": sentence(line),
         "points": [_point(point) for point in line.points],
     }
 
 
-def _knee(knee: Knee | None) -> dict[str, Any] | None:
-    return None if knee is None else dict(vars(knee))
-
-
 def _point(point: Point) -> dict[str, Any]:
     return {
         "batch_size": point.batch_size,
-        "status": point.cell.status.value,
-        "reason": point.cell.reason,
-        "seconds_per_minibatch": json.summary_content(point.cell.seconds),
-        "items_per_second": point.cell.items_per_second,
+        **of_cell(point.cell, "status", "reason", "seconds", "items_per_second"),
         "takes_part": point.takes_part,
-        "growth_per_doubling": _ratio(point.growth),
-        "flags": [json.flag_content(flag) for flag in point.cell.flags],
+        "growth_per_doubling": json.plain(point.growth),
+        **of_cell(point.cell, "flags"),
     }
-
-
-def _ratio(found: Ratio | None) -> dict[str, Any] | None:
-    return None if found is None else dict(vars(found))

@@ -1,5 +1,6 @@
 """The output formats: each takes any report."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +23,20 @@ FORMATS: dict[str, _Writer] = {
 }
 
 
+def formats_of(report: Report[Any]) -> tuple[str, ...]:
+    """Return the names of the formats that a report can be shown in."""
+    return tuple(dict.fromkeys([*FORMATS, *report.own_formats]))
+
+
 def export(report: Report[Any], found: Any, choices: Choices, form: str, colour: bool = False) -> str:
     """Return what a report found in the format of this name, coloured for a terminal where that is wanted."""
+    if form in report.own_formats:
+        return report.own_formats[form](found)
     if form == "terminal" and colour:
         return page_to_terminal(report.page(found, choices), colour=True)
     return FORMATS[form](report, found, choices)
+
+
+def to_stdout(report: Report[Any], found: Any, choices: Choices, form: str) -> str:
+    """Return the same, coloured where standard output is a terminal and NO_COLOR is not set."""
+    return export(report, found, choices, form, colour=os.isatty(1) and "NO_COLOR" not in os.environ)

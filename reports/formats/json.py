@@ -1,16 +1,33 @@
-"""JSON, and what several reports hold in it. ``reports/SCHEMA.md`` describes every key."""
+"""JSON: plain types of whatever a report holds. ``reports/SCHEMA.md`` describes every key."""
 
+import dataclasses
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import date
+from enum import Enum
 from typing import Any
 
 from dlbench.reports.evidence.flag_kinds import Flag
-from dlbench.reports.evidence.gpu_evidence import DeviceObserved
-from dlbench.reports.evidence.gpu_telemetry import Spread
-from dlbench.reports.evidence.observed import Observed
-from dlbench.reports.evidence.statistics import Summary
 from dlbench.reports.formats.layout import Table
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain JSON types, all the way down: dataclasses and named tuples become objects."""
+    if isinstance(value, Flag):
+        return {"name": value.kind.name, "symbol": value.kind.symbol, "detail": value.sentence}
+    if dataclasses.is_dataclass(value):
+        # What an interval covers is said in its method.
+        return {name: plain(each) for name, each in vars(value).items() if name != "coverage"}
+    if hasattr(value, "_asdict"):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def data_of_tables(tables: Iterable[Table]) -> list[dict[str, Any]]:
@@ -31,47 +48,13 @@ def data_of_tables(tables: Iterable[Table]) -> list[dict[str, Any]]:
     ]
 
 
-def summary_content(summary: Summary | None) -> dict[str, Any] | None:
-    """Return a summary as plain JSON types."""
-    if summary is None:
-        return None
-    return {
-        "median": summary.median,
-        "low": summary.low,
-        "high": summary.high,
-        "samples": summary.samples,
-        "launches": summary.launches,
-        "method": summary.method,
-        "covers_launches": summary.covers_launches,
-        "launch_medians": list(summary.launch_medians),
-    }
-
-
-def observed_content(observed: Observed | None) -> dict[str, Any] | None:
-    """Return what was observed of threads as plain JSON types."""
-    if observed is None:
-        return None
-    policy = None if observed.wait_policy is None else dict(observed.wait_policy)
-    return {**vars(observed), "wait_policy": policy}
-
-
-def device_content(observed: DeviceObserved | None) -> dict[str, Any] | None:
-    """Return what was observed of a GPU as plain JSON types."""
-    if observed is None:
-        return None
-    content = {key: value._asdict() if isinstance(value, Spread) else value for key, value in vars(observed).items()}
-    reasons = observed.clock_reasons
-    return {**content, "clock_reasons": None if reasons is None else dict(reasons), "notes": list(observed.notes)}
-
-
-def flag_content(flag: Flag) -> dict[str, str]:
-    """Return a flag as plain JSON types."""
-    return {"name": flag.kind.name, "symbol": flag.kind.symbol, "detail": flag.sentence}
-
-
 def json_text(content: Any) -> str:
-    """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf."""
-    return json.dumps(_finite(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf.
+
+    Halves of surrogate pairs, which a name from a command line may hold, have no place in UTF-8 and are replaced.
+    """
+    text = json.dumps(_finite(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "replace").decode()
 
 
 def _finite(content: Any) -> Any:

@@ -1,6 +1,6 @@
 r"""Tables in LaTeX, with no package but the standard classes (``\hline``); the best of a column is bold."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dlbench.reports.formats import layout
 
@@ -24,15 +24,10 @@ _SPECIAL = {
 }
 
 
-def tables_to_latex(tables: Iterable[layout.Table]) -> str:
-    """Return a ``tabular`` for each table."""
-    return "\n".join(_table(table) for table in tables)
-
-
 def page_to_latex(page: layout.Page) -> str:
     """Return the words before, a ``tabular`` for each table, and the words after."""
     # A title is a comment in a table of its own; here it tells the tables apart.
-    tables = (_notes([table.title]) + _table(table) for table in page.tables)
+    tables = (_notes([table.title]) + (_table(table) if table.rows else _notes(table.notes)) for table in page.tables)
     return "\n".join(filter(None, [_notes(page.before), *tables, _notes(page.after)]))
 
 

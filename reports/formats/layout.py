@@ -5,7 +5,7 @@ show them in its own way.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Status
@@ -140,13 +140,34 @@ def entry(cell: MatrixCell | None, quantity: Quantity, without: set[flag_kinds.F
     if cell is None:
         return Entry(MISSING)
     value = quantity.value(cell)
-    if cell.status is not Status.OK or cell.seconds is None:
+    if not cell.shown or cell.seconds is None:
         return Entry(HOLES[cell.status], hole=True)
     if value is None:
         return Entry(MISSING)
     marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in without)
     spread = interval(cell.seconds) if quantity is QUANTITIES["seconds"] else ""
     return Entry(number(value), spread, marks, cell.best)
+
+
+def why_hole(cell: MatrixCell) -> str:
+    """Return the word for a cell without a number, and the reason."""
+    wrong = cell.shown
+    reason = cell.reason or ("it computed something else than the reference" if wrong else "no reason was given")
+    return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
+
+
+def common_flags(cells: Iterable[MatrixCell]) -> set[flag_kinds.FlagKind]:
+    """Return the flags that every one of several numbers carries: said once instead of at each."""
+    numbers = list(cells)
+    return {kind for kind in flag_kinds.KINDS if len(numbers) > 1 and all(cell.has(kind) for cell in numbers)}
+
+
+def flag_lines(
+    cells: Iterable[MatrixCell], common: Collection[flag_kinds.FlagKind] = (), every: str = "every number:"
+) -> list[str]:
+    """Return what the marks of these cells mean; behind ``every`` those that each number carries."""
+    raised = {flag.kind for cell in cells for flag in cell.flags}
+    return [f"{every if kind in common else kind.symbol} {kind.legend}" for kind in flag_kinds.KINDS if kind in raised]
 
 
 def reasons(holes: Iterable[tuple[str, str, str]]) -> list[str]:

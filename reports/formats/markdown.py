@@ -6,11 +6,6 @@ from collections.abc import Iterable
 from dlbench.reports.formats import layout
 
 
-def tables_to_markdown(tables: Iterable[layout.Table]) -> str:
-    """Return these tables beneath one another."""
-    return "\n".join(_table(table) for table in tables)
-
-
 def page_to_markdown(page: layout.Page) -> str:
     """Return the words before as paragraphs, the tables, and the words after as a list."""
     before = "\n".join(f"{escaped(line)}\n" for line in page.before)

@@ -21,11 +21,6 @@ WIDTH = 80
 _INDENT = "  "
 
 
-def tables_to_terminal(tables: Iterable[layout.Table], width: int = WIDTH, colour: bool = False) -> str:
-    """Return these tables beneath one another."""
-    return "\n".join(_table(table, width, colour) for table in tables)
-
-
 def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False) -> str:
     """Return the words before, the tables beneath one another, the words after."""
     return "\n".join(
@@ -99,7 +94,7 @@ def _table(table: layout.Table, width: int, colour: bool) -> str:
     if table.spans and _total(_widths(table)) > width:
         stacked = [_table(each._replace(notes=()), width, colour) for each in _stacks(table, width)]
         return "\n".join(stacked) + _paragraphs(table.notes, width)
-    head = _text([Text(table.title, style="bold")], width, colour)
+    head = _text([Text(table.title, style="bold")], width, colour) if table.title else ""
     body = _body(table, width, colour) if table.rows else ""
     return head + body + _paragraphs(table.notes, width)
 

@@ -99,6 +99,8 @@ class History:
     """Smallest change reported, relative."""
     machines: dict[str, str] = field(default_factory=dict)
     """Name for people by fingerprint."""
+    everything: bool = False
+    """Whether every series and change is shown, not only the newest changes."""
 
     @property
     def changes(self) -> list[tuple[CellHistory, ChangePoint]]:
@@ -123,10 +125,12 @@ def build_history(
     cells: Mapping[int, Cell],
     magnitude: float = MAGNITUDE,
     machines: Mapping[str, str] | None = None,
+    everything: bool = False,
 ) -> History:
     """Return the history of these nights (as `Store.nights` gives them) of these cells (`Store.cells`).
 
-    ``machines`` gives names by fingerprint. Nothing is read but these; `what_changed.explained` tells what changed.
+    ``machines`` gives names by fingerprint; ``everything`` is kept for whoever shows it. Nothing is read but these;
+    `what_changed.explained` tells what changed.
     """
     found = series_of(nights, cells)
     steps = find_steps([each.logs[each.searched] for each in found], magnitude, [s.kind == ABSOLUTE for s in found])
@@ -134,7 +138,7 @@ def build_history(
         CellHistory(series, tuple(_change(series, step) for step in its), _events(series))
         for series, its in zip(found, steps, strict=True)
     )
-    return History(tuple(histories), magnitude, dict(machines or {}))
+    return History(tuple(histories), magnitude, dict(machines or {}), everything)
 
 
 def _change(series: Series, step: Step) -> ChangePoint:

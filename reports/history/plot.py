@@ -1,21 +1,15 @@
-"""The history as a picture: one panel for each series, PNG or SVG.
+"""The history as a picture: one panel for each series."""
 
-Colours are Okabe and Ito's (2008), told apart with every common colour vision; no meaning rests on colour alone.
-"""
-
-import contextlib
 import itertools
 import math
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.pictures import GREY, figure_of, plain_frame, write_pages
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.series import ABSOLUTE, RATIO
 from dlbench.reports.naming import name_of
@@ -24,40 +18,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-EXTENSIONS = (".png", ".svg")
+    _Dates = np.ndarray[tuple[int], np.dtype[np.object_]]
+
 PANELS = 24
 """On a page, at most."""
 
-_BLUE, _SKY, _VERMILLION, _GREEN, _GREY = "#0072B2", "#56B4E9", "#D55E00", "#009E73", "#666666"
+_BLUE, _SKY, _VERMILLION, _GREEN = "#0072B2", "#56B4E9", "#D55E00", "#009E73"
 _COLUMNS = 3
 _MARKED = 120  # nights up to which each gets a dot of its own
 _NAMED = 3  # environments of a panel that are named
 _UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds per mini-batch"}
 
 
-def check_picture(path: Path) -> None:
-    """Raise ReportError where this path cannot be a picture of ours: before anything costly is done."""
-    if path.suffix.lower() not in EXTENSIONS:
-        raise ReportError(f"A plot is written as PNG or SVG, not as {path.name!r}; end its name in .png or .svg.")
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ReportError(f"The plot {path} cannot be written there; name a file in a folder that you may write to.")
-
-
-def history_to_picture(history: History, path: Path, everything: bool = False) -> list[Path]:
+def history_to_picture(history: History, path: Path) -> list[Path]:
     """Write the history to this path and return the files written.
 
-    The series with changes come first, newest change first. A page holds `PANELS` of them; with ``everything`` further
-    pages follow as NAME-2.png and so on. A file is whole or not there. Raises ReportError.
+    The series with changes come first, newest change first. A page holds `PANELS` of them; of ``everything``
+    further pages follow as NAME-2.png and so on. A file is whole or not there. Raises ReportError.
     """
-    check_picture(path)
     cells = _in_order(history)
     pages = [cells[start : start + PANELS] for start in range(0, len(cells), PANELS)]
-    written = []
-    for place, page in enumerate(pages if everything else pages[:1]):
-        target = path if place == 0 else path.with_name(f"{path.stem}-{place + 1}{path.suffix}")
-        write_picture(_figure(history, page), target)
-        written.append(target)
-    return written
+    return write_pages((_figure(history, page) for page in (pages if history.everything else pages[:1])), path)
 
 
 def _in_order(history: History) -> list[CellHistory]:
@@ -65,36 +46,10 @@ def _in_order(history: History) -> list[CellHistory]:
     return sorted(history.cells, key=lambda cell: newest.get(id(cell), math.inf))
 
 
-def write_picture(figure: "Figure", path: Path) -> None:
-    """Write a figure to this path, whole or not at all; raises ReportError."""
-    import matplotlib as mpl
-
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            partial = Path(folder) / path.name
-            # The same history gives the same file.
-            with mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}):
-                metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
-                figure.savefig(partial, dpi=150, metadata=metadata)
-            partial.replace(path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ReportError(f"The plot {path} cannot be written ({reason}); choose another place.") from error
-
-
 def _figure(history: History, cells: Sequence[CellHistory]) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = min(_COLUMNS, len(cells))
-    rows = math.ceil(len(cells) / columns)
-    figure = Figure(figsize=(max(4.2 * columns, 6.4), 2.5 * rows + 0.9), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, columns, squeeze=False)
-    for panel in panels.flat[len(cells) :]:
-        panel.set_visible(False)
-    with _quietly():
-        for panel, cell in zip(panels.flat, cells, strict=False):
+    figure, axes = figure_of(len(cells), _COLUMNS, panel=(4.2, 2.5), beside=(0.0, 0.9), least=(6.4, 0.0))
+    with np.errstate(invalid="ignore"):
+        for panel, cell in zip(axes.flat, cells, strict=False):
             _panel(panel, cell, history)
     _, first, last = history.nights()
     machines = dict.fromkeys(cell.series.machine for cell in cells)
@@ -108,12 +63,6 @@ def _figure(history: History, cells: Sequence[CellHistory]) -> "Figure":
     return figure
 
 
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    with np.errstate(invalid="ignore"):
-        yield
-
-
 def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -125,9 +74,9 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     panel.fill_between(dates, low, high, where=np.isfinite(low), color=_SKY, alpha=0.35, linewidth=0)
     few = len(series) <= _MARKED
     panel.plot(dates[searched], values[searched], color=_BLUE, linewidth=0.8, marker="." if few else "", markersize=3)
-    panel.plot(dates[~searched], values[~searched], "o", mfc="none", mec=_GREY, markersize=4, markeredgewidth=0.8)
+    panel.plot(dates[~searched], values[~searched], "o", mfc="none", mec=GREY, markersize=4, markeredgewidth=0.8)
     if series.kind == RATIO:
-        panel.axhline(1.0, color=_GREY, linewidth=0.6)
+        panel.axhline(1.0, color=GREY, linewidth=0.6)
     _environments(panel, cell, dates)
     _levels(panel, cell, dates)
     _limit(panel, cell, values, low, high)
@@ -136,7 +85,6 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     several = len(history.machines) > 1
     panel.set_title(name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""), fontsize=8, loc="left")
     panel.set_ylabel(_UNITS[series.kind], fontsize=7)
-    panel.tick_params(labelsize=7)
     if len(dates) == 1:
         # One night has no width: without limits of ours the axis would span years.
         panel.set_xlim(dates[0] - timedelta(days=1), dates[0] + timedelta(days=1))
@@ -145,8 +93,7 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     panel.xaxis.get_offset_text().set_fontsize(7)
     panel.yaxis.get_major_formatter().set_useOffset(False)  # type: ignore[attr-defined]
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
+    plain_frame(panel)
 
 
 def _limit(panel: "Axes", cell: CellHistory, *curves: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> None:
@@ -161,10 +108,10 @@ def _limit(panel: "Axes", cell: CellHistory, *curves: "np.ndarray[tuple[int], np
     panel.set_ylim(middle - 1.1 * half, middle + (1.6 if cell.changes else 1.1) * half)
 
 
-def _environments(panel: "Axes", cell: CellHistory, dates: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> None:
+def _environments(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
     """Mark the nights with another environment at the foot, and name it where that leaves room."""
     for row, event in enumerate(cell.events):
-        panel.axvline(dates[event.place], ymax=0.07, color=_GREY, linewidth=1.2)
+        panel.axvline(dates[event.place], ymax=0.07, color=GREY, linewidth=1.2)
         if len(cell.events) <= _NAMED:
             panel.annotate(
                 f"{event.side} {event.after[:7]}".strip(),
@@ -173,11 +120,11 @@ def _environments(panel: "Axes", cell: CellHistory, dates: "np.ndarray[tuple[int
                 xytext=(2, 7 * row),
                 textcoords="offset points",
                 fontsize=5.5,
-                color=_GREY,
+                color=GREY,
             )
 
 
-def _levels(panel: "Axes", cell: CellHistory, dates: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> None:
+def _levels(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
     ends = [0, *(change.place for change in cell.changes), len(cell.series)]
     for start, end in itertools.pairwise(ends):
         inside = cell.series.searched[start:end]
@@ -190,7 +137,7 @@ def _mark(
     panel: "Axes",
     cell: CellHistory,
     change: ChangePoint,
-    dates: "np.ndarray[tuple[int], np.dtype[np.object_]]",
+    dates: "_Dates",
     row: int,
 ) -> None:
     colour = _VERMILLION if change.slower else _GREEN

@@ -1,78 +1,87 @@
 """The history of a store for a terminal, as Markdown and as JSON (``reports/SCHEMA.md`` describes every key)."""
 
-import json
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from dlbench.reports.formats import markdown, terminal
-from dlbench.reports.formats.layout import Entry, Table
+from dlbench.adapters import axes
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.json import plain
+from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
-from dlbench.reports.history.series import CAVEATS, RATIO, SIDES, Night, Series
+from dlbench.reports.history.series import CAVEATS, RATIO, SIDES, Series
 from dlbench.reports.history.what_changed import UNSEEN
 from dlbench.reports.history.words import counted, day, held, level, line_of, significance, size, what_else
 from dlbench.reports.naming import group_name, name_of, rest_of
 from dlbench.reports.storage.networks import in_order
 
-WIDTH = terminal.WIDTH
+_Change = tuple[CellHistory, ChangePoint]
+
 _MOST_CHANGES = 20
 _NOTHING = "Nothing was measured yet."
 _LINE_OF_CHANGE, _LINE_OF_CELL = 60, 22
+_HEAD = ("night", "cell", "change", "95 % interval", "adjusted p", "held", "what else changed")
+_OF_A_CHANGE = ("run", "started", "ratio", "low", "high", "direction", "adjusted_p", "nights_before", "nights_after")
 
 
-def history_to_terminal(history: History, everything: bool = False, width: int = WIDTH) -> str:
-    """Return the changes, newest first, and the cells whose latest nights are off; with ``everything`` all cells."""
+def history_page(history: History) -> Page:
+    """Return the changes, newest first, and the cells whose latest nights show a change; or of all cells."""
     if not history.cells:
-        return f"{_NOTHING}\n"
-    blocks = [_wrapped([_headline(history)], width)]
+        return Page((_NOTHING,), ())
+    chapters = []
     for title, found in _chapters(history):
-        lines = [title]
-        shown = found if everything else found[:_MOST_CHANGES]
-        for cell, change in shown:
-            line = "  " + line_of(cell.series, min(_LINE_OF_CHANGE, width - 4))
-            lines += ["", *_sentences(history, cell, change)[:2], line, *_sentences(history, cell, change)[2:]]
-        blocks.append(_wrapped([*lines, *_left_out(found, shown)], width))
-    if everything:
-        blocks.append(terminal.tables_to_terminal([_cells_table(history), *_environments_table(history)], width))
-    return "\n".join([*blocks, _wrapped(_notes(history, everything or bool(history.changes)), width)])
+        shown = _shown(history, found)
+        lines = [line for cell, change in shown for line in ("", *_sentences(history, cell, change))]
+        chapters.append(Table(title, (), (), (*lines, *_left_out(found, shown))))
+    notes = _notes(history, history.everything or bool(history.changes))
+    return Page((_headline(history),), (*chapters, *_further(history)), tuple(notes))
 
 
-def history_to_markdown(history: History, everything: bool = False) -> str:
+def tables_page(history: History) -> Page:
     """Return the same as tables, one row for each change, with what changed that night in its last column."""
     if not history.cells:
-        return f"{_NOTHING}\n"
+        return Page((_NOTHING,), ())
     tables = []
     for title, found in _chapters(history):
-        shown = found if everything else found[:_MOST_CHANGES]
-        head = ("night", "cell", "change", "95 % interval", "adjusted p", "held", "what else changed")
+        shown = _shown(history, found)
         rows = tuple(_row(history, cell, change) for cell, change in shown)
-        tables.append(Table(title, head if rows else (), rows, tuple(_left_out(found, shown)), words=True))
-    if everything:
-        tables += [_cells_table(history), *_environments_table(history)]
-    tables[-1] = tables[-1]._replace(notes=(*tables[-1].notes, *_notes(history, everything)))
-    return f"{_headline(history)}\n\n{markdown.tables_to_markdown(tables)}"
+        tables.append(Table(title, _HEAD if rows else (), rows, tuple(_left_out(found, shown)), words=True))
+    tables += _further(history)
+    tables[-1] = tables[-1]._replace(notes=(*tables[-1].notes, *_notes(history, history.everything)))
+    return Page((_headline(history),), tuple(tables))
 
 
-def history_to_json(history: History, everything: bool = False) -> str:
+def history_data(history: History) -> dict[str, Any]:
     """Return a JSON object: what was asked, and the cells with a change, or all of them."""
-    shown = [cell for cell in history.cells if everything or cell.changes]
+    shown = [cell for cell in history.cells if history.everything or cell.changes]
     nights, first, last = history.nights()
-    return json.dumps(
-        {
-            "magnitude": history.magnitude,
-            "false_discovery_rate": FALSE_DISCOVERY_RATE,
-            "nights_to_confirm": ENOUGH_NIGHTS,
-            "nights": nights,
-            "first": first,
-            "last": last,
-            "series_searched": len(history.cells),
-            "cells": [_cell(history, cell) for cell in shown],
-            "notes": _notes(history),
-        },
-        indent=1,
-        allow_nan=False,
-    )
+    return {
+        "magnitude": history.magnitude,
+        "false_discovery_rate": FALSE_DISCOVERY_RATE,
+        "nights_to_confirm": ENOUGH_NIGHTS,
+        "nights": nights,
+        "first": first,
+        "last": last,
+        "series_searched": len(history.cells),
+        "cells": [_cell(history, cell) for cell in shown],
+        "notes": _notes(history),
+    }
+
+
+def history_rows(history: History) -> Rows:
+    """Return a line for each change."""
+    lines = [{**cell, **change} for cell in map(partial(_cell, history), history.cells) for change in cell["changes"]]
+    return Rows(("machine", "machine_name", *axes.NAMES, "kind", *_OF_A_CHANGE, "state"), lines)
+
+
+def _shown(history: History, found: Sequence[_Change]) -> Sequence[_Change]:
+    return found if history.everything else found[:_MOST_CHANGES]
+
+
+def _further(history: History) -> list[Table]:
+    """Return what is shown beside the changes where everything is."""
+    return [_cells_table(history), *_environments_table(history)] if history.everything else []
 
 
 def _headline(history: History) -> str:
@@ -83,7 +92,7 @@ def _headline(history: History) -> str:
     return f"{counted(nights, 'night')} ({span}), {counted(len(history.cells), 'series')} on {where}."
 
 
-def _chapters(history: History) -> list[tuple[str, list[tuple[CellHistory, ChangePoint]]]]:
+def _chapters(history: History) -> list[tuple[str, list[_Change]]]:
     settled = [(cell, change) for cell, change in history.changes if not change.pending]
     pending = [(cell, change) for cell, change in history.changes if change.pending]
     least = f"{100 * history.magnitude:g} %"
@@ -104,7 +113,7 @@ def _sentences(history: History, cell: CellHistory, change: ChangePoint) -> list
         f"  {size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}, "
         f"{held(cell, change)}, run {change.night.run}" + ("" if cell.series.kind == RATIO else ", absolute"),
     ]
-    return [*lines, f"  that night: {what_else(cell, change)}"]
+    return [*lines, "  " + line_of(cell.series, _LINE_OF_CHANGE), f"  that night: {what_else(cell, change)}"]
 
 
 def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entry, ...]:
@@ -202,21 +211,6 @@ def _left_out(found: Sequence[object], shown: Sequence[object]) -> list[str]:
     return [f"... and {left} more; --all has them"] if left > 0 else []
 
 
-def _wrapped(lines: Iterable[str], width: int) -> str:
-    out: list[str] = []
-    for line in lines:
-        start = " " * (len(line) - len(line.lstrip()))
-        out += textwrap.wrap(
-            line.strip(),
-            width,
-            initial_indent=start,
-            subsequent_indent=start + "  ",
-            break_on_hyphens=False,
-            drop_whitespace=True,
-        ) or [""]
-    return "".join(f"{line}\n" for line in out)
-
-
 def _cell(history: History, cell: CellHistory) -> dict[str, Any]:
     series = cell.series
     return {
@@ -226,28 +220,25 @@ def _cell(history: History, cell: CellHistory) -> dict[str, Any]:
         "kind": series.kind,
         "meaning": CAVEATS[series.kind],
         "level": cell.level,
-        "nights": [_night(series, series.night(place)) for place in range(len(series))],
-        "changes": [_change(series, change) for change in cell.changes],
+        "nights": [_night(series, place) for place in range(len(series))],
+        "changes": [_change(change) for change in cell.changes],
         "environment_changes": [
             {
                 "run": str(series.runs[event.place]),
                 "started": str(series.started[event.place]),
-                "side": event.side,
-                "before": event.before,
-                "after": event.after,
+                **{name: value for name, value in event._asdict().items() if name != "place"},
             }
             for event in cell.events
         ],
     }
 
 
-def _night(series: Series, night: Night) -> dict[str, Any]:
-    found = night._asdict()
-    found["environments"] = dict(zip(SIDES[series.kind], night.environments, strict=True))
-    return found
+def _night(series: Series, place: int) -> dict[str, Any]:
+    night = series.night(place)
+    return {**night._asdict(), "environments": dict(zip(SIDES[series.kind], night.environments, strict=True))}
 
 
-def _change(series: Series, change: ChangePoint) -> dict[str, Any]:
+def _change(change: ChangePoint) -> dict[str, Any]:
     return {
         "run": change.night.run,
         "started": change.night.started,
@@ -261,5 +252,5 @@ def _change(series: Series, change: ChangePoint) -> dict[str, Any]:
         "nights_before": change.nights_before,
         "nights_after": change.nights_after,
         "state": "pending" if change.pending else "confirmed",
-        "differences": None if change.differences is None else [each._asdict() for each in change.differences],
+        "differences": plain(change.differences),
     }

@@ -78,6 +78,11 @@ class MatrixCell:
         wrong = self.has(flag_kinds.PARITY) or self.has(flag_kinds.LOSS_NOT_FINITE)
         return self.seconds if self.status is Status.OK and not wrong else None
 
+    @property
+    def shown(self) -> bool:
+        """Whether a table shows its number, right or wrong, rather than why there is none."""
+        return self.status is Status.OK and self.seconds is not None
+
     def has(self, kind: flag_kinds.FlagKind) -> bool:
         """Tell whether a flag of this kind was raised."""
         return any(flag.kind is kind for flag in self.flags)

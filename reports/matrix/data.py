@@ -3,8 +3,8 @@
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.json import device_content, flag_content, observed_content, summary_content
+from dlbench.reports.formats.csv import MEDIAN, Rows, parts
+from dlbench.reports.formats.json import plain
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import values
 
@@ -14,29 +14,16 @@ _COLUMNS = (
     *axes.NAMES,
     "status",
     "reason",
-    "seconds_per_minibatch.median",
-    "seconds_per_minibatch.low",
-    "seconds_per_minibatch.high",
-    "seconds_per_minibatch.samples",
-    "seconds_per_minibatch.launches",
-    "seconds_per_minibatch.method",
+    *parts("seconds_per_minibatch", *MEDIAN, "samples", "launches", "method"),
     "items_per_second",
     "gflops",
     "ceiling_fraction",
     "best",
     "parity.verdict",
     "flags",
-    "threads_evidence.framework_says",
-    "threads_evidence.wanting_threads",
-    "threads_evidence.cpu_per_wall",
-    "threads_evidence.waiting_per_wall",
-    "device_evidence.name",
-    "device_evidence.event_per_wall",
-    "device_evidence.busy_share",
-    "device_evidence.joules_per_minibatch",
-    "device_evidence.sm_mhz.median",
-    "device_evidence.temperature.median",
-    "device_evidence.watts.median",
+    *parts("threads_evidence", "framework_says", "wanting_threads", "cpu_per_wall", "waiting_per_wall"),
+    *parts("device_evidence", "name", "event_per_wall", "busy_share", "joules_per_minibatch"),
+    *(f"device_evidence.{name}.median" for name in ("sm_mhz", "temperature", "watts")),
     "device_evidence.peak_memory_bytes",
     "environment",
     "interpreter",
@@ -58,22 +45,18 @@ def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
 def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
     return {
         **values(cell.cell),
-        "status": cell.status.value,
-        "reason": cell.reason,
-        "seconds_per_minibatch": summary_content(cell.seconds),
-        "items_per_second": cell.items_per_second,
-        "gflops": cell.gflops,
-        "ceiling_fraction": cell.ceiling_fraction,
-        "best": cell.best,
-        "parity": None if cell.parity is None else cell.parity._asdict(),
-        "threads_evidence": observed_content(cell.observed),
-        "device_evidence": device_content(cell.device_observed),
-        "flags": [flag_content(flag) for flag in cell.flags],
+        **of_cell(
+            cell, "status", "reason", "seconds", "items_per_second", "gflops", "ceiling_fraction", "best", "parity"
+        ),
+        "threads_evidence": plain(cell.observed),
+        "device_evidence": plain(cell.device_observed),
+        **of_cell(cell, "flags"),
         "machine": cell.column.machine,
         "machine_name": matrix.hosts[cell.column.machine].name,
-        "run": cell.run,
-        "environment": cell.environment,
-        "interpreter": cell.interpreter,
-        "first_step_seconds": cell.first_step_seconds,
-        "peak_memory_bytes": cell.peak_memory_bytes,
+        **of_cell(cell, "run", "environment", "interpreter", "first_step_seconds", "peak_memory_bytes"),
     }
+
+
+def of_cell(cell: MatrixCell, *names: str) -> dict[str, Any]:
+    """Return these attributes of a cell as plain JSON types, by the names that every report has for them."""
+    return {"seconds_per_minibatch" if name == "seconds" else name: plain(getattr(cell, name)) for name in names}

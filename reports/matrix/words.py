@@ -4,9 +4,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.formats.layout import BEST, HOLES, MISSING, Entry, Page, Table, entry, quantity_named
+from dlbench.reports.formats.layout import (
+    BEST,
+    HOLES,
+    MISSING,
+    Entry,
+    Page,
+    Table,
+    common_flags,
+    entry,
+    flag_lines,
+    quantity_named,
+)
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, row_name, short_extra
@@ -62,18 +72,14 @@ def _gpus(matrix: Matrix, machine: str) -> str:
     return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
 
 
-def common_flags(matrix: Matrix) -> set[flag_kinds.FlagKind]:
-    """Return the flags that every number carries: said once beneath the table instead of in each cell."""
-    timed = [cell for cell in matrix.cells.values() if cell.seconds is not None and cell.status is Status.OK]
-    if len(timed) < 2:
-        return set()
-    return {kind for kind in flag_kinds.KINDS if all(cell.has(kind) for cell in timed)}
+def _common(matrix: Matrix) -> set[flag_kinds.FlagKind]:
+    return common_flags(cell for cell in matrix.cells.values() if cell.shown)
 
 
 def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "seconds") -> Table:
     """Return these columns of a matrix as one table, without the rows that have nothing in them."""
     shown = quantity_named(quantity)
-    without = common_flags(matrix)
+    without = _common(matrix)
     rows: list[tuple[Entry, ...]] = []
     for group, names in matrix.rows.items():
         inside = [
@@ -93,7 +99,7 @@ def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "sec
 def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = 12) -> list[str]:
     """Return the lines beneath a matrix: marks used, why each hole is one, what the flags found, at most so many."""
     cells = list(matrix.cells.values())
-    shown = [cell for cell in cells if cell.status is Status.OK and cell.seconds is not None]
+    shown = [cell for cell in cells if cell.shown]
     lines = []
     if any(cell.best for cell in cells):
         lines.append(f"{BEST} the fastest of its column, and what noise cannot tell from it")
@@ -101,15 +107,11 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         lines.append("± half-width of the 95 % interval (the wider side)" + _lesser_coverage(shown))
     if any(column.world_size > 1 for column in matrix.columns):
         lines.append(WORKERS_LEGEND)
-    common = common_flags(matrix)
-    for kind in flag_kinds.KINDS:
-        if kind in common:
-            lines.append(f"every number: {kind.legend}")
-        elif any(cell.has(kind) for cell in shown):
-            lines.append(f"{kind.symbol} {kind.legend}")
+    common = _common(matrix)
+    lines += flag_lines(shown, common)
     if any((g, r, c) not in matrix.cells for g, rows in matrix.rows.items() for r in rows for c in matrix.columns):
         lines.append(f"{MISSING} not measured")
-    holes = [(HOLES[cell.status], cell.reason or "no reason was given", cell) for cell in cells if cell not in shown]
+    holes = [(HOLES[cell.status], cell.reason or "no reason was given", cell) for cell in cells if not cell.shown]
     lines += _grouped(matrix, holes)
     facts = [
         (flag.kind.symbol, flag.sentence, cell)

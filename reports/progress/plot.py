@@ -1,7 +1,6 @@
 """Progress as a picture: a panel for each network, release dates across, speed-up over the oldest up, on a log scale.
 
-Points are not joined: between two frameworks there is no line of descent. Colours are Okabe and Ito's (2008); each
-thread count has a mark of its own too, so no meaning rests on colour alone.
+Points are not joined: between two frameworks there is no line of descent. Each thread count has a mark of its own.
 """
 
 import math
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.reports.formats.labels import GAP, Box, Label, place_labels
-from dlbench.reports.history.plot import check_picture, write_picture
+from dlbench.reports.formats.pictures import GREY, figure_of, plain_frame, write_pages
 from dlbench.reports.matrix.places import Group, Place
 from dlbench.reports.naming import condition_name, group_name
 from dlbench.reports.progress.analysis import Progress, Ranking, Standing
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = 2
-_GREY = "#666666"
 _STYLES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#56B4E9", "D"), ("#CC79A7", "v"), ("#000000", "x"))
 """Colour and mark of each place; a picture of more would not be read."""
 _APART = 0.055
@@ -54,14 +52,8 @@ def progress_to_picture(found: Progress, path: Path) -> list[Path]:
     Each further machine has a page of its own, NAME-2.png and so on. Shown are the thread counts that the machine has a
     core for, six at most; builds without a date are left out. A file is whole or not there. Raises ReportError.
     """
-    check_picture(path)
     machines = dict.fromkeys(ranking.place.machine for ranking in found.rankings) or {"": None}
-    written = []
-    for place, machine in enumerate(machines):
-        target = path if place == 0 else path.with_name(f"{path.stem}-{place + 1}{path.suffix}")
-        write_picture(_figure(found, machine), target)
-        written.append(target)
-    return written
+    return write_pages((_figure(found, machine) for machine in machines), path)
 
 
 def _places(found: Progress, machine: str) -> list[Place]:
@@ -97,21 +89,12 @@ def _points(standings: Sequence[Standing]) -> list[_Point]:
 
 
 def _figure(found: Progress, machine: str) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     places = _places(found, machine)
     panels: dict[Group, dict[Place, list[_Point]]] = {}
     for ranking in found.rankings:
         if ranking.place in places and (points := _points(ranking.standings)):
             panels.setdefault(ranking.group, {})[ranking.place] = points
-    columns = min(_COLUMNS, max(1, len(panels)))
-    rows = max(1, math.ceil(len(panels) / columns))
-    figure = Figure(figsize=(max(5.2 * columns, 6.4), 3.1 * rows + 1.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for panel in axes.flat[len(panels) :]:
-        panel.set_visible(False)
+    figure, axes = figure_of(len(panels), _COLUMNS, panel=(5.2, 3.1), beside=(0.0, 1.0), least=(6.4, 0.0))
     span = _span([point.when for of_places in panels.values() for points in of_places.values() for point in points])
     for panel, (group, of_places) in zip(axes.flat, panels.items(), strict=False):
         _panel(panel, group, of_places, places, span)
@@ -156,7 +139,7 @@ def _panel(
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
     panel.set_yscale("log")
-    panel.axhline(1.0, color=_GREY, linewidth=0.6)
+    panel.axhline(1.0, color=GREY, linewidth=0.6)
     ends: list[float] = [1.0]
     for place, points in of_places.items():
         colour, mark = _STYLES[places.index(place)]
@@ -179,14 +162,12 @@ def _panel(
     panel.yaxis.set_major_locator(FixedLocator(_ticks(2 ** (low - room), 2 ** (high + room))))
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
-    panel.tick_params(labelsize=7)
     panel.tick_params(axis="y", which="minor", length=0)
     locator = AutoDateLocator(minticks=4, maxticks=8)  # type: ignore[no-untyped-call]
     panel.xaxis.set_major_locator(locator)
     panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     panel.xaxis.get_offset_text().set_visible(False)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
+    plain_frame(panel)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -248,7 +229,7 @@ def _names(panel: "Axes", of_places: dict[Place, list[_Point]], span: tuple[floa
             ha=label.align,
             va="center",
             fontsize=6.5,
-            arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2},
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2},
         )
 
 

@@ -1,17 +1,9 @@
 """`dlbench report progress`."""
 
-from pathlib import Path
-
-from dlbench.reports.progress.analysis import Progress, progress
+from dlbench.reports.progress.analysis import progress
+from dlbench.reports.progress.plot import progress_to_picture
 from dlbench.reports.progress.words import progress_data, progress_page, progress_rows
-from dlbench.reports.report import ALL_MODES, ALL_RUNS, Choices, Report
-
-
-def _draw(found: Progress, path: Path, choices: Choices) -> list[Path]:
-    from dlbench.reports.progress.plot import progress_to_picture
-
-    return progress_to_picture(found, path)
-
+from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 
 REPORT = Report(
     name="progress",
@@ -21,7 +13,7 @@ REPORT = Report(
     page=lambda found, choices: progress_page(found),
     data=progress_data,
     rows=progress_rows,
-    draw=_draw,
+    draw=lambda found, path, choices: progress_to_picture(found, path),
     drawable=lambda found: bool(found.rankings),
     offers=frozenset({ALL_MODES, ALL_RUNS}),
 )

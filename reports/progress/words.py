@@ -4,12 +4,21 @@ import re
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import HOLES, QUANTITIES, Entry, Page, Table, entry, reasons, times
-from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.formats.layout import (
+    QUANTITIES,
+    Entry,
+    Page,
+    Table,
+    common_flags,
+    entry,
+    flag_lines,
+    reasons,
+    times,
+    why_hole,
+)
+from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import NO_THREADS, Group, Place, values
 from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, head_of, row_name
 from dlbench.reports.progress.analysis import Overall, Progress, Ranking, Standing
@@ -38,12 +47,8 @@ _COLUMNS = (
     "oldest",
     "status",
     "reason",
-    "seconds_per_minibatch.median",
-    "seconds_per_minibatch.low",
-    "seconds_per_minibatch.high",
-    "speedup.value",
-    "speedup.low",
-    "speedup.high",
+    *csv.parts("seconds_per_minibatch", *csv.MEDIAN),
+    *csv.parts("speedup", *csv.VALUE),
     "ceiling_fraction",
     "flags",
 )
@@ -54,7 +59,7 @@ def progress_page(found: Progress) -> Page:
     if not found.rankings:
         return Page((NOTHING,), ())
     tables = []
-    common = _common(found)
+    common = common_flags(s.cell for each in found.rankings for s in each.standings if s.cell.timed is not None)
     for machine in dict.fromkeys(ranking.place.machine for ranking in found.rankings):
         rankings = [ranking for ranking in found.rankings if ranking.place.machine == machine]
         tables.append(_table(found, rankings, common))
@@ -104,7 +109,7 @@ def _table(found: Progress, rankings: list[Ranking], common: set[flag_kinds.Flag
             rows.append(_row(standing, count, common))
             if standing.cell.timed is None:
                 where = f"{group.network} {row_name(standing.cell.row)}"
-                holes.append((_hole(standing.cell), where, _count(ranking.place)))
+                holes.append((why_hole(standing.cell), where, _count(ranking.place)))
             count = ""
     title = f"Oldest to newest, on {found.hosts[rankings[0].place.machine].name}"
     head = ("", "p", "version", "released", "s/batch", "speed-up", "ceil")
@@ -113,12 +118,6 @@ def _table(found: Progress, rankings: list[Ranking], common: set[flag_kinds.Flag
 
 def _count(place: Place) -> str:
     return head_of(place.cell if place.on_cpu else place.cell._replace(threads=NO_THREADS))
-
-
-def _hole(cell: MatrixCell) -> str:
-    wrong = cell.status is Status.OK and cell.seconds is not None
-    reason = cell.reason or ("it computed something else than the reference" if wrong else "no reason was given")
-    return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
 
 
 def _row(standing: Standing, count: str, common: set[flag_kinds.FlagKind]) -> tuple[Entry, ...]:
@@ -157,12 +156,6 @@ def _summary(found: Progress, overall: list[Overall]) -> Table:
     return Table("Newest over oldest", head, tuple(rows), tuple(notes))
 
 
-def _common(found: Progress) -> set[flag_kinds.FlagKind]:
-    """Return what is said once of all numbers instead of at each."""
-    timed = [s.cell for ranking in found.rankings for s in ranking.standings if s.cell.timed is not None]
-    return {kind for kind in flag_kinds.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
-
-
 def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
     lines = [
         "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
@@ -176,9 +169,7 @@ def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
         lines.append(
             "Of each framework the fastest mode there, which favours a little one with more modes; all: --all-modes."
         )
-    raised = {flag.kind for standing in standings for flag in standing.cell.flags}
-    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
-        lines.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
+    lines += flag_lines((standing.cell for standing in standings), common)
     return [*lines, *_undated(found), *found.notes]
 
 
@@ -212,12 +203,9 @@ def _standing(standing: Standing) -> dict[str, Any]:
         "modes": standing.modes,
         **_build(build),
         "oldest": standing.oldest,
-        "status": cell.status.value,
-        "reason": cell.reason,
-        "seconds_per_minibatch": json.summary_content(cell.seconds),
-        "speedup": _ratio(standing.speedup),
-        "ceiling_fraction": cell.ceiling_fraction,
-        "flags": [json.flag_content(flag) for flag in cell.flags],
+        **of_cell(cell, "status", "reason", "seconds"),
+        "speedup": json.plain(standing.speedup),
+        **of_cell(cell, "ceiling_fraction", "flags"),
     }
 
 
@@ -226,10 +214,6 @@ def _build(build: Build) -> dict[str, Any]:
         "version": build.version or None,
         "released": None if build.released is None else build.released.isoformat(),
     }
-
-
-def _ratio(found: Ratio | None) -> dict[str, Any] | None:
-    return None if found is None else dict(vars(found))
 
 
 def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
@@ -242,7 +226,7 @@ def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
         "disturbed_networks": [group.network for group in overall.disturbed],
         "oldest": _named(overall.oldest),
         "newest": _named(overall.newest),
-        "speedup": _ratio(overall.speedup),
+        "speedup": json.plain(overall.speedup),
     }
 
 

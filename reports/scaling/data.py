@@ -4,10 +4,17 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.formats import csv, json
+from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import Place, values
-from dlbench.reports.scaling.analysis import Gain, Point, Workers
+from dlbench.reports.scaling.analysis import Point, Workers
 
 _OF_A_POINT = ("threads", "world_size", "batch_size")
+
+
+def _columns(way: str, *ratios: str) -> list[str]:
+    return [*(column for name in ratios for column in csv.parts(f"{way}.{name}", *csv.VALUE)), f"{way}.reason"]
+
+
 _COLUMNS = (
     "machine",
     "machine_name",
@@ -15,28 +22,10 @@ _COLUMNS = (
     *_OF_A_POINT,
     "status",
     "reason",
-    "seconds_per_minibatch.median",
-    "seconds_per_minibatch.low",
-    "seconds_per_minibatch.high",
+    *csv.parts("seconds_per_minibatch", *csv.MEDIAN),
     "items_per_second",
-    "strong.speedup.value",
-    "strong.speedup.low",
-    "strong.speedup.high",
-    "strong.efficiency.value",
-    "strong.efficiency.low",
-    "strong.efficiency.high",
-    "strong.reason",
-    "weak.speedup.value",
-    "weak.speedup.low",
-    "weak.speedup.high",
-    "weak.efficiency.value",
-    "weak.efficiency.low",
-    "weak.efficiency.high",
-    "weak.reason",
-    "one_process.speedup.value",
-    "one_process.speedup.low",
-    "one_process.speedup.high",
-    "one_process.reason",
+    *(column for way in ("strong", "weak") for column in _columns(way, "speedup", "efficiency")),
+    *_columns("one_process", "speedup"),
     "shares_cpus",
     "flags",
 )
@@ -73,20 +62,10 @@ def _content(point: Point) -> dict[str, Any]:
         "threads": point.threads,
         "world_size": point.world_size,
         "batch_size": point.batch_size,
-        "status": point.cell.status.value,
-        "reason": point.cell.reason,
-        "seconds_per_minibatch": json.summary_content(point.cell.seconds),
-        "items_per_second": point.cell.items_per_second,
-        "strong": _gain(point.strong),
-        "weak": _gain(point.weak),
-        "one_process": _gain(point.one_process),
+        **of_cell(point.cell, "status", "reason", "seconds", "items_per_second"),
+        "strong": json.plain(point.strong),
+        "weak": json.plain(point.weak),
+        "one_process": json.plain(point.one_process),
         "shares_cpus": point.shares_cpus,
-        "flags": [json.flag_content(flag) for flag in point.cell.flags],
+        **of_cell(point.cell, "flags"),
     }
-
-
-def _gain(gain: Gain | None) -> dict[str, Any] | None:
-    if gain is None:
-        return None
-    speedup, efficiency = (None if each is None else dict(vars(each)) for each in (gain.speedup, gain.efficiency))
-    return {"speedup": speedup, "efficiency": efficiency, "reason": gain.reason, "measured": gain.measured}

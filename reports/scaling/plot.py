@@ -1,8 +1,7 @@
 """Scaling over workers as a picture: a panel for each network, workers across, speed-up over one worker up.
 
 Strong scaling is drawn with full lines, weak scaling with broken ones, the ideal with a dotted one. A row has a colour
-and a mark of its own, so no meaning rests on colour alone. Colours are Okabe and Ito's (2008), told apart with every
-common colour vision.
+and a mark of its own.
 """
 
 import math
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.labels import place_labels
-from dlbench.reports.history.plot import check_picture, write_picture
+from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, figure_of, plain_frame, write_pages
 from dlbench.reports.scaling.analysis import Line, Workers
 from dlbench.reports.scaling.words import NOTHING, line_name
 
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = 3
-_GREY = "#666666"
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-"""Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
-
-
 _LETTER, _LINE = 0.018, 0.05
 """Of a panel's width and height: what a letter and a line of a name take, about."""
 
@@ -46,14 +39,8 @@ def workers_to_picture(found: Workers, path: Path) -> list[Path]:
 
     Each further machine has a page of its own, NAME-2.png and so on. A file is whole or not there. Raises ReportError.
     """
-    check_picture(path)
-    machines = list(dict.fromkeys(line.place.machine for line in found.lines)) or [""]
-    written = []
-    for number, machine in enumerate(machines):
-        target = path if number == 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
-        write_picture(_figure(found, machine), target)
-        written.append(target)
-    return written
+    machines = dict.fromkeys(line.place.machine for line in found.lines) or {"": None}
+    return write_pages((_figure(found, machine) for machine in machines), path)
 
 
 def _curves(found: Workers, line: Line) -> list[_Curve]:
@@ -74,8 +61,6 @@ def _curves(found: Workers, line: Line) -> list[_Curve]:
 
 
 def _figure(found: Workers, machine: str) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     panels: dict[str, list[_Curve]] = {}
@@ -83,14 +68,8 @@ def _figure(found: Workers, machine: str) -> "Figure":
         title = line_name(found, line, machine=False).partition(": ")[0]
         if curves := _curves(found, line):
             panels.setdefault(title, []).extend(curves)
-    columns = min(_COLUMNS, max(1, len(panels)))
-    rows = max(1, math.ceil(len(panels) / columns))
     names = list(dict.fromkeys(curve.name for curves in panels.values() for curve in curves))
-    figure = Figure(figsize=(3.7 * columns + 2.6, max(3.0 * rows + 0.9, 0.17 * len(names) + 1.5)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for panel in axes.flat[len(panels) :]:
-        panel.set_visible(False)
+    figure, axes = figure_of(len(panels), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=(0.0, 0.17 * len(names) + 1.5))
     for panel, (title, curves) in zip(axes.flat, panels.items(), strict=False):
         _panel(panel, title, curves, names)
     if not panels:
@@ -100,9 +79,8 @@ def _figure(found: Workers, machine: str) -> "Figure":
         return figure
     figure.suptitle(f"Speed-up over one worker, on {found.hosts[machine].name}", fontsize=10)
     figure.supxlabel("workers; bars: interval of the ratio", fontsize=8)
-    handles = [
-        Line2D([], [], color=_colour(n), marker=_mark(n), markersize=4.5, linestyle="") for n in range(len(names))
-    ]
+    looks = [(COLOURS[n % len(COLOURS)], MARKS[n % len(MARKS)]) for n in range(len(names))]
+    handles = [Line2D([], [], color=colour, marker=mark, markersize=4.5, linestyle="") for colour, mark in looks]
     styles: tuple[tuple[Literal["-", "--", ":"], str], ...] = (
         ("-", "strong: the same mini-batch"),
         ("--", "weak: it grows with the workers"),
@@ -114,19 +92,11 @@ def _figure(found: Workers, machine: str) -> "Figure":
     return figure
 
 
-def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)]
-
-
-def _mark(number: int) -> str:
-    return _MARKS[number % len(_MARKS)]
-
-
 def _panel(panel: "Axes", title: str, curves: Sequence[_Curve], names: Sequence[str]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     counts = sorted({1, *(count for curve in curves for count in curve.speedups)})
-    panel.plot(counts, counts, ":", color=_GREY, linewidth=1.0)
+    panel.plot(counts, counts, ":", color=GREY, linewidth=1.0)
     ends: list[tuple[int, float, str]] = []
     for curve in curves:
         number = names.index(curve.name)
@@ -139,8 +109,8 @@ def _panel(panel: "Axes", title: str, curves: Sequence[_Curve], names: Sequence[
                 [0.0 if each.low is None else max(0.0, each.value - each.low) for each in up],
                 [0.0 if each.high is None else max(0.0, each.high - each.value) for each in up],
             ],
-            color=_colour(number),
-            marker=_mark(number),
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKS[number % len(MARKS)],
             linestyle="--" if curve.weak else "-",
             linewidth=1.1,
             markersize=4,
@@ -161,11 +131,9 @@ def _panel(panel: "Axes", title: str, curves: Sequence[_Curve], names: Sequence[
     panel.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5) if high < 8 * low else (1.0,)))
     panel.yaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.tick_params(labelsize=7)
     panel.grid(color="#dddddd", linewidth=0.5)
     panel.set_axisbelow(True)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
+    plain_frame(panel)
 
 
 def _name_ends(panel: "Axes", ends: Sequence[tuple[int, float, str]]) -> None:
@@ -184,5 +152,5 @@ def _name_ends(panel: "Axes", ends: Sequence[tuple[int, float, str]]) -> None:
             ha=label.align,
             va="center",
             fontsize=6,
-            arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 2},
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 2},
         )

@@ -1,18 +1,10 @@
 """`dlbench report scaling`."""
 
-from pathlib import Path
-
-from dlbench.reports.report import ALL_RUNS, Choices, Report
-from dlbench.reports.scaling.analysis import Workers, workers
+from dlbench.reports.report import ALL_RUNS, Report
+from dlbench.reports.scaling.analysis import workers
 from dlbench.reports.scaling.data import workers_data, workers_rows
+from dlbench.reports.scaling.plot import workers_to_picture
 from dlbench.reports.scaling.words import workers_page
-
-
-def _draw(found: Workers, path: Path, choices: Choices) -> list[Path]:
-    from dlbench.reports.scaling.plot import workers_to_picture
-
-    return workers_to_picture(found, path)
-
 
 REPORT = Report(
     name="scaling",
@@ -30,7 +22,7 @@ as they have together, where that was measured.""",
     page=lambda found, choices: workers_page(found),
     data=workers_data,
     rows=workers_rows,
-    draw=_draw,
+    draw=lambda found, path, choices: workers_to_picture(found, path),
     drawable=lambda found: bool(found.lines),
     offers=frozenset({ALL_RUNS}),
 )

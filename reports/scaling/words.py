@@ -3,20 +3,21 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
 from dlbench.reports.formats.layout import (
-    HOLES,
     MISSING,
     QUANTITIES,
     Entry,
     Page,
     Table,
+    common_flags,
     deviation,
     entry,
+    flag_lines,
     number,
     reasons,
+    why_hole,
 )
 from dlbench.reports.naming import row_name, work_name
 from dlbench.reports.scaling.analysis import Gain, Line, Point, Workers
@@ -56,7 +57,7 @@ def workers_page(found: Workers) -> Page:
     """Return the report as words and tables: one for each row, network and place."""
     if not found.lines:
         return Page((NOTHING,), (), found.notes)
-    common = _common(found)
+    common = common_flags(p.cell for line in found.lines for p in line.points if p.cell.timed is not None)
     before = (
         "Synchronous data-parallel training: each step w workers compute the gradients of their equal parts of the "
         "mini-batch, average them, and make the same update.",
@@ -102,15 +103,7 @@ def _notes(found: Workers, line: Line) -> list[str]:
             f"More threads altogether than the {host.effective_cpus} CPUs here, which they share, so that no speed-up "
             f"can be expected: {which}."
         )
-    holes = [
-        (
-            f"{HOLES[point.cell.status]}, {point.cell.reason or 'no reason was given'}",
-            _team(point),
-            str(point.batch_size),
-        )
-        for point in line.points
-        if point.cell.status is not Status.OK or point.cell.seconds is None
-    ]
+    holes = [(why_hole(p.cell), _team(p), str(p.batch_size)) for p in line.points if not p.cell.shown]
     missing: dict[str, list[str]] = {}
     for point in line.teams:
         if point.cell.timed is None:
@@ -162,12 +155,6 @@ def _team(point: Point) -> str:
     return f"{point.world_size} x {point.threads} thread{'s' if point.threads != 1 else ''}"
 
 
-def _common(found: Workers) -> set[flag_kinds.FlagKind]:
-    """Return what is said once of all numbers instead of at each."""
-    timed = [point.cell for line in found.lines for point in line.points if point.cell.timed is not None]
-    return {kind for kind in flag_kinds.KINDS if len(timed) > 1 and all(cell.has(kind) for cell in timed)}
-
-
 def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
     points = [point for line in found.lines for point in line.points]
     lines = [
@@ -191,7 +178,4 @@ def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
     gains = [gain for point in points for gain in (point.strong, point.weak, point.one_process)]
     if any(gain is not None and gain.speedup is None for gain in gains):
         lines.append(f"{MISSING} what it would be held against was not measured, or cannot be used")
-    raised = {flag.kind for point in points for flag in point.cell.flags}
-    for kind in (kind for kind in flag_kinds.KINDS if kind in raised):
-        lines.append(f"{'every number:' if kind in common else kind.symbol} {kind.legend}")
-    return [*lines, *found.notes]
+    return [*lines, *flag_lines((point.cell for point in points), common), *found.notes]

@@ -3,14 +3,16 @@
 from typing import Any
 
 from dlbench.reports.evidence.contrasts import Contrast
-from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.json import flag_content, observed_content, summary_content
+from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows, parts
+from dlbench.reports.formats.json import plain
+from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import values
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.analysis import Threads
 from dlbench.reports.threads.curve import Curve, Point
-from dlbench.reports.threads.fits import Estimate, Fit, Fits
+from dlbench.reports.threads.fits import Fit, Fits
 
+_OF_A_LAW = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
 _COLUMNS = (
     "machine",
     "machine_name",
@@ -21,45 +23,20 @@ _COLUMNS = (
     "affinity",
     "threads",
     "status",
-    "seconds_per_minibatch.median",
-    "seconds_per_minibatch.low",
-    "seconds_per_minibatch.high",
+    *parts("seconds_per_minibatch", *MEDIAN),
     "speedup",
     "efficiency",
     "serial_fraction",
     "ceiling_fraction",
-    "penalty.value",
-    "penalty.low",
-    "penalty.high",
-    "penalty.p_adjusted",
-    "penalty.verdict",
-    "past_physical_cores.value",
-    "past_physical_cores.p_adjusted",
-    "past_physical_cores.verdict",
-    "past_effective_cpus.value",
-    "past_effective_cpus.p_adjusted",
-    "past_effective_cpus.verdict",
-    "threads_evidence.waiting_per_wall",
-    "threads_evidence.cpu_per_wall",
-    "threads_evidence.cpu_seconds_per_step",
-    "threads_evidence.involuntary_switches_per_step",
-    "threads_evidence.throttled_share",
-    "threads_evidence.wait_policy",
+    *parts("penalty", *VALUE, "p_adjusted", "verdict"),
+    *parts("past_physical_cores", "value", "p_adjusted", "verdict"),
+    *parts("past_effective_cpus", "value", "p_adjusted", "verdict"),
+    *parts("threads_evidence", "waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step"),
+    *parts("threads_evidence", "involuntary_switches_per_step", "throttled_share", "wait_policy"),
     "takes_part",
     "best_threads",
     "law.law",
-    "law.seconds_at_one.value",
-    "law.seconds_at_one.low",
-    "law.seconds_at_one.high",
-    "law.serial.value",
-    "law.serial.low",
-    "law.serial.high",
-    "law.crosstalk.value",
-    "law.crosstalk.low",
-    "law.crosstalk.high",
-    "law.fastest_threads.value",
-    "law.fastest_threads.low",
-    "law.fastest_threads.high",
+    *(column for name in _OF_A_LAW for column in parts(f"law.{name}", *VALUE)),
     "laws_rejected",
     "flags",
 )
@@ -134,28 +111,13 @@ def _fits(fits: Fits | None) -> dict[str, Any] | None:
 
 
 def _fit(fit: Fit) -> dict[str, Any]:
-    return {
-        "law": fit.law,
-        "seconds_at_one": _estimate(fit.seconds_at_one),
-        "serial": _estimate(fit.serial),
-        "crosstalk": _estimate(fit.crosstalk),
-        "fastest_threads": _estimate(fit.best_threads),
-        "aicc": fit.aicc,
-        "largest_miss": fit.largest_miss,
-        "rejected": list(fit.rejected),
-    }
-
-
-def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
-    return None if estimate is None else dict(vars(estimate))
+    return {"fastest_threads" if name == "best_threads" else name: each for name, each in plain(fit).items()}
 
 
 def _point(point: Point) -> dict[str, Any]:
     return {
         "threads": point.threads,
-        "status": point.cell.status.value,
-        "reason": point.cell.reason,
-        "seconds_per_minibatch": summary_content(point.cell.seconds),
+        **of_cell(point.cell, "status", "reason", "seconds"),
         "used": point.seconds is not None,
         "takes_part": point.seconds is not None and point.calm,
         "speedup": point.speedup,
@@ -165,6 +127,6 @@ def _point(point: Point) -> dict[str, Any]:
         "penalty": _comparison(point.penalty),
         "past_physical_cores": _comparison(point.past_cores),
         "past_effective_cpus": _comparison(point.past_cpus),
-        "threads_evidence": observed_content(point.cell.observed),
-        "flags": [flag_content(flag) for flag in point.cell.flags],
+        "threads_evidence": plain(point.cell.observed),
+        **of_cell(point.cell, "flags"),
     }

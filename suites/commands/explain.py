@@ -1,7 +1,6 @@
 """`dlbench explain`: the operators of one cell's step, by the time they take."""
 
 import contextlib
-import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +13,10 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.attempts import disturbed
 from dlbench.reports.explained.analysis import explain
-from dlbench.reports.explained.words import TOP, explained_to_json, explained_to_terminal
+from dlbench.reports.explained.report import REPORT
+from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.naming import name_of
+from dlbench.reports.report import Choices as ToShow
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
@@ -48,7 +49,7 @@ class HowToExplain(OptionGroup):
     """How many steps are profiled, and how they are shown."""
 
     steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5
-    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = TOP
+    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = ToShow.top
     no_build: options.NoBuild = False
     as_json: options.Json = False
 
@@ -86,10 +87,7 @@ def explain_command(
     if outcome.profile is None:
         raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
     found = explain(record.cell, outcome, family_of_record(record))
-    if how.as_json:
-        print(explained_to_json(found))
-    else:
-        print(explained_to_terminal(found, how.top, colour=os.isatty(1) and "NO_COLOR" not in os.environ), end="")
+    print(to_stdout(REPORT, found, ToShow(top=how.top), "json" if how.as_json else "terminal"), end="")
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if disturbed(record, host_of(machine)):

@@ -5,13 +5,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
+from dlbench.reports.formats.export import formats_of, to_stdout
+from dlbench.reports.formats.pictures import check_picture
+from dlbench.reports.history.analysis import History, build_history
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
+from dlbench.reports.history.plot import PANELS, history_to_picture
+from dlbench.reports.history.report import REPORT
+from dlbench.reports.history.what_changed import explained
+from dlbench.reports.report import Choices
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.narrowing import fits, names_of
 from dlbench.reports.storage.store import Store
@@ -24,10 +31,6 @@ from ..planning.networks import LARGEST_BATCH
 from . import options
 from .option_groups import OptionGroup, grouped
 
-if TYPE_CHECKING:
-    from dlbench.reports.history.analysis import History
-
-_FORMATS = ("terminal", "markdown", "json")
 _COUNTED = {"threads": "thread count", "batch_size": "mini-batch size"}
 _EXPLAINED = 20
 """Changes whose records are read unless all are asked for: as many as a report shows."""
@@ -50,7 +53,7 @@ class WhichNights(OptionGroup):
 class HowToShow(OptionGroup):
     """In what form, and how much of it."""
 
-    form: Annotated[str, typer.Option("--format", help="terminal, markdown or json.")] = "terminal"
+    form: Annotated[str, typer.Option("--format", help=f"{', '.join(formats_of(REPORT))}.")] = "terminal"
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -75,24 +78,19 @@ def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow
     - `dlbench history --plot history.png`
     - `dlbench history --network fcn5 --framework torch --since 2026-03-01 --all`
     """
-    from dlbench.reports.history.tables import history_to_json, history_to_markdown, history_to_terminal
-
     form = "json" if how.as_json else how.form
-    if form not in _FORMATS:
-        raise unknown_name("format", form, _FORMATS)
+    if form not in formats_of(REPORT):
+        raise unknown_name("format", form, formats_of(REPORT))
     least = values.share(which.magnitude, "--magnitude")
     start = _date(which.since)
     if how.plot is not None:
-        from dlbench.reports.history.plot import check_picture
-
         check_picture(how.plot)
     chosen = _Chosen(which.suite, which.machine, axes.wanted, start)
     with Store.open(which.store_file, create=False) as store:
-        history = _history(store, chosen, least, None if how.everything else _EXPLAINED)
+        history = _history(store, chosen, least, how.everything)
     if how.plot is not None:
-        _draw(history, how.plot, how.everything)
-    exporters = {"terminal": history_to_terminal, "markdown": history_to_markdown, "json": history_to_json}
-    print(exporters[form](history, how.everything))
+        _draw(history, how.plot)
+    print(to_stdout(REPORT, history, Choices(), form))
 
 
 class _Chosen(NamedTuple):
@@ -119,10 +117,7 @@ def _date(text: str | None) -> str:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
-def _history(store: Store, chosen: _Chosen, magnitude: float, explain: int | None) -> "History":
-    from dlbench.reports.history.analysis import build_history
-    from dlbench.reports.history.what_changed import explained
-
+def _history(store: Store, chosen: _Chosen, magnitude: float, everything: bool) -> History:
     cells = store.cells()
     wanted = _cells(cells, chosen)
     # A comparison by hand is no night: what it held against what differs each time.
@@ -132,12 +127,12 @@ def _history(store: Store, chosen: _Chosen, magnitude: float, explain: int | Non
     if chosen.since:
         nights = nights[nights["started"] >= chosen.since]
     names = {name: read_host(name, told).name for name, told in store.machines().items()}
-    history = build_history(nights, cells, magnitude, names)
+    history = build_history(nights, cells, magnitude, names, everything)
     _check_nights(store, history, chosen)
-    return explained(history, store.example, explain)
+    return explained(history, store.example, None if everything else _EXPLAINED)
 
 
-def _check_nights(store: Store, history: "History", chosen: _Chosen) -> None:
+def _check_nights(store: Store, history: History, chosen: _Chosen) -> None:
     if not history.cells:
         if chosen.narrows():
             raise UsageError(
@@ -172,10 +167,8 @@ def _check_known(axis: str, names: Iterable[str], known: Collection[str]) -> Non
             raise unknown_name(f"{axis} in this store", name, known)
 
 
-def _draw(history: "History", plot: Path, everything: bool) -> None:
-    from dlbench.reports.history.plot import PANELS, history_to_picture
-
-    written = history_to_picture(history, plot, everything)
+def _draw(history: History, plot: Path) -> None:
+    written = history_to_picture(history, plot)
     left = len(history.cells) - PANELS * len(written)
     more = f"; {left} more series with --all" if left > 0 else ""
     say(f"Drawn: {', '.join(str(path) for path in written)}{more}")

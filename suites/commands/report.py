@@ -12,7 +12,8 @@ import typer
 from dlbench.reports import report as of_reports
 from dlbench.reports.against import shi2016
 from dlbench.reports.catalogue import reports
-from dlbench.reports.formats.export import FORMATS, export
+from dlbench.reports.formats.export import FORMATS, export, to_stdout
+from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.report import Choices, Report, Source
 from dlbench.reports.storage.narrowing import narrowed, run_named
 from dlbench.reports.storage.record import Run
@@ -105,7 +106,7 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
     elif choices.all_modes and of_reports.AGAINST in report.offers:
         raise UsageError("--all-modes goes with --against; the matrix shows every mode anyway.")
     if (plot := given.get("plot")) is not None:
-        _check_plot(plot)
+        check_picture(plot)
     targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     source = Source(
         cache(partial(_results, targets, given)),
@@ -120,7 +121,7 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
             say(f"Drawn: {', '.join(map(str, report.draw(found, plot, choices)))}.")
         else:
             say(f"There is nothing to draw: {plot} was not written.")
-    print(export(report, found, choices, form, colour=os.isatty(1) and "NO_COLOR" not in os.environ))
+    print(to_stdout(report, found, choices, form))
 
 
 def _form(form: str | None, as_json: bool) -> str:
@@ -131,13 +132,6 @@ def _form(form: str | None, as_json: bool) -> str:
     if chosen not in FORMATS:
         raise unknown_name("format", chosen, FORMATS)
     return chosen
-
-
-def _check_plot(plot: Path) -> None:
-    """Raise ReportError before anything is read where this cannot be a picture."""
-    from dlbench.reports.history.plot import check_picture
-
-    check_picture(plot)
 
 
 def _results(targets: Sequence[str], given: dict[str, Any]) -> Results:
@@ -172,5 +166,5 @@ def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
     return export(report, found, choices, "json" if as_json else "terminal")
 
 
-for _report in reports().values():
+for _report in filter(lambda each: each.of_stores, reports().values()):
     report_app.command(_report.name)(command_of(_report))

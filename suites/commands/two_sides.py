@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.comparison.analysis import Comparison
-from dlbench.reports.comparison.data import comparison_to_csv, comparison_to_json
-from dlbench.reports.comparison.junit import comparison_to_junit
-from dlbench.reports.comparison.markdown import comparison_to_markdown
-from dlbench.reports.comparison.terminal import comparison_to_terminal
+from dlbench.reports.comparison.compared import Comparison
+from dlbench.reports.comparison.report import REPORT as COMPARED
 from dlbench.reports.comparison.verdict import Rule
+from dlbench.reports.formats.export import export, formats_of, to_stdout
+from dlbench.reports.report import Choices as ToShow
 from dlbench.reports.storage.store import Store
 
 from ..display.pair_progress import PairDisplay
@@ -34,13 +33,7 @@ from ..quiet.machine_lock import measuring
 from . import options
 from .option_groups import OptionGroup
 
-EXPORTERS: dict[str, Callable[[Comparison], str]] = {
-    "terminal": lambda found: comparison_to_terminal(found, colour=os.isatty(1) and "NO_COLOR" not in os.environ),
-    "markdown": comparison_to_markdown,
-    "json": comparison_to_json,
-    "csv": comparison_to_csv,
-    "junit": comparison_to_junit,
-}
+_FORMATS = formats_of(COMPARED)
 FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
 
 
@@ -48,7 +41,7 @@ FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "
 class OutputOptions(OptionGroup):
     """Where the report goes, and in what form."""
 
-    form: Annotated[str, typer.Option("--format", help=f"{', '.join(EXPORTERS)}.")] = "terminal"
+    form: Annotated[str, typer.Option("--format", help=f"{', '.join(_FORMATS)}.")] = "terminal"
     write: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,8 +57,8 @@ class OutputOptions(OptionGroup):
         for path in self.write or ():
             format_of(path)
         chosen = "json" if self.as_json else self.form
-        if chosen not in EXPORTERS:
-            raise unknown_name("format", chosen, EXPORTERS)
+        if chosen not in _FORMATS:
+            raise unknown_name("format", chosen, _FORMATS)
         return chosen
 
 
@@ -228,9 +221,9 @@ def format_of(path: str) -> str:
 
 def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
-    print(EXPORTERS[form](found), flush=True)
+    print(to_stdout(COMPARED, found, ToShow(), form), flush=True)
     for path in write or ():
-        text = EXPORTERS[format_of(path)](found)
+        text = export(COMPARED, found, ToShow(), format_of(path))
         partial = Path(f"{path}.part")
         try:
             partial.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")

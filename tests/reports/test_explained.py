@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from exported import exporter
 from factory_of_records import cell, outcome
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMO
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Operator, Profile
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained.analysis import IDLE, explain
-from dlbench.reports.explained.words import explained_to_json, explained_to_terminal
 
+explained_to_terminal, explained_to_json = exporter("explain", "terminal"), exporter("explain", "json")
 PROFILE = Profile(
     "torch.profiler",
     5,

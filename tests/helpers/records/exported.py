@@ -15,11 +15,16 @@ def exporter(name: str, form: str) -> Callable[..., str]:
     report = reports()[name]
 
     def exported(
-        found: Any, quantity: str = "seconds", width: int = WIDTH, colour: bool = False, notes: Sequence[str] = ()
+        found: Any,
+        quantity: str = "seconds",
+        width: int = WIDTH,
+        colour: bool = False,
+        notes: Sequence[str] = (),
+        top: int = 12,
     ) -> str:
         if name == "threads" and not isinstance(found, Threads):
             found = Threads(tuple(found), tuple(notes))
-        choices = Choices(quantity=quantity)
+        choices = Choices(quantity=quantity, top=top)
         report.check(choices)
         if width != WIDTH:
             return page_to_terminal(report.page(found, choices), width, colour)

@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from exported import exporter
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
@@ -17,13 +18,10 @@ from rich.cells import cell_len
 
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.comparison import layout as layout
+from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
-from dlbench.reports.comparison.data import comparison_to_csv, comparison_to_json
 from dlbench.reports.comparison.junit import comparison_to_junit
 from dlbench.reports.comparison.layout import Finding
-from dlbench.reports.comparison.markdown import comparison_to_markdown
-from dlbench.reports.comparison.terminal import comparison_to_terminal
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio
@@ -80,13 +78,7 @@ ONE_OF_EACH = {
     Finding.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
 }
 ALL = comparison(*ONE_OF_EACH.values())
-EXPORTERS = {
-    "terminal": comparison_to_terminal,
-    "markdown": comparison_to_markdown,
-    "json": comparison_to_json,
-    "csv": comparison_to_csv,
-    "junit": comparison_to_junit,
-}
+EXPORTERS = {form: exporter("compare", form) for form in ("terminal", "markdown", "json", "csv", "junit")}
 
 
 def test_there_is_a_finding_for_every_verdict() -> None:
@@ -241,7 +233,7 @@ def test_where_nothing_was_measured_it_is_said(name: str, found: Comparison) -> 
 
 
 def test_junit_outcomes() -> None:
-    cases = ElementTree.fromstring(comparison_to_junit(ALL)).findall("testsuite/testcase")
+    cases = ElementTree.fromstring(EXPORTERS["junit"](ALL)).findall("testsuite/testcase")
     outcomes = {
         found: [child.tag for child in case if child.tag != "system-out"]
         for found, case in zip(ONE_OF_EACH, cases, strict=True)
@@ -265,7 +257,7 @@ def test_junit_outcomes() -> None:
 
 
 def test_the_summary_begins_with_the_counts_and_folds_what_is_well() -> None:
-    text = comparison_to_markdown(ALL)
+    text = EXPORTERS["markdown"](ALL)
     assert text.startswith("## 8 cells: 1 REGRESSION, 1 broken, 1 improvement, ")
     places = [text.index(f"### {title}") for title in ("Regressions", "Broken", "Improvements", "Inconclusive")]
     folded = text.index("<details><summary>No regression: 1</summary>")
@@ -277,7 +269,7 @@ def test_the_summary_begins_with_the_counts_and_folds_what_is_well() -> None:
 
 
 def test_a_line_of_a_cell_names_it_in_full() -> None:
-    line = next(line for line in comparison_to_terminal(ALL).splitlines() if "REGRESSION" in line)
+    line = next(line for line in EXPORTERS["terminal"](ALL).splitlines() if "REGRESSION" in line)
     assert line.split() == ["torch", "eager", "2", "1.100", "(1.089-1.111)", "REGRESSION", "20+20"]
     names = [layout.name_of(each.cell) for each in ALL.cells]
     assert len(set(names)) == len(names)
@@ -292,7 +284,7 @@ def test_cells_that_differ_have_different_names(of_cell: dict[str, str]) -> None
 
 
 def test_the_terminal_ends_with_mean_smallest_effect_and_counts() -> None:
-    text = " ".join(comparison_to_terminal(ALL).split())
+    text = " ".join(EXPORTERS["terminal"](ALL).split())
     assert "geometric mean of 4 cells: 1.012 (0.990-1.030); above 1 is slower." in text
     assert "called a regression 80% of the time: 4.0%" in text
     assert "1 no regression, 1 no number." in text
@@ -304,33 +296,33 @@ def test_the_terminal_ends_with_mean_smallest_effect_and_counts() -> None:
 
 
 def test_marks_are_explained_and_their_facts_said_once() -> None:
-    text = comparison_to_terminal(ALL)
+    text = EXPORTERS["terminal"](ALL)
     assert f"{FLAG.kind.symbol} {FLAG.kind.legend}" in text
     assert text.count("4.0 threads wanted") == 1
     many = comparison(
         *(CellComparison(CELL._replace(threads=p), side(flags=(FLAG,)), side(), HOLE) for p in range(1, 9))
     )
-    assert "and 7 more, baseline: >" in " ".join(comparison_to_terminal(many).split())
+    assert "and 7 more, baseline: >" in " ".join(EXPORTERS["terminal"](many).split())
 
 
 def test_of_many_inconclusive_cells_a_terminal_names_a_few_and_no_regression_is_left_out() -> None:
     quiet = [cell_of(Verdict.INCONCLUSIVE, 1.0, CELL._replace(threads=p)) for p in range(1, 40)]
     slow = [cell_of(Verdict.REGRESSION, 1.2, CELL._replace(threads=p, network="fcn8")) for p in range(1, 40)]
-    text = comparison_to_terminal(comparison(*quiet, *slow))
+    text = EXPORTERS["terminal"](comparison(*quiet, *slow))
     assert "... and 31 more of inconclusive; --json has them all" in text
     assert len(re.findall(r"^fcn8, mini-batch 64, torch eager, \d+ threads?: ", text, re.MULTILINE)) == 39
 
 
 def test_colour_only_adds_to_the_text() -> None:
-    coloured = comparison_to_terminal(ALL, colour=True)
+    coloured = EXPORTERS["terminal"](ALL, colour=True)
     assert "\x1b[" in coloured
     plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
-    assert [line.rstrip() for line in plain.splitlines()] == comparison_to_terminal(ALL).splitlines()
+    assert [line.rstrip() for line in plain.splitlines()] == EXPORTERS["terminal"](ALL).splitlines()
 
 
 def test_json_and_csv_agree_and_hold_what_a_verdict_rests_on() -> None:
-    content = json_of_python.loads(comparison_to_json(ALL))
-    lines = list(csv_of_python.DictReader(io.StringIO(comparison_to_csv(ALL))))
+    content = json_of_python.loads(EXPORTERS["json"](ALL))
+    lines = list(csv_of_python.DictReader(io.StringIO(EXPORTERS["csv"](ALL))))
     for line, cell, given_ in zip(lines, content["cells"], ALL.cells, strict=True):
         assert line["finding"] == cell["finding"] == layout.finding(given_).name
         assert line["verdict"] == cell["verdict"] == given_.judgement.verdict
@@ -349,7 +341,7 @@ KEYS = re.compile(r"`(\w+)`")
 def test_the_schema_describes_every_key() -> None:
     schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     described = set(KEYS.findall(schema.split("## A comparison as JSON")[1]))
-    content = json_of_python.loads(comparison_to_json(ALL))
+    content = json_of_python.loads(EXPORTERS["json"](ALL))
     cell = content["cells"][0]
     used = {*content, *content["counts"], *content["geometric_mean"], *content["rule"], *cell, *cell["cell"]}
     used |= {*cell["pairs"][0], *cell[BASELINE], *content["machines"][0]}
@@ -375,16 +367,16 @@ def test_cells_of_several_workers_are_named_apart_in_every_form() -> None:
         for workers in ("", " x 2 workers")
         for bound in ("", ", bound")
     ]
-    for export in (comparison_to_terminal, comparison_to_markdown):
+    for export in (EXPORTERS["terminal"], EXPORTERS["markdown"]):
         assert "xN: N workers train on equal parts" in export(found)
         assert "xN:" not in export(ALL)
-    assert comparison_to_junit(found).count("x 2 workers") >= 4
-    assert "cell.world_size" in comparison_to_csv(found).splitlines()[0]
+    assert EXPORTERS["junit"](found).count("x 2 workers") >= 4
+    assert "cell.world_size" in EXPORTERS["csv"](found).splitlines()[0]
 
 
 def test_two_machines_are_both_named() -> None:
     two = comparison(*ALL.cells, hosts=(HOST, Host("m-two", "Ryzen, 8 CPUs")))
-    for export in (comparison_to_terminal, comparison_to_markdown):
+    for export in (EXPORTERS["terminal"], EXPORTERS["markdown"]):
         text = " ".join(export(two).split())
         assert "Baseline on AMD EPYC, 2 CPUs; candidate on Ryzen, 8 CPUs." in text
 

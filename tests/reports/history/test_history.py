@@ -11,18 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import simulated_nights as simulated
+from exported import exporter
 from scipy import stats
 
 import dlbench.reports
 from dlbench.adapters.protocol import Protocol
 from dlbench.reports.history.analysis import History, build_history
 from dlbench.reports.history.series import ABSOLUTE, RATIO, series_of
-from dlbench.reports.history.tables import history_to_json, history_to_markdown, history_to_terminal
 from dlbench.reports.history.what_changed import differences, explained
 from dlbench.reports.history.words import line_of
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.store import Store
 
+history_to_terminal, history_to_markdown, history_to_json = (
+    exporter("history", form) for form in ("terminal", "markdown", "json")
+)
 CELLS = {1: factory.cell(), 2: factory.cell(threads=2), 3: factory.cell(network="lstm32", batch_size=128)}
 
 
@@ -151,7 +154,7 @@ def test_an_environment_that_changed_close_by_is_told_with_the_change():
     frame = together(
         simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)
     )
-    text = " ".join(history_to_terminal(build_history(frame, CELLS), everything=True).split())
+    text = " ".join(history_to_terminal(build_history(frame, CELLS, everything=True)).split())
     assert "close by: 2026-02-11 candidate environment old -> new" in text
     assert "Environments that changed" in text
     assert "2026-02-11 02:00 candidate old new 1" in text
@@ -176,7 +179,7 @@ def test_two_environments_in_one_night_are_one_point_that_of_the_most_launches()
 def test_terminal_lines_fit_and_say_what_matters(nights):
     history = build_history(nights, CELLS, machines={"m-one": "A machine"})
     for everything in (False, True):
-        text = history_to_terminal(history, everything)
+        text = history_to_terminal(replace(history, everything=everything))
         assert max(map(len, text.splitlines())) <= 80
         assert "fcn5, mini-batch 64, torch eager, 1 thread" in text
         assert "slower" in text
@@ -190,7 +193,7 @@ def test_terminal_lines_fit_and_say_what_matters(nights):
 
 
 def test_markdown_holds_a_row_for_each_change(nights):
-    text = history_to_markdown(build_history(nights, CELLS, machines={"m-one": "A | machine"}), everything=True)
+    text = history_to_markdown(build_history(nights, CELLS, machines={"m-one": "A | machine"}, everything=True))
     rows = [line for line in text.splitlines() if line.startswith("| 2026-02-10")]
     assert len(rows) == 1
     widths = {line.count("|") - line.count("\\|") for line in text.splitlines() if line.startswith("| 2026")}
@@ -209,7 +212,7 @@ def test_json_is_what_its_schema_says(nights):
     assert change["low"] < change["ratio"] < change["high"]
     assert cell["nights"][40]["run"] == change["run"]
     assert set(cell["nights"][0]["environments"]) == {"baseline", "candidate"}
-    assert len(json.loads(history_to_json(history, everything=True))["cells"]) == 3
+    assert len(json.loads(history_to_json(replace(history, everything=True)))["cells"]) == 3
     described = schema_of_history()
     for key in {*told, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
         assert f"`{key}`" in described, key

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+from dataclasses import replace
 
 import factory_of_records as factory
 import numpy as np
@@ -12,9 +13,10 @@ import simulated_nights as simulated
 from pictures import texts
 
 from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.history import plot as plots
 from dlbench.reports.history.analysis import History, build_history
-from dlbench.reports.history.plot import PANELS, check_picture, history_to_picture
+from dlbench.reports.history.plot import PANELS, history_to_picture
 
 
 def history_of(cells: int, changed: tuple[int, ...] = (), nights: int = 30, side: str = "") -> History:
@@ -66,7 +68,7 @@ def test_a_page_holds_so_many_and_the_rest_follow_when_asked_for(tmp_path, monke
     (single,) = history_to_picture(history, tmp_path / "one.svg")
     assert sum("mini-batch 64" in text for text in texts(single)) == 4
     assert any("9 threads" in text for text in texts(single))
-    pages = history_to_picture(history, tmp_path / "all.svg", everything=True)
+    pages = history_to_picture(replace(history, everything=True), tmp_path / "all.svg")
     assert [page.name for page in pages] == ["all.svg", "all-2.svg", "all-3.svg"]
     titles = [text for page in pages for text in texts(page) if "mini-batch 64" in text]
     assert len(titles) == len(set(titles)) == 9

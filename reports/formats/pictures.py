@@ -1,0 +1,92 @@
+"""Pictures: pages of panels as PNG or SVG files, each whole or not there.
+
+Colours are Okabe and Ito's (2008), told apart with every common colour vision; no meaning rests on colour alone.
+"""
+
+import math
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlbench.reports.errors import ReportError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+EXTENSIONS = (".png", ".svg")
+GREY = "#666666"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+"""Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
+
+
+def check_picture(path: Path) -> None:
+    """Raise ReportError where this path cannot be a picture of ours: before anything costly is done."""
+    if path.suffix.lower() not in EXTENSIONS:
+        raise ReportError(f"A plot is written as PNG or SVG, not as {path.name!r}; end its name in .png or .svg.")
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ReportError(f"The plot {path} cannot be written there; name a file in a folder that you may write to.")
+
+
+def write_pages(figures: Iterable["Figure"], path: Path) -> list[Path]:
+    """Write figures to this path, to NAME-2.png beside it and so on, and return the files; raises ReportError."""
+    check_picture(path)
+    written = []
+    for number, figure in enumerate(figures, start=1):
+        target = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        write_picture(figure, target)
+        written.append(target)
+    return written
+
+
+def write_picture(figure: "Figure", path: Path) -> None:
+    """Write a figure to this path, whole or not at all; raises ReportError."""
+    import matplotlib as mpl
+
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            partial = Path(folder) / path.name
+            # The same results give the same file.
+            with mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}):
+                metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
+                figure.savefig(partial, dpi=150, metadata=metadata)
+            partial.replace(path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ReportError(f"The plot {path} cannot be written ({reason}); choose another place.") from error
+
+
+def figure_of(
+    panels: int,
+    most_columns: int,
+    panel: tuple[float, float],
+    beside: tuple[float, float],
+    least: tuple[float, float] = (0.0, 0.0),
+) -> "tuple[Figure, Any]":
+    """Return a figure with so many panels, and their axes as an array of rows.
+
+    Sizes are width and height in inches: of a panel, of what stands beside the panels, and the least of the figure.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(most_columns, max(1, panels))
+    rows = max(1, math.ceil(panels / columns))
+    sizes = zip((columns, rows), panel, beside, least, strict=True)
+    width, height = (max(count * each + further, few) for count, each, further, few in sizes)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for unused in axes.flat[panels:]:
+        unused.set_visible(False)
+    return figure, axes
+
+
+def plain_frame(panel: "Axes") -> None:
+    """Take away the lines above a panel and to its right, and make its numbers small."""
+    panel.tick_params(labelsize=7)
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
