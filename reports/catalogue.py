@@ -1,11 +1,14 @@
 """The reports there are: every folder of this package that holds a module ``report`` with a `Report`."""
 
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import dlbench.reports
+from dlbench.adapters.protocol import Status
 from dlbench.reports.report import Report
+from dlbench.reports.storage.record import Record
 
 
 def reports() -> dict[str, Report[Any]]:
@@ -13,3 +16,9 @@ def reports() -> dict[str, Report[Any]]:
     folders = {path.parent.name for room in dlbench.reports.__path__ for path in Path(room).glob("*/report.py")}
     found = [importlib.import_module(f"dlbench.reports.{folder}.report").REPORT for folder in sorted(folders)]
     return {report.name: report for report in sorted(found, key=lambda report: report.name)}
+
+
+def suggested(records: Iterable[Record]) -> list[Report[Any]]:
+    """Return the reports that have something to show of these records, in the order of names."""
+    cells = {each.cell for each in records if each.outcome.status is Status.OK and each.outcome.samples_ns}
+    return [report for report in reports().values() if report.invitation and report.tells(cells)]

@@ -1,11 +1,12 @@
 """What a report is: an object that every command and format asks in the same way (``reports/README.md``)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Stand
 from dlbench.reports.errors import ReportError
@@ -89,6 +90,10 @@ class Report(Generic[Found]):
     """Draws it to this path, and returns the files written; None where it has no picture."""
     drawable: Callable[[Found], bool] = bool
     """Whether there is anything to draw."""
+    invitation: str = ""
+    """What it shows, for somebody who has just measured something; empty: it is not suggested."""
+    tells: Callable[[Collection[Cell]], bool] = bool
+    """Whether it has something to show where these cells have numbers."""
     offers: frozenset[str] = frozenset()
     """Which of the choices above it has a use for."""
     quantities: tuple[str, ...] = ()

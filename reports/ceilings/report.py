@@ -13,5 +13,7 @@ REPORT = Report(
     page=lambda results, choices: Page((), tuple(ceilings_tables(results))),
     data=ceilings_data,
     rows=lambda results: rows_of_tables(ceilings_tables(results)),
+    invitation="what the GPU can do at best",
+    tells=lambda cells: any(not each.on_cpu for each in cells),
     offers=frozenset({ALL_RUNS}),
 )

@@ -3,6 +3,7 @@
 from dlbench.reports.figure1.analysis import figure1
 from dlbench.reports.figure1.plot import figure1_to_picture
 from dlbench.reports.figure1.tables import QUANTITIES, figure1_data, figure1_page, figure1_rows
+from dlbench.reports.matrix.places import differ
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 
 REPORT = Report(
@@ -15,6 +16,8 @@ REPORT = Report(
     rows=figure1_rows,
     draw=lambda found, path, choices: figure1_to_picture(found, path, choices.quantity),
     drawable=lambda found: bool(found.panels),
+    invitation="time against mini-batch size: the best, and where larger ones stop paying",
+    tells=lambda cells: differ(cells, "batch_size"),
     offers=frozenset({QUANTITY, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
 )

@@ -1,5 +1,6 @@
 """Where a cell stands in a matrix: its group, its row and its column, each a cell with the axes of one role only."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, NewType
 
 from dlbench.adapters import axes
@@ -88,3 +89,11 @@ def values(cell: Cell, *left_out: str) -> dict[str, Any]:
     if found.get("threads") == NO_THREADS:
         found["threads"] = None
     return found
+
+
+def differ(cells: Iterable[Cell], *names: str) -> bool:
+    """Tell whether some of these cells differ in these axes and in no other."""
+    found: dict[Cell, set[Cell]] = {}
+    for cell in cells:
+        found.setdefault(axes.without(cell, *names), set()).add(axes.project(cell, names))
+    return any(len(each) > 1 for each in found.values())

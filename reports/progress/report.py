@@ -1,5 +1,6 @@
 """`dlbench report progress`."""
 
+from dlbench.reports.matrix.places import differ
 from dlbench.reports.progress.analysis import progress
 from dlbench.reports.progress.plot import progress_to_picture
 from dlbench.reports.progress.words import progress_data, progress_page, progress_rows
@@ -15,5 +16,7 @@ REPORT = Report(
     rows=progress_rows,
     draw=lambda found, path, choices: progress_to_picture(found, path),
     drawable=lambda found: bool(found.rankings),
+    invitation="the frameworks from oldest to newest",
+    tells=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
     offers=frozenset({ALL_MODES, ALL_RUNS}),
 )

@@ -24,5 +24,7 @@ as they have together, where that was measured.""",
     rows=workers_rows,
     draw=lambda found, path, choices: workers_to_picture(found, path),
     drawable=lambda found: bool(found.lines),
+    invitation="what several workers gain over one",
+    tells=lambda cells: any(each.world_size > 1 for each in cells),
     offers=frozenset({ALL_RUNS}),
 )

@@ -14,4 +14,5 @@ REPORT = Report(
     page=lambda found, choices: Page((), tuple(found)),
     data=data_of_tables,
     rows=rows_of_tables,
+    invitation="software, networks and hardware behind the numbers",
 )

@@ -1,9 +1,18 @@
 """`dlbench report threads`."""
 
+from collections.abc import Collection
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.matrix.places import differ
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.threads.analysis import threads
 from dlbench.reports.threads.data import threads_data, threads_rows
 from dlbench.reports.threads.words import threads_page
+
+
+def _tells(cells: Collection[Cell]) -> bool:
+    return differ((each for each in cells if each.on_cpu and each.threads and each.world_size == 1), "threads")
+
 
 REPORT = Report(
     name="threads",
@@ -13,5 +22,9 @@ REPORT = Report(
     page=lambda found, choices: threads_page(found),
     data=threads_data,
     rows=threads_rows,
+    invitation="how many threads to give, and what more of them cost",
+    tells=_tells,
+        (each for each in cells if each.on_cpu and each.world_size == 1 and each.threads), "threads"
+    ),
     offers=frozenset({REFERENCE, ALL_RUNS}),
 )

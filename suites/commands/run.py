@@ -1,15 +1,17 @@
 """`dlbench run`: measures a suite on this machine."""
 
 import contextlib
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.catalogue import suggested
 from dlbench.reports.storage.hosts import host_of
-from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay, clock, precision_lines
@@ -151,11 +153,17 @@ def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> 
     if ending.launches_left:
         left = counted(ending.launches_left, "launch", "launches")
         say(f"The budget is spent with {left} left, about {clock(ending.seconds_left)} of measuring. Go on: {go_on}")
+    records = store.records(run=run.id)
     if not as_json:
-        print(f"Next ({program()} ... --store {store.name}):")
-        print("  report threads          how many threads to give, and what more of them cost")
-        print("  report tables           software, networks and hardware behind the numbers")
-        print("  report matrix --json    everything, for a script (also csv, markdown, latex)")
-    if not any(record.outcome.samples_ns for record in store.records(run=run.id)):
+        print("\n".join(next_lines(store.name, records)))
+    if not any(record.outcome.samples_ns for record in records):
         say("dlbench: no cell gave a number; the reasons are beneath the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
+
+
+def next_lines(store: str, records: Sequence[Record]) -> list[str]:
+    """Return what may be typed next: the reports that have something to show of these records."""
+    shown = {f"report {each.name}": each.invitation for each in suggested(records)}
+    shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
+    called = f"{shlex.quote(program())} ... --store {shlex.quote(store)}"
+    return [f"Next ({called}):", *(f"  {words:<22}  {what}" for words, what in shown.items())]

@@ -1,0 +1,43 @@
+"""What is suggested after a run: reports that have something to show of it, and no others."""
+
+import factory_of_records as make
+import pytest
+
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.reports.catalogue import reports, suggested
+from dlbench.suites.commands.run import next_lines
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, {"tables"}),
+        ({"threads": (1, 2)}, {"tables", "threads"}),
+        ({"threads": (0, 2), "device": ("cuda:0",)}, {"tables", "ceilings"}),
+        ({"threads": (1, 2), "world_size": (2,)}, {"tables", "scaling"}),
+        ({"batch_size": (32, 64)}, {"tables", "figure1"}),
+        ({"world_size": (1, 2)}, {"tables", "scaling"}),
+        ({"framework": ("torch", "mxnet")}, {"tables", "progress"}),
+        ({"mode": ("eager", "compile")}, {"tables"}),
+        ({"network": ("fcn5", "lstm32")}, {"tables"}),
+    ],
+    ids=str,
+)
+def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
+    one, two = (make.record(**{name: each[place % len(each)] for name, each in values.items()}) for place in (0, 1))
+    assert {report.name for report in suggested([one, two])} == expected
+    failed = [make.record(result=Outcome(Status.CRASHED, "signal 11"), **each.cell._asdict()) for each in (one, two)]
+    assert suggested(failed) == []
+    # Two counts of which one failed are nothing to compare.
+    assert {report.name for report in suggested([one, failed[1]])} <= {"tables", "scaling", "ceilings"}
+
+
+def test_every_suggestion_says_in_a_line_what_is_shown():
+    invited = [report for report in reports().values() if report.invitation]
+    assert all(report.of_stores and len(report.invitation) <= 80 for report in invited)
+
+
+def test_the_hint_quotes_a_folder_with_blanks_and_names_what_there_is():
+    head, *lines = next_lines("my results/a.sqlite", [make.record(), make.record(threads=2)])
+    assert head.endswith("--store 'my results/a.sqlite'):")
+    assert [line.split()[:2] for line in lines] == [["report", name] for name in ("tables", "threads", "matrix")]
