@@ -24,7 +24,5 @@ REPORT = Report(
     rows=threads_rows,
     invitation="how many threads to give, and what more of them cost",
     tells=_tells,
-        (each for each in cells if each.on_cpu and each.world_size == 1 and each.threads), "threads"
-    ),
     offers=frozenset({REFERENCE, ALL_RUNS}),
 )
