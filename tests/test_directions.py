@@ -96,8 +96,6 @@ LARGER: dict[str, int] = {
     "suites/measuring/attempts.py: parameters of __init__": 12,
     "suites/measuring/pair_runner.py: parameters of __init__": 10,
     "suites/measuring/runner.py: parameters of __init__": 10,
-    "reports/comparison/analysis.py: lines of compare_runs": 63,
-    "reports/comparison/verdict.py: parameters of _decide": 11,
     "hardware_probe/ceiling_worker.py: lines of bandwidth": 61,
     "adapters/keras/networks.py: parameters of convolution": 9,
     "adapters/launch/worker.py: lines of _measure": 118,

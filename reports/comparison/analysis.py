@@ -33,24 +33,14 @@ from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
-__all__ = [
-    "BASELINE",
-    "CANDIDATE",
-    "CONFIRM",
-    "SCREEN",
-    "CellComparison",
-    "Comparison",
-    "Pairs",
-    "SideOfCell",
-    "compare_runs",
-    "compare_sides",
-    "geometric_mean",
-    "pairs_of",
-]
-
 CONTENDED_SHARE = 0.5
 ONE_SIDED = 0.01
 """Disturbed launches are mostly those of one side when chance divides them so with less than this probability."""
+_OF_SESSIONS = (
+    "Measured in different sessions: a shift of the machine between them cannot be told from a change of the code. The "
+    "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
+    "side instead."
+)
 CRASHES = 2
 """A side that crashed this often counts as crashed, whatever its other launches gave; once may be bad luck."""
 
@@ -108,20 +98,9 @@ def compare_runs(
     same_session = {record.run for record in baseline} == {record.run for record in candidate}
     cells = []
     for cell in common:
-        before, after = _side(sides[0][cell], known[0]), _side(sides[1][cell], known[1])
-        judgement = _without_number(before, after)
-        lost, all_launches = before.contended + after.contended, len(before.seconds) + len(after.seconds)
-        if judgement is None:
-            judgement = judge(before.seconds, after.seconds, rule, same_session)
-            if not same_machine:
-                words = "different machines: a comparison, not a verdict on a change"
-                judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
-            elif lost and lost >= CONTENDED_SHARE * (lost + all_launches):
-                used = (before.seconds, after.seconds)
-                judgement = _contended(lost, lost + all_launches, "launches", used, (before, after))
+        before, after = (_side(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
+        judgement = _without_number(before, after) or _of_launches(before, after, rule, same_machine, same_session)
         cells.append(CellComparison(cell, before, after, judgement))
-    if same_machine:
-        cells = _adjusted(cells, rule)
     notes = []
     alone = [len(each) - len(common) for each in sides]
     if any(alone):
@@ -129,24 +108,33 @@ def compare_runs(
     if not same_machine:
         notes.append("Measured on different machines: ratios compare machines and builds together.")
     elif not same_session:
-        notes.append(
-            "Measured in different sessions: a shift of the machine between them cannot be told from a change of the "
-            f"code. The intervals allow for a shift of {rule.session_deviation:.1%} (standard deviation) in each; "
-            "`dlbench compare --now` measures both side by side instead."
-        )
-    shown = tuple(known) if not same_machine else (known[0],)
-    mean = geometric_mean(cells, 0.0 if same_session else rule.session_deviation)
+        notes.append(_OF_SESSIONS.format(rule.session_deviation))
     return Comparison(
         names.get(BASELINE, BASELINE),
         names.get(CANDIDATE, CANDIDATE),
-        shown,
+        tuple(known[:1] if same_machine else known),
         "compare",
         same_session,
-        tuple(cells),
-        mean,
+        tuple(_adjusted(cells, rule) if same_machine else cells),
+        geometric_mean(cells, 0.0 if same_session else rule.session_deviation),
         rule,
         tuple(notes),
     )
+
+
+def _of_launches(
+    before: SideOfCell, after: SideOfCell, rule: Rule, same_machine: bool, same_session: bool
+) -> Judgement:
+    """Judge a cell that both of two runs have a number for."""
+    judgement = judge(before.seconds, after.seconds, rule, same_session)
+    if not same_machine:
+        words = "different machines: a comparison, not a verdict on a change"
+        return replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
+    lost = before.contended + after.contended
+    every = lost + len(before.seconds) + len(after.seconds)
+    if lost and lost >= CONTENDED_SHARE * every:
+        return _contended(lost, every, "launches", (before.seconds, after.seconds), (before, after))
+    return judgement
 
 
 def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0.0) -> Ratio | None:

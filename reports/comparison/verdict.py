@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -130,19 +131,9 @@ def judge(
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
     effect, error, freedom = max((_smallest(*each, rule.p_value, rule.magnitude), *each) for each in spreads)
     slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
-    return _decide(
-        math.exp(shift),
-        math.exp(shift - half),
-        math.exp(shift + half),
-        slower_p,
-        faster_p,
-        effect,
-        (len(a), len(b)),
-        method,
-        rule,
-        error,
-        freedom,
-    )
+    ratio, low, high = (math.exp(each) for each in (shift, shift - half, shift + half))
+    estimate = _Estimate(ratio, low, high, slower_p, faster_p, error, freedom)
+    return _decide(estimate, effect, (len(a), len(b)), method, rule)
 
 
 def judge_pairs(
@@ -170,19 +161,11 @@ def judge_pairs(
     differences = np.log(np.asarray(candidate, dtype=float)) - np.log(np.asarray(baseline, dtype=float))
     deviation = max(float(np.std(differences, ddof=1)), 1e-6)
     found_smallest = smallest or (lambda spread: smallest_shift(spread, pairs, limit, rule.magnitude, POWER))
-    return _decide(
-        found.ratio,
-        found.low,
-        found.high,
-        found.slower_p,
-        found.faster_p,
-        found_smallest(deviation),
-        (pairs, pairs),
-        f"{_SIGNED_RANKS} {pairs} interleaved pairs",
-        replace(rule, p_value=limit),
-        deviation / math.sqrt(pairs),
-        pairs - 1,
+    estimate = _Estimate(
+        found.ratio, found.low, found.high, found.slower_p, found.faster_p, deviation / math.sqrt(pairs), pairs - 1
     )
+    method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
+    return _decide(estimate, found_smallest(deviation), (pairs, pairs), method, replace(rule, p_value=limit))
 
 
 def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgement]:
@@ -243,21 +226,23 @@ def undecided(
     )
 
 
-def _decide(
-    ratio: float,
-    low: float,
-    high: float,
-    slower_p: float,
-    faster_p: float,
-    smallest: float,
-    launches: tuple[int, int],
-    method: str,
-    rule: Rule,
-    error: float,
-    freedom: float,
-) -> Judgement:
+class _Estimate(NamedTuple):
+    """A ratio with what may be concluded from it; see `Judgement` for each."""
+
+    ratio: float
+    low: float
+    high: float
+    slower_p: float
+    faster_p: float
+    error: float
+    freedom: float
+
+
+def _decide(found: _Estimate, smallest: float, launches: tuple[int, int], method: str, rule: Rule) -> Judgement:
+    ratio, low, high, slower_p, faster_p, error, freedom = found
     change = f"{ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
     effect = smallest if math.isfinite(smallest) else None
+    verdict = Verdict.INCONCLUSIVE
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
         verdict, sentence = Verdict.REGRESSION, f"slower by {change}"
     elif ratio < 1 / (1 + rule.magnitude) and faster_p <= rule.improvement_p_value:
@@ -266,10 +251,8 @@ def _decide(
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rule.tolerance:.0%} slower is excluded"
     elif low > 1:
         sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
-        verdict = Verdict.INCONCLUSIVE
     else:
         sentence = f"{change}: {rule.tolerance:.0%} slower is not excluded; {_shows(effect)}"
-        verdict = Verdict.INCONCLUSIVE
     p = slower_p if ratio >= 1 else faster_p
     return Judgement(verdict, ratio, low, high, p, None, effect, *launches, method, sentence, error, freedom)
 

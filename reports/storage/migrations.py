@@ -1,10 +1,11 @@
-"""The migrations of the store, in order.
+"""The migrations of the store, in order, and its tables at each version of the schema.
 
-A migration, once released, is never edited: it holds its own copy of the tables that it creates or changes, so that a
-later change of `schema` does not alter the past.
+A migration, once released, is never edited, nor is what `tables` says of a version: what is new is marked with the
+version that it is there since.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -38,119 +39,112 @@ class Migration(NamedTuple):
     upgrade: Callable[[Connection], None]
 
 
-def _tables_of_version_1() -> MetaData:
-    tables = MetaData()
-    Table(
-        "machines",
-        tables,
-        Column("fingerprint", String(128), primary_key=True),
-        Column("description", Text, nullable=False),
-    )
-    Table(
-        "ceilings",
-        tables,
-        Column("fingerprint", String(128), primary_key=True),
-        Column("content", Text, nullable=False),
-    )
-    Table(
+def tables(version: int) -> MetaData:
+    """Return the tables of a version of the schema.
+
+    In ``records`` the columns beside the content are caches, see `schema`; its indexes hold all that their queries
+    read, so that a report over a million records does not touch their content.
+    """
+    made = MetaData()
+    add = partial(_add, made, version)
+    add("machines", _text("fingerprint", primary_key=True), _text("description", None))
+    add("ceilings", _text("fingerprint", primary_key=True), _text("content", None))
+    add(
         "runs",
-        tables,
-        Column("id", String(128), primary_key=True),
-        Column("suite", String(128), nullable=False),
-        Column("machine", String(128), nullable=False),
-        Column("started", String(40), nullable=False),
-        Column("finished", String(40)),
-        Column("content", Text, nullable=False),
+        _text("id", primary_key=True),
+        _text("suite"),
+        _text("machine"),
+        _text("started", 40),
+        _text("finished", 40, nullable=True),
+        _text("content", None),
+        _text("purpose", 32, since=2, server_default="suite"),
     )
-    Table(
+    of_a_cell = [
+        *map(_text, ("machine", "framework")),
+        _text("adapter", 64),
+        *map(_text, ("mode", "network")),
+        _text("device", 64),
+        *map(_number, ("threads", "batch_size")),
+        *(_text(name, 32) for name in ("precision", "placement", "affinity")),
+        _number("world_size", since=3, server_default="1"),
+        _text("further", None, since=4, server_default=""),
+    ]
+    names = [column.name for column in of_a_cell if column.info["since"] <= version]
+    if version >= 2:
+        add("cells", _own_number(), *of_a_cell)
+        made.tables["cells"].append_constraint(UniqueConstraint(*names, name="one_number_for_each_cell"))
+        sentinel = _text("run"), _number("block"), _text("moment", 16), _text("content", None)
+        add("sentinels", _own_number(), *sentinel, _index("sentinels_by_run", "run"))
+    add(
         "records",
-        tables,
-        Column("id", Integer, primary_key=True, autoincrement=True),
-        Column("run", String(128), nullable=False),
-        Column("suite", String(128), nullable=False),
-        Column("machine", String(128), nullable=False),
-        Column("launch", Integer, nullable=False),
-        Column("framework", String(128), nullable=False),
-        Column("mode", String(128), nullable=False),
-        Column("network", String(128), nullable=False),
-        Column("device", String(128), nullable=False),
-        Column("threads", Integer, nullable=False),
-        Column("batch_size", Integer, nullable=False),
-        Column("status", String(32), nullable=False),
-        Column("environment", String(128), nullable=False),
-        Column("started", String(40), nullable=False),
-        Column("wall_seconds", Float, nullable=False),
-        Column("content", Text, nullable=False),
-        Index("records_by_run", "run"),
-        Index("records_by_machine", "machine", "suite"),
+        _own_number(),
+        *map(_text, ("run", "suite", "machine")),
+        _number("launch"),
+        *map(_text, ("framework", "mode", "network", "device")),
+        *map(_number, ("threads", "batch_size")),
+        _text("status", 32),
+        _text("environment"),
+        _text("started", 40),
+        _number("wall_seconds", Float),
+        _text("content", None),
+        _number("attempt", since=2, server_default="0"),
+        _text("side", 32, since=2, server_default=""),
+        _text("stage", 32, since=2, server_default=""),
+        _number("cell_id", since=2, nullable=True),
+        _number("seconds", Float, since=2, nullable=True),
+        _number("contended", since=2, nullable=True),
+        _number("product_rate", Float, since=2, nullable=True),
+        _number("effective", since=2, server_default="1"),
+        _index("records_by_run", "run", until=1),
+        _index("records_by_machine", "machine suite"),
+        _index("records_by_launch", "run cell_id side environment stage launch effective status contended seconds", 2),
+        _index("records_by_cell", "cell_id started status side environment suite product_rate", 2),
     )
-    return tables
+    return made
+
+
+def _add(made: MetaData, version: int, name: str, *parts: "Column[Any] | Index") -> None:
+    there = (part for part in parts if part.info["since"] <= version <= part.info.get("until", version))
+    Table(name, made, *there)
+
+
+def _text(name: str, length: int | None = 128, since: int = 1, **more: Any) -> Column[Any]:
+    kind = Text() if length is None else String(length)
+    return Column(name, kind, info={"since": since}, **{"nullable": False, **more})
+
+
+def _number(name: str, kind: Any = Integer, since: int = 1, **more: Any) -> Column[Any]:
+    return Column(name, kind, info={"since": since}, **{"nullable": False, **more})
+
+
+def _own_number() -> Column[Any]:
+    return _number("id", primary_key=True, autoincrement=True)
+
+
+def _index(name: str, columns: str, since: int = 1, **more: int) -> Index:
+    return Index(name, *columns.split(), info={"since": since, **more})
 
 
 def _first(connection: Connection) -> None:
-    _tables_of_version_1().create_all(connection)
-
-
-def _columns_new_in_version_2() -> tuple[list[Column[Any]], list[Column[Any]]]:
-    """Return those of runs, and those of records."""
-    of_runs: list[Column[Any]] = [Column("purpose", String(32), nullable=False, server_default="suite")]
-    of_records: list[Column[Any]] = [
-        Column("attempt", Integer, nullable=False, server_default="0"),
-        Column("side", String(32), nullable=False, server_default=""),
-        Column("stage", String(32), nullable=False, server_default=""),
-        Column("cell_id", Integer),
-        Column("seconds", Float),
-        Column("contended", Integer),
-        Column("product_rate", Float),
-        Column("effective", Integer, nullable=False, server_default="1"),
-    ]
-    return of_runs, of_records
+    tables(1).create_all(connection)
 
 
 def _second(connection: Connection) -> None:
-    tables = _tables_of_version_1()
-    runs, records = tables.tables["runs"], tables.tables["records"]
-    added = MetaData()
-    of_a_cell = ("machine", "framework", "adapter", "mode", "network", "device")
-    lengths = (128, 128, 64, 128, 128, 64)
-    cells = Table(
-        "cells",
-        added,
-        Column("id", Integer, primary_key=True, autoincrement=True),
-        *(Column(name, String(length), nullable=False) for name, length in zip(of_a_cell, lengths, strict=True)),
-        *(Column(name, Integer, nullable=False) for name in ("threads", "batch_size")),
-        *(Column(name, String(32), nullable=False) for name in ("precision", "placement", "affinity")),
-        UniqueConstraint(
-            *of_a_cell,
-            *("threads", "batch_size", "precision", "placement", "affinity"),
-            name="one_number_for_each_cell",
-        ),
-    )
-    Table(
-        "sentinels",
-        added,
-        Column("id", Integer, primary_key=True, autoincrement=True),
-        Column("run", String(128), nullable=False),
-        Column("block", Integer, nullable=False),
-        Column("moment", String(16), nullable=False),
-        Column("content", Text, nullable=False),
-        Index("sentinels_by_run", "run"),
-    )
-    added.create_all(connection)
-    for table, columns in zip((runs, records), _columns_new_in_version_2(), strict=True):
-        for column in columns:
-            described = CreateColumn(column).compile(dialect=connection.dialect)
-            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {described}"))
-            table.append_column(column)
-    _fill_version_2(connection, tables, cells)
-    by_launch = "run cell_id side environment stage launch effective status contended seconds"
-    by_cell = "cell_id started status side environment suite product_rate"
-    for name, of_index in (("records_by_launch", by_launch), ("records_by_cell", by_cell)):
-        Index(name, *(records.c[column] for column in of_index.split())).create(connection)
-    next(index for index in records.indexes if index.name == "records_by_run").drop(connection)
+    old, new = tables(1).tables, tables(2)
+    new.create_all(connection, [table for name, table in new.tables.items() if name not in old])
+    for name in ("runs", "records"):
+        for column in new.tables[name].columns:
+            if column.name not in old[name].columns:
+                described = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {described}"))
+    _fill_version_2(connection, new)
+    before, after = ({str(i.name): i for i in each["records"].indexes} for each in (old, new.tables))
+    for name in after.keys() - before.keys():
+        after[name].create(connection)
+    before["records_by_run"].drop(connection)
 
 
-def _fill_version_2(connection: Connection, tables: MetaData, cells: Table) -> None:
+def _fill_version_2(connection: Connection, tables: MetaData) -> None:
     runs, records, machines = (tables.tables[name] for name in ("runs", "records", "machines"))
     for row in connection.execute(select(runs.c.id, runs.c.content)).all():
         purpose = Run.from_dict(record_columns.parse("run", row.content)).purpose
@@ -161,47 +155,15 @@ def _fill_version_2(connection: Connection, tables: MetaData, cells: Table) -> N
     }
     # Which attempt is effective needs no thought: a record of version 1 is its launch's only one.
     names = ("attempt", "side", "stage", "seconds", "contended", "product_rate")
-    record_columns.refill(connection, records, record_columns.CellNumbers(cells), hosts, names)
+    record_columns.refill(connection, records, record_columns.CellNumbers(tables.tables["cells"]), hosts, names)
 
 
-def _cells_of_version_3(tables: MetaData) -> Table:
-    texts = ("machine", "framework", "adapter", "mode", "network", "device")
-    lengths = (128, 128, 64, 128, 128, 64)
-    numbers, kinds = ("threads", "batch_size"), ("precision", "placement", "affinity")
-    return Table(
-        "cells",
-        tables,
-        Column("id", Integer, primary_key=True, autoincrement=True),
-        *(Column(name, String(length), nullable=False) for name, length in zip(texts, lengths, strict=True)),
-        *(Column(name, Integer, nullable=False) for name in numbers),
-        *(Column(name, String(32), nullable=False) for name in kinds),
-        Column("world_size", Integer, nullable=False, server_default="1"),
-        UniqueConstraint(*texts, *numbers, *kinds, "world_size", name="one_number_for_each_cell"),
-    )
-
-
-def _third(connection: Connection) -> None:
-    _make_cells_anew(connection, _cells_of_version_3(MetaData()))
-
-
-def _cells_of_version_4(tables: MetaData) -> Table:
-    table = _cells_of_version_3(tables)
-    old = next(each for each in table.constraints if isinstance(each, UniqueConstraint))
-    table.constraints.remove(old)
-    table.append_column(Column("further", Text, nullable=False, server_default=""))
-    table.append_constraint(UniqueConstraint(*old.columns.keys(), "further", name=old.name))
-    return table
-
-
-def _fourth(connection: Connection) -> None:
-    _make_cells_anew(connection, _cells_of_version_4(MetaData()))
-
-
-def _make_cells_anew(connection: Connection, new: Table) -> None:
+def _make_cells_anew(version: int, connection: Connection) -> None:
     """Replace the table of cells, keeping its rows: SQLite cannot change a constraint.
 
     The table has a row for each cell, not for each launch.
     """
+    new = tables(version).tables["cells"]
     old = Table("cells", MetaData(), autoload_with=connection)
     rows = [dict(row._mapping) for row in connection.execute(select(old)).all()]
     old.drop(connection)
@@ -218,6 +180,6 @@ def _make_cells_anew(connection: Connection, new: Table) -> None:
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "machines, ceilings, runs and records", _first),
     Migration(2, "cells by number, medians and contention as columns, sentinels", _second),
-    Migration(3, "cells by the number of their workers too", _third),
-    Migration(4, "cells by further axes, which need no column of their own", _fourth),
+    Migration(3, "cells by the number of their workers too", partial(_make_cells_anew, 3)),
+    Migration(4, "cells by further axes, which need no column of their own", partial(_make_cells_anew, 4)),
 )

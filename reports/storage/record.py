@@ -6,9 +6,10 @@ user's name nor a path of theirs is part of a record.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 from dlbench.adapters.protocol import (
     Cell,
@@ -24,8 +25,6 @@ from dlbench.reports.errors import RecordError
 from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
-
-_T = TypeVar("_T")
 
 
 def _utc(moment: datetime, what: str) -> datetime:
@@ -70,47 +69,12 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON types."""
-        return {
-            "schema": RECORD_SCHEMA,
-            "id": self.id,
-            "suite": self.suite,
-            "protocol": to_dict(self.protocol),
-            "launches": self.launches,
-            "plan": [to_dict(cell) for cell in self.plan],
-            "machine": self.machine,
-            "started": self.started.isoformat(),
-            "version": self.version,
-            "finished": None if self.finished is None else self.finished.isoformat(),
-            "seed": self.seed,
-            "launches_most": self.launches_most,
-            "precision": self.precision,
-            "purpose": self.purpose,
-            "sides": self.sides,
-        }
+        return _plain(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Run":
         """Read a run back from `to_dict`; raises RecordError where it does not fit."""
-        return _read("run", data, cls._from)
-
-    @classmethod
-    def _from(cls, data: Mapping[str, Any]) -> "Run":
-        return cls(
-            id=str(data["id"]),
-            suite=str(data["suite"]),
-            protocol=protocol_from_dict(data["protocol"]),
-            launches=int(data["launches"]),
-            plan=tuple(cell_from_dict(cell) for cell in data["plan"]),
-            machine=str(data["machine"]),
-            started=datetime.fromisoformat(data["started"]),
-            version=str(data["version"]),
-            finished=None if data["finished"] is None else datetime.fromisoformat(data["finished"]),
-            seed=int(data["seed"]),
-            launches_most=None if data.get("launches_most") is None else int(data["launches_most"]),
-            precision=None if data.get("precision") is None else float(data["precision"]),
-            purpose=str(data.get("purpose", "suite")),
-            sides={str(key): str(value) for key, value in data.get("sides", {}).items()},
-        )
+        return _read(cls, data)
 
 
 @dataclass(frozen=True)
@@ -154,59 +118,67 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON types."""
-        return {
-            "schema": RECORD_SCHEMA,
-            "run": self.run,
-            "suite": self.suite,
-            "launch": self.launch,
-            "cell": to_dict(self.cell),
-            "outcome": to_dict(self.outcome),
-            "machine": self.machine,
-            "environment": self.environment,
-            "interpreter": self.interpreter,
-            "protocol": to_dict(self.protocol),
-            "started": self.started.isoformat(),
-            "wall_seconds": self.wall_seconds,
-            "version": self.version,
-            "attempt": self.attempt,
-            "side": self.side,
-            "stage": self.stage,
-            "quota_cpus": self.quota_cpus,
-            **({} if self.telemetry is None else {"telemetry": self.telemetry}),
-            **({} if self.network is None else {"network": self.network}),
-        }
+        kept = _plain(self)
+        return {name: value for name, value in kept.items() if value is not None or name not in _LEFT_OUT}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Record":
         """Read a record back from `to_dict`; raises RecordError where it does not fit."""
-        return _read("record", data, cls._from)
-
-    @classmethod
-    def _from(cls, data: Mapping[str, Any]) -> "Record":
-        return cls(
-            run=str(data["run"]),
-            suite=str(data["suite"]),
-            launch=int(data["launch"]),
-            cell=cell_from_dict(data["cell"]),
-            outcome=outcome_from_dict(data["outcome"]),
-            machine=str(data["machine"]),
-            environment=str(data["environment"]),
-            interpreter=str(data["interpreter"]),
-            protocol=protocol_from_dict(data["protocol"]),
-            started=datetime.fromisoformat(data["started"]),
-            wall_seconds=float(data["wall_seconds"]),
-            version=str(data["version"]),
-            attempt=int(data.get("attempt", 0)),
-            side=str(data.get("side", "")),
-            stage=str(data.get("stage", "")),
-            quota_cpus=None if data.get("quota_cpus") is None else float(data["quota_cpus"]),
-            # Of whatever form: it is judged where it is read, and no number depends on it.
-            telemetry=told if isinstance(told := data.get("telemetry"), dict) else None,
-            network=read_network(data.get("network")),
-        )
+        return _read(cls, data)
 
 
-def _read(what: str, data: Mapping[str, Any], build: Callable[[Mapping[str, Any]], _T]) -> _T:
+_Kept = TypeVar("_Kept", Run, Record)
+
+_LEFT_OUT = ("telemetry", "network")
+"""Not written where there is none."""
+_READERS: dict[Any, Callable[[Any], Any]] = {
+    Cell: cell_from_dict,
+    Outcome: outcome_from_dict,
+    Protocol: protocol_from_dict,
+    datetime: datetime.fromisoformat,
+    tuple[Cell, ...]: lambda cells: tuple(map(cell_from_dict, cells)),
+    dict[str, str]: lambda words: {str(key): str(value) for key, value in words.items()},
+    **{kind: kind for kind in (str, int, float)},
+}
+"""By the type of a field, how its value is read."""
+_NAMED_READERS: dict[str, Callable[[Any], Any]] = {
+    # Of whatever form: it is judged where it is read, and no number depends on it.
+    "telemetry": lambda told: told if isinstance(told, dict) else None,
+    "network": read_network,
+}
+
+
+def _reader(name: str, kind: Any) -> Callable[[Any], Any]:
+    """Return how a field of this name and type is read."""
+    if name in _NAMED_READERS:
+        return _NAMED_READERS[name]
+    if kind in _READERS:
+        return _READERS[kind]
+    (inner,) = (each for each in get_args(kind) if each is not NoneType)
+    return lambda value: None if value is None else _READERS[inner](value)
+
+
+_FIELDS = {
+    kind: [
+        (each.name, each.default is each.default_factory is MISSING, _reader(each.name, each.type)) for each in names
+    ]
+    for kind, names in ((kind, fields(kind)) for kind in (Run, Record))
+}
+"""Of each class its fields: name, whether it must be there, and how it is read."""
+
+
+def _plain(kept: Run | Record) -> dict[str, Any]:
+    content: dict[str, Any] = {"schema": RECORD_SCHEMA}
+    for name, _, _ in _FIELDS[type(kept)]:
+        value = getattr(kept, name)
+        if isinstance(value, datetime):
+            value = value.isoformat()
+        content[name] = [to_dict(each) for each in value] if name == "plan" else to_dict(value)
+    return content
+
+
+def _read(kind: type[_Kept], data: Mapping[str, Any]) -> _Kept:
+    what = kind.__name__.lower()
     schema = data.get("schema") if isinstance(data, Mapping) else None
     if not isinstance(schema, int):
         raise RecordError(f"A stored {what} carries no schema version; it was not written by dlbench.")
@@ -216,7 +188,8 @@ def _read(what: str, data: Mapping[str, Any], build: Callable[[Mapping[str, Any]
             "use the newer dlbench that wrote it."
         )
     try:
-        return build(data)
+        given = {name: read(data[name]) for name, must, read in _FIELDS[kind] if must or name in data}
+        return kind(**given)
     except KeyError as error:
         raise RecordError(f"A stored {what} lacks {error}; the store is damaged.") from error
     except (ProtocolError, TypeError, ValueError, AttributeError, OverflowError) as error:

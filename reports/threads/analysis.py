@@ -31,8 +31,6 @@ from dlbench.reports.threads.curve import Curve, Point, computes_nothing
 from dlbench.reports.threads.fits import Fits, fit_scaling, karp_flatt
 from dlbench.reports.threads.oversubscription import fastest_within, mechanism, penalties
 
-__all__ = ["Curve", "Point", "Threads", "best_threads", "curves", "left_out", "threads"]
-
 
 @dataclass(frozen=True)
 class _Draft:

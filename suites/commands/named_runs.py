@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, Comparison, compare_runs
+from dlbench.reports.comparison.analysis import compare_runs
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
 from dlbench.reports.comparison.verdict import Rule
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Record, Run

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from statistics import median
 
-from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, CONFIRM
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 

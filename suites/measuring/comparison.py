@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, Comparison, compare_sides
+from dlbench.reports.comparison.analysis import compare_sides
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
 from dlbench.reports.comparison.verdict import DEFAULT, Rule
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Run

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
 
 from ..environments import environment
 from ..environments.adapter_digest import adapter_digest

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, CONFIRM, SCREEN, pairs_of
+from dlbench.reports.comparison.analysis import pairs_of
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SCREEN
 from dlbench.reports.comparison.paired import estimate_pairs
 from dlbench.reports.comparison.stages import Screening, next_look, screen
 from dlbench.reports.comparison.verdict import DEFAULT, Rule, fewest_pairs

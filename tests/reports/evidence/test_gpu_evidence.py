@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import dlbench.reports
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
-from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE, compare_sides
+from dlbench.reports.comparison.analysis import compare_sides
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
 from dlbench.reports.comparison.verdict import Verdict
 from dlbench.reports.evidence.attempts import disturbed, effective, left_out
 from dlbench.reports.evidence.flag_kinds import KINDS

@@ -15,10 +15,11 @@ from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
-# Written by the dlbench that knew schema 1 only: eight launches of the null framework and four of real ones.
-VERSION_1 = Path(__file__).parents[2] / "data" / "store_v1.sqlite"
-# Written by the dlbench that knew schema 2, of made-up records: three cells, numbered against their order in the run.
-VERSION_2 = Path(__file__).parents[2] / "data" / "store_v2.sqlite"
+DATA = Path(__file__).parents[2] / "data"
+# Written by the dlbench that knew schema 1 only: eight launches of the null framework and four of real ones. The others
+# by those that knew 2 and 3, of made-up records: three cells each, numbered against their order in the run; of version
+# 3 two differ in their workers only.
+VERSION_1 = DATA / "store_v1.sqlite"
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def old(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def second(tmp_path: Path) -> Path:
-    return Path(shutil.copy(VERSION_2, tmp_path / "second.sqlite"))
+    return Path(shutil.copy(DATA / "store_v2.sqlite", tmp_path / "second.sqlite"))
 
 
 def rows(path: Path, statement: str) -> list[dict[str, Any]]:
@@ -89,29 +90,32 @@ def test_an_upgraded_store_a_new_one_and_the_tables_in_code_are_alike(old: Path,
     in_code.close()
 
 
-def test_a_store_of_version_2_keeps_its_cells_and_their_numbers(second: Path) -> None:
-    assert [row["version"] for row in rows(second, "SELECT version FROM schema_history")] == [1, 2]
-    cells, records = rows(second, "SELECT * FROM cells"), rows(second, "SELECT * FROM records")
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_earlier_store_keeps_its_cells_and_their_numbers_and_becomes_like_a_new_one(
+    version: int, tmp_path: Path
+) -> None:
+    earlier = Path(shutil.copy(DATA / f"store_v{version}.sqlite", tmp_path))
+    assert [row["version"] for row in rows(earlier, "SELECT version FROM schema_history")] == [*range(1, version + 1)]
+    cells, records = rows(earlier, "SELECT * FROM cells"), rows(earlier, "SELECT * FROM records")
     assert len(cells) == 3
-    assert "world_size" not in cells[0]
-    with Store.open(second) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4]
-        assert {number: cell._asdict() for number, cell in store.cells().items()} == {
-            row["id"]: {
-                **{k: v for k, v in row.items() if k not in ("id", "machine")},
-                "world_size": 1,
-                "specification": "",
-            }
-            for row in cells
+    assert ("world_size" in cells[0]) is (version == 3)
+    expected = {
+        row["id"]: {
+            "world_size": 1,
+            "specification": "",
+            **{k: v for k, v in row.items() if k not in ("id", "machine")},
         }
+        for row in cells
+    }
+    with Store.open(earlier, create=False) as read:
+        assert {number: cell._asdict() for number, cell in read.cells().items()} == expected
+    with Store.open(earlier) as store, Store.open(tmp_path / "new.sqlite") as new:
+        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4]
+        assert {number: cell._asdict() for number, cell in store.cells().items()} == expected
         numbers = {cell: number for number, cell in store.cells().items()}
         assert [numbers[record.cell] for record in store.records()] == [row["cell_id"] for row in records]
-    assert rows(second, "SELECT * FROM records") == records
-
-
-def test_an_upgraded_store_of_version_2_is_like_a_new_one(second: Path, tmp_path: Path) -> None:
-    with Store.open(second) as upgraded, Store.open(tmp_path / "new.sqlite") as new:
-        assert shape(upgraded) == shape(new)
+        assert shape(store) == shape(new)
+    assert rows(earlier, "SELECT * FROM records") == records
 
 
 def test_cells_that_differ_in_their_workers_only_are_two(second: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
 from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring import comparison_sides
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
