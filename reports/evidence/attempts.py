@@ -2,22 +2,15 @@
 
 A launch that others disturbed is repeated, and every attempt is kept. Of the attempts at one launch - same run, cell,
 side, stage, index and environment - the first counts that has a number and was not disturbed; where there is none, the
-last (it is then flagged). `effective` says so of records, `effective_rows` of the frame that `Store.medians` gives,
-`choose` of anything else.
+last (it is then flagged). `effective` says so of records, `choose` of anything else.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-LAUNCH = ("run", "cell", "side", "stage", "launch", "environment")
-"""What the attempts at one launch have in common."""
 
 
 def disturbed(record: Record, host: Host | None) -> bool:
@@ -64,17 +57,3 @@ def choose(attempts: Sequence[Attempt]) -> int:
         if attempt.has_number and not attempt.contended:
             return index
     return len(attempts) - 1
-
-
-def effective_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the rows of a frame of `Store.medians` that count: one for each launch, in the frame's order."""
-    import numpy as np
-    import pandas as pd
-
-    ordered = frame.sort_values(["attempt", "started"], kind="stable")
-    good = ordered["seconds"].notna() & ~ordered["contended"].fillna(False).astype(bool)
-    place = np.arange(len(ordered))
-    # Least for the first good one; where none is good, least for the last.
-    rank = pd.Series(np.where(good, place - len(ordered), len(ordered) - place), index=ordered.index)
-    best = rank.groupby([ordered[name] for name in LAUNCH], sort=False).transform("min")
-    return frame.loc[(rank == best).reindex(frame.index)]

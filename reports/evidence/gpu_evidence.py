@@ -21,7 +21,7 @@ launch is contended, and repeated.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Any, TypeVar
 
@@ -122,49 +122,36 @@ def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
     seen = [observe_launch(record.outcome, record.telemetry, record.cell.world_size) for record in records]
     newest = seen[-1]
 
-    def middle(value: Callable[[DeviceObserved], float | None]) -> float | None:
-        return _over(median, map(value, seen))
+    def told(name: str) -> list[Any]:
+        return [value for launch in seen if (value := getattr(launch, name)) is not None]
 
-    def most(value: Callable[[DeviceObserved], int | None]) -> int | None:
-        return _over(max, map(value, seen))
-
-    def spread(value: Callable[[DeviceObserved], Spread | None]) -> Spread | None:
-        found = [each for launch in seen if (each := value(launch)) is not None]
-        if not found:
-            return None
-        return Spread(
-            median(each.median for each in found), min(each.low for each in found), max(e.high for e in found)
-        )
-
-    reasons = [launch.clock_reasons for launch in seen if launch.clock_reasons is not None]
+    reasons = told("clock_reasons")
     words = dict.fromkeys(word for each in reasons for word in each)
-    return DeviceObserved(
-        name=newest.name,
-        event_per_wall=middle(lambda each: each.event_per_wall),
-        busy_share=middle(lambda each: each.busy_share if each.busy_source == newest.busy_source else None),
-        busy_source=newest.busy_source,
-        launches_per_step=middle(lambda each: each.launches_per_step),
-        joules_per_minibatch=middle(lambda each: each.joules_per_minibatch),
+    busy = [each.busy_share for each in seen if each.busy_source == newest.busy_source]
+    return replace(
+        newest,
+        **{name: _over(median, told(name)) for name in _MEDIANS},
+        **{name: _over(max, told(name)) for name in _MOST},
+        **{name: _over(_together, told(name)) for name in _SPREADS},
+        busy_share=_over(median, busy),
         energy_method=next((each.energy_method for each in reversed(seen) if each.energy_method), None),
-        sm_mhz=spread(lambda each: each.sm_mhz),
-        memory_mhz=spread(lambda each: each.memory_mhz),
-        temperature=spread(lambda each: each.temperature),
-        watts=spread(lambda each: each.watts),
-        utilisation=spread(lambda each: each.utilisation),
-        sent_bytes_per_second=middle(lambda each: each.sent_bytes_per_second),
-        received_bytes_per_second=middle(lambda each: each.received_bytes_per_second),
-        power_limit_watts=newest.power_limit_watts,
-        peak_memory_bytes=most(lambda each: each.peak_memory_bytes),
-        used_memory_bytes=most(lambda each: each.used_memory_bytes),
         clock_reasons={word: mean(each.get(word, 0.0) for each in reasons) for word in words} if reasons else None,
-        slowed_share=middle(lambda each: each.slowed_share),
-        other_processes=most(lambda each: each.other_processes),
-        corrected_errors=most(lambda each: each.corrected_errors),
-        uncorrected_errors=most(lambda each: each.uncorrected_errors),
-        part_of_gpu=newest.part_of_gpu,
-        samples=sum(each.samples or 0 for each in seen) if any(each.samples is not None for each in seen) else None,
+        samples=_over(sum, told("samples")),
         notes=tuple(dict.fromkeys(note for each in seen for note in each.notes)),
     )
+
+
+_MEDIANS = (
+    *("event_per_wall", "launches_per_step", "joules_per_minibatch", "slowed_share"),
+    *("sent_bytes_per_second", "received_bytes_per_second"),
+)
+_MOST = ("peak_memory_bytes", "used_memory_bytes", "other_processes", "corrected_errors", "uncorrected_errors")
+_SPREADS = ("sm_mhz", "memory_mhz", "temperature", "watts", "utilisation")
+"""Of what is observed of several launches the median counts, the most, or the ends of all; else the newest."""
+
+
+def _together(spreads: Sequence[Spread]) -> Spread:
+    return Spread(median(s.median for s in spreads), min(s.low for s in spreads), max(s.high for s in spreads))
 
 
 def device_flags(cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | None) -> list[Flag]:
@@ -260,8 +247,7 @@ def _of_telemetry(outcome: Outcome, content: Mapping[str, Any] | None) -> dict[s
     if region is None:
         return found
     fast = told.fast
-    names = ("sm_mhz", "memory_mhz", "temperature", "watts", "utilisation")
-    found |= {name: fast.spread(name, region) for name in names}
+    found |= {name: fast.spread(name, region) for name in _SPREADS}
     for name in ("sent", "received"):
         found[f"{name}_bytes_per_second"] = _over(median, told.slow.within(name, region))
     found["used_memory_bytes"] = _over(max, fast.within("used_bytes", region))

@@ -53,14 +53,14 @@ def json_text(content: Any) -> str:
 
     Halves of surrogate pairs, which a name from a command line may hold, have no place in UTF-8 and are replaced.
     """
-    text = json.dumps(_finite(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    text = json.dumps(finite(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "replace").decode()
 
 
-def _finite(content: Any) -> Any:
-    """Replace what JSON has no word for (a loss that is not a number) by null."""
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
+def finite(content: Any) -> Any:
+    """Return it with null for what JSON has no word for (a loss that is not a number), all the way down."""
+    if isinstance(content, Mapping):
+        return {str(key): finite(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
+        return [finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content

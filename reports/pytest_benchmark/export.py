@@ -17,6 +17,7 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.attempts import effective
+from dlbench.reports.formats.json import finite, plain
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.naming import group_name, slug
 from dlbench.reports.storage.hosts import Host, read_host
@@ -33,7 +34,6 @@ FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 
 _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
-_PLAIN_CELL = Cell("", "", "", "", "cpu", 1, 1)
 
 
 def cell_id(cell: Cell) -> str:
@@ -82,7 +82,7 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
             outcome = found[-1].outcome
             reason = outcome.reason or (outcome.parity.reason if outcome.parity else "")
             where = "" if len(records) == 1 else f" (in {len(found)} of {len(records)} launches)"
-            return wanted, f"{wanted.value.replace('_', ' ')}: {_line(reason) or 'no reason given'}{where}"
+            return wanted, f"{wanted.value.replace('_', ' ')}: {' '.join(reason.split()) or 'no reason given'}{where}"
     if any(record.outcome.final_loss_finite is False for record in records):
         return Status.PARITY_FAILED, "parity failed: the loss after the timed steps is not finite"
     if counted(records):
@@ -90,7 +90,7 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
     last = records[-1].outcome
     if last.status is Status.OK:
         return Status.CRASHED, "crashed: it gave no sample"
-    return last.status, f"{last.status.value}: {_line(last.reason) or 'no reason given'}"
+    return last.status, f"{last.status.value}: {' '.join(last.reason.split()) or 'no reason given'}"
 
 
 def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -112,14 +112,14 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
         "reason": reason,
         "launch_medians": launch_medians(timed),
         "parity": None if cell.parity is None else to_dict(cell.parity),
-        "threads_evidence": None if cell.observed is None else dict(vars(cell.observed)),
+        "threads_evidence": plain(cell.observed),
         "flags": [{"name": flag.kind.name, "detail": flag.sentence} for flag in cell.flags],
         "interpreter": cell.interpreter,
         "records": [record.to_dict() for record in records],
         # Which of the records the samples are of, in order: an attempt that others disturbed was repeated.
         "timed": [records.index(record) for record in timed],
     }
-    return dict(_finite(content))
+    return dict(finite(content))
 
 
 def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record])
         "machine": machine,
         "holes": [record.to_dict() for record in holes],
     }
-    return dict(_finite(content))
+    return dict(finite(content))
 
 
 def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mappin
     }
     if len(foreign) < len(benchmarks) or holes or not benchmarks:
         content[KEY] = header(run, machine, holes)
-    return json.dumps(_finite(content), indent=4, allow_nan=False, ensure_ascii=True) + "\n"
+    return json.dumps(finite(content), indent=4, allow_nan=False, ensure_ascii=True) + "\n"
 
 
 def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -308,16 +308,3 @@ def _commit_info(run: Run, foreign: Sequence[Mapping[str, Any]]) -> dict[str, An
         "branch": "(unknown)",
         KEY: run_summary(run),
     }
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _finite(content: Any) -> Any:
-    """Replace what JSON has no word for (a loss that is not a number) by null, all the way down."""
-    if isinstance(content, Mapping):
-        return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -19,7 +19,7 @@ Wanted = str | Collection[str] | None
 """One value, several, or whatever there is."""
 
 _LAUNCH = ("run", "cell_id", "side", "environment", "stage", "launch")
-# What the attempts at one launch have in common, as in `attempts.LAUNCH`.
+# What the attempts at one launch have in common, as in `attempts.effective`.
 
 
 def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElement[bool]]:
@@ -29,45 +29,22 @@ def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElemen
     return [column == value] if isinstance(value, str) else [column.in_(list(value))]
 
 
-def _narrowed(run: Wanted, suite: Wanted, machine: Wanted, purpose: Wanted) -> list[sa.ColumnElement[bool]]:
-    """Return conditions on records by what their runs are, so that only the wanted runs' index entries are read."""
-    conditions = wanted(records.c.run, run)
-    of_runs = wanted(runs.c.suite, suite) + wanted(runs.c.machine, machine) + wanted(runs.c.purpose, purpose)
-    if of_runs:
-        conditions.append(records.c.run.in_(sa.select(runs.c.id).where(*of_runs)))
-    return conditions
-
-
-def medians(run: Wanted, suite: Wanted, machine: Wanted, purpose: Wanted, sides: Wanted) -> sa.Select[Any]:
-    """Return the statement of `Store.medians`: columns as `medians.MEDIANS`, in the order of appending."""
+def of_records(run: Wanted, suite: Wanted, machine: Wanted) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on records of this run, suite and machine."""
     table = records.c
-    return (
-        sa.select(
-            table.run,
-            table.started,
-            table.machine,
-            table.environment,
-            table.cell_id,
-            table.launch,
-            table.attempt,
-            table.side,
-            table.stage,
-            table.status,
-            table.seconds,
-            table.contended,
-        )
-        .where(*_narrowed(run, suite, machine, purpose), *wanted(table.side, sides))
-        .order_by(table.id)
-    )
+    return wanted(table.run, run) + wanted(table.suite, suite) + wanted(table.machine, machine)
 
 
-def nights(run: Wanted, suite: Wanted, machine: Wanted, purpose: Wanted, sides: Wanted) -> sa.Select[Any]:
-    """Return for each run, cell, side and environment sums over its effective launches that are ok.
+def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
+    """Return for each run, cell, side and environment sums over the effective launches that are ok, of these runs.
 
     Columns: run, cell, side, environment, then count, sum and sum of squares of the log medians of the launches that
     were not contended, and the same of those that were.
     """
     table = records.c
+    # Conditions on what the runs are: only the wanted runs' index entries are read.
+    of_runs = wanted(runs.c.suite, suite) + wanted(runs.c.machine, machine) + wanted(runs.c.purpose, purpose)
+    narrowed = [table.run.in_(sa.select(runs.c.id).where(*of_runs))] if of_runs else []
     log = sa.func.ln(table.seconds)
     disturbed = sa.func.coalesce(table.contended, 0) == 1
 
@@ -83,8 +60,7 @@ def nights(run: Wanted, suite: Wanted, machine: Wanted, purpose: Wanted, sides: 
             table.seconds.is_not(None),
             # Of a gate the pairs of the first look: later ones were measured because of what these showed.
             sa.or_(table.stage == "", sa.and_(table.stage == SCREEN, table.launch < DEFAULT.screen_looks[0])),
-            *_narrowed(run, suite, machine, purpose),
-            *wanted(table.side, sides),
+            *narrowed,
         )
         .group_by(table.run, table.cell_id, table.side, table.environment)
     )

@@ -33,26 +33,21 @@ class Results:
 
     @classmethod
     def of(
-        cls,
-        stores: Iterable[Store],
-        run: str | None = None,
-        suite: str | None = None,
-        machine: str | None = None,
+        cls, stores: Iterable[Store], run: str | None = None, suite: str | None = None, machine: str | None = None
     ) -> "Results":
         """Read opened stores: all their records, or those of a run, suite or machine (fingerprint).
 
         Of comparisons (two builds under one name) only a run that is asked for is read. A record that lies in several
         of the stores counts once. Raises StoreError.
         """
-        return cls.merge(cls._of_one(store, run, suite, machine) for store in stores)
-
-    @classmethod
-    def _of_one(cls, store: Store, run: str | None, suite: str | None, machine: str | None) -> "Results":
-        found = tuple(store.stream(run=run, suite=suite, machine=machine))
-        machines = dict.fromkeys(record.machine for record in found)
-        records = tuple(record for record in found if run is not None or not record.side)
-        left_out = tuple(dict.fromkeys(record.run for record in found if record.side and run is None))
-        return cls(records, *cls._known_of(store, machines), comparisons=left_out)
+        parts = []
+        for store in stores:
+            found = tuple(store.stream(run=run, suite=suite, machine=machine))
+            machines = dict.fromkeys(record.machine for record in found)
+            records = tuple(record for record in found if run is not None or not record.side)
+            left_out = tuple(dict.fromkeys(record.run for record in found if record.side and run is None))
+            parts.append(cls(records, *cls._known_of(store, machines), comparisons=left_out))
+        return cls.merge(parts)
 
     @classmethod
     def _known_of(cls, store: Store, machines: Iterable[str]) -> tuple[dict[str, Host], dict[str, Ceilings]]:
@@ -70,11 +65,7 @@ class Results:
 
     @classmethod
     def newest(
-        cls,
-        stores: Iterable[Store],
-        run: str | None = None,
-        suite: str | None = None,
-        machine: str | None = None,
+        cls, stores: Iterable[Store], run: str | None = None, suite: str | None = None, machine: str | None = None
     ) -> "Results":
         """Read of opened stores only the records that count for a matrix.
 
@@ -115,32 +106,18 @@ class Results:
         return replace(cls.merge(parts), products=kept, displaced=tuple(sorted(displaced)))
 
     @classmethod
-    def read_newest(
-        cls,
-        targets: Iterable[str | os.PathLike[str]],
-        run: str | None = None,
-        suite: str | None = None,
-        machine: str | None = None,
-    ) -> "Results":
-        """Read `newest` of the stores at these paths or URLs, which must exist. Raises StoreError."""
-        with ExitStack() as stack:
-            opened = [stack.enter_context(Store.open(target, create=False)) for target in targets]
-            return cls.newest(opened, run, suite, machine)
-
-    @classmethod
     def read(
         cls,
         targets: Iterable[str | os.PathLike[str]],
         run: str | None = None,
         suite: str | None = None,
         machine: str | None = None,
+        newest: bool = False,
     ) -> "Results":
-        """Read the stores at these paths or URLs, which must exist. Raises StoreError."""
-        parts = []
-        for target in targets:
-            with Store.open(target, create=False) as store:
-                parts.append(cls._of_one(store, run, suite, machine))
-        return cls.merge(parts)
+        """Read the stores at these paths or URLs, which must exist, or what is `newest` in them. Raises StoreError."""
+        with ExitStack() as stack:
+            opened = (stack.enter_context(Store.open(target, create=False)) for target in targets)
+            return (cls.newest if newest else cls.of)(opened, run, suite, machine)
 
     @classmethod
     def merge(cls, parts: Iterable["Results"]) -> "Results":

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence import attempts, medians
+from dlbench.reports.evidence import attempts
+from dlbench.reports.evidence.nights import frame_of_nights
 from dlbench.reports.storage import database, newest, opening, queries, record_columns, schema
 from dlbench.reports.storage.cell_columns import from_columns
 from dlbench.reports.storage.hosts import Host, read_host
@@ -119,9 +120,10 @@ class Store:
 
     def latest_unfinished(self, suite: str, machine: str) -> Run | None:
         """Return the newest run of this suite on this machine (fingerprint) that did not finish."""
-        table = schema.runs.c
-        of_both = sa.select(schema.runs).where(table.suite == suite, table.machine == machine, table.finished.is_(None))
-        return next(iter(self._runs(of_both.order_by(table.started.desc(), table.id.desc()).limit(1))), None)
+        runs = (
+            run for run in reversed(self.runs()) if (run.suite, run.machine, run.finished) == (suite, machine, None)
+        )
+        return next(runs, None)
 
     def _runs(self, statement: sa.Select[Any]) -> list[Run]:
         # The column alone knows the end: the content was written when the run began.
@@ -165,38 +167,15 @@ class Store:
         return [(row.block, row.moment, self._parse(row.content)) for row in rows]
 
     def cells(self) -> dict[int, Cell]:
-        """Return every cell that has records, by the number that `medians` and `nights` know it by.
+        """Return every cell that has records, by the number that `nights` knows it by.
 
         A number is of this store alone, and of one machine: the same cell on another machine has another.
         """
         rows = self._rows(sa.select(schema.cells).order_by(schema.cells.c.id))
         return {row.id: from_columns(dict(row._mapping)) for row in rows}
 
-    def medians(
-        self,
-        run: Wanted = None,
-        suite: Wanted = None,
-        machine: Wanted = None,
-        purpose: Wanted = None,
-        sides: Wanted = None,
-    ) -> "pd.DataFrame":
-        """Return a row for each record in the order of appending, or for those of these runs; no content is read.
-
-        Columns: run, started (of the record, ISO 8601 text in UTC), machine, environment, cell (see `cells`), launch,
-        attempt, side, stage, status, seconds (the launch's median per step; NaN where nothing was timed) and contended
-        (nullable boolean). Every attempt at a launch is a row: see `attempts.effective_rows`.
-        """
-        return medians.frame_of_medians(self._rows(queries.medians(run, suite, machine, purpose, sides)))
-
-    def nights(
-        self,
-        run: Wanted = None,
-        suite: Wanted = None,
-        machine: Wanted = None,
-        purpose: Wanted = None,
-        sides: Wanted = None,
-    ) -> "pd.DataFrame":
-        """Return a row for each run, cell, side and environment, the oldest run first.
+    def nights(self, suite: Wanted = None, machine: Wanted = None, purpose: Wanted = None) -> "pd.DataFrame":
+        """Return a row for each run (of these), cell, side and environment, the oldest run first.
 
         Columns: run, started (of the run, ISO 8601 text in UTC), machine, environment, cell (see `cells`), side,
         launches, log_mean and log_variance (mean and sample variance of the natural logarithms of the launches'
@@ -204,13 +183,13 @@ class Store:
         `attempts.choose` takes, where it is ok. The mean is over the launches that were not contended; where all were,
         over those, and ``launches`` then equals ``contended_launches``.
         """
-        sums = self._rows(queries.nights(run, suite, machine, purpose, sides))
+        sums = self._rows(queries.nights(suite, machine, purpose))
         of_runs = {row.run for row in sums}
         started = dict(self._pairs(queries.run_starts()))
         if strays := of_runs - set(started):
             started |= dict(self._pairs(queries.first_starts(strays)))
         machines = dict(self._pairs(sa.select(schema.cells.c.id, schema.cells.c.machine)))
-        return medians.frame_of_nights(sums, started, machines)
+        return frame_of_nights(sums, started, machines)
 
     def record_counts(self) -> dict[str, int]:
         """Return how many records each run has; a run without any is missing."""
@@ -237,8 +216,7 @@ class Store:
     def stream(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> Iterator[Record]:
         """Give `records` one after the other, without holding them all."""
         table = schema.records.c
-        wanted = ((table.run, run), (table.suite, suite), (table.machine, machine))
-        conditions = [column == value for column, value in wanted if value is not None]
+        conditions = queries.of_records(run, suite, machine)
         numbers = [row.id for row in self._rows(sa.select(table.id).where(*conditions).order_by(table.id))]
         same: dict[str, Any] = {}
         for some in batched(numbers):
@@ -260,8 +238,7 @@ class Store:
     def compared_runs(self, suite: str | None = None, machine: str | None = None) -> list[str]:
         """Return the ids of the runs of two sides (compare, gate) that hold a record."""
         table = schema.records.c
-        wanted = ((table.suite, suite), (table.machine, machine))
-        conditions = [column == value for column, value in wanted if value is not None]
+        conditions = queries.of_records(None, suite, machine)
         return [row.run for row in self._rows(sa.select(table.run).where(table.side != "", *conditions).distinct())]
 
     def records_of_cells(self, run: str, chosen: Mapping[int, tuple[str, bool]], asked: bool = False) -> list[Record]:

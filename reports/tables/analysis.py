@@ -1,7 +1,6 @@
 """Tables 1 to 3 of the paper for one's own results: software, networks, hardware."""
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from dlbench.adapters.families import Family
 from dlbench.reports.formats.layout import Entry, Table, number
@@ -64,11 +63,6 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = No
             notes.append(f"{name}: " + "; ".join(facts))
     head = ("framework", "version", "interpreter", "NumPy", "environment")
     return Table("Table 1. Software", head, tuple(rows), tuple(dict.fromkeys(notes)), words=True)
-
-
-def _telling(record: Record) -> tuple[bool, datetime]:
-    # A record with software tells more than a newer one without (a crash).
-    return bool(record.outcome.software), record.started
 
 
 def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> Table:

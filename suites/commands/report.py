@@ -139,9 +139,8 @@ def _results(targets: Sequence[str], given: dict[str, Any]) -> Results:
     if run:
         run = run_named(run, [each for each, _ in _runs(targets)])
     # Of a store of many nights only what a report shows is read.
-    read = Results.read if given.get("all_runs") else Results.read_newest
     wanted = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
-    results = narrowed(read(targets, run, suite, machine), wanted)
+    results = narrowed(Results.read(targets, run, suite, machine, newest=not given.get("all_runs")), wanted)
     asked = {"--run": run, "--suite": suite, "--machine": machine}
     asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
     if not results.records and any(asked.values()):

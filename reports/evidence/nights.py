@@ -1,26 +1,10 @@
-"""The frames of `Store.medians` and `Store.nights`: a number for each launch, and for each night."""
+"""The frame of `Store.nights`: a number for each night."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MEDIANS = (
-    "run",
-    "started",
-    "machine",
-    "environment",
-    "cell",
-    "launch",
-    "attempt",
-    "side",
-    "stage",
-    "status",
-    "seconds",
-    "contended",
-)
-"""The columns of `Store.medians`."""
 
 NIGHTS = (
     "run",
@@ -35,16 +19,6 @@ NIGHTS = (
     "contended_launches",
 )
 """The columns of `Store.nights`."""
-
-
-def frame_of_medians(rows: Iterable[Sequence[Any]]) -> "pd.DataFrame":
-    """Return the frame of `Store.medians` from the rows of `queries.medians`."""
-    import pandas as pd
-
-    frame = pd.DataFrame([tuple(row) for row in rows], columns=list(MEDIANS))
-    return frame.astype(
-        {"cell": "int64", "launch": "int64", "attempt": "int64", "seconds": "float64", "contended": "boolean"}
-    )
 
 
 def frame_of_nights(

@@ -16,11 +16,16 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.comparison.verdict import DEFAULT
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence.attempts import Attempt, choose, effective, effective_rows
-from dlbench.reports.evidence.medians import MEDIANS, NIGHTS
+from dlbench.reports.evidence.attempts import Attempt, choose, effective
+from dlbench.reports.evidence.nights import NIGHTS
 from dlbench.reports.storage import queries, record_columns, schema
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
+
+
+def column(store: Store, name: str) -> list[Any]:
+    """Return a column of the records, in the order of appending."""
+    return [row[0] for row in store._rows(sa.select(schema.records.c[name]).order_by(schema.records.c.id))]
 
 
 def launch(seconds: float, stolen: bool = False, **changes: Any) -> Record:
@@ -68,24 +73,14 @@ def numbered(kept: list[Record]) -> dict[tuple[Any, ...], Record]:
 
 @examples(20)
 @given(several)
-def test_frame_records_and_store_agree_on_which_attempts_count(kept: list[Record]) -> None:
+def test_records_and_store_agree_on_which_attempts_count(kept: list[Record]) -> None:
     with empty_store() as store:
         store.add_machine(make.MACHINE, {"of": "nobody's knowledge"})
         for record in kept:
             store.append(record)
-        cells = store.cells()
-        frame = store.medians()
-        of_frame = [
-            (row.run, row.launch, cells[row.cell], row.attempt, row.side, row.stage)
-            for row in effective_rows(frame).itertuples()
-        ]
-        of_records = list(numbered(effective(kept, None)))
-        table = schema.records.c
-        marked = store._rows(sa.select(table.id).where(table.effective == 1).order_by(table.id))
-        order = [row.id for row in store._rows(sa.select(table.id).order_by(table.id))]
-    assert of_frame == of_records
-    assert [list(numbered(kept))[order.index(row.id)] for row in marked] == of_records
-    assert len(of_records) == len({(r.run, r.launch, r.cell, r.side, r.stage) for r in kept})
+        marked = [key for key, counts in zip(numbered(kept), column(store, "effective"), strict=True) if counts]
+    assert marked == list(numbered(effective(kept, None)))
+    assert len(marked) == len({(r.run, r.launch, r.cell, r.side, r.stage) for r in kept})
 
 
 @examples(20)
@@ -126,25 +121,20 @@ def test_a_small_variance_is_not_lost_in_the_squares() -> None:
         for n, each in enumerate(seconds):
             store.append(make.record(result=make.outcome([round(each, 9)] * 3), launch=n))
         (night,) = store.nights().itertuples()
-        logs = [math.log(each) for each in store.medians()["seconds"]]
+        logs = list(map(math.log, column(store, "seconds")))
     assert night.log_variance == pytest.approx(statistics.variance(logs), rel=1e-6)
 
 
-def test_medians_can_be_narrowed() -> None:
+def test_nights_can_be_narrowed() -> None:
     with empty_store() as store:
         store.append_all([launch(1.0), launch(2.0, threads=2)], make.run(purpose="compare"))
         sides = [launch(1.0, run="run-2", side=side) for side in ("baseline", "candidate")]
         store.append_all(sides, make.run(id="run-2", purpose="gate", suite="other", machine="m-two"))
-        assert list(store.medians().columns) == list(MEDIANS)
-        assert list(store.medians(run="run-1")["seconds"]) == [1.0, 2.0]
-        assert list(store.medians(run=["run-1", "run-2"])["run"]) == ["run-1"] * 2 + ["run-2"] * 2
-        assert len(store.medians(suite="quick")) == len(store.medians(machine=make.MACHINE)) == 2
-        assert set(store.medians(purpose=("compare", "gate"))["run"]) == {"run-1", "run-2"}
-        assert list(store.medians(sides="baseline")["side"]) == ["baseline"]
-        assert list(store.nights(purpose="gate", sides=["candidate"])["run"]) == ["run-2"]
-        for empty in (store.medians(run="none"), effective_rows(store.medians(run="none"))):
-            assert (len(empty), list(empty.columns)) == (0, list(MEDIANS))
-        assert list(store.nights(run="none").columns) == list(NIGHTS)
+        assert len(store.nights()) == len(store.nights(purpose=("compare", "gate"))) == 4
+        for narrowed in ({"suite": "quick"}, {"machine": make.MACHINE}, {"purpose": "compare"}):
+            assert list(store.nights(**narrowed)["run"]) == ["run-1"] * 2
+        assert list(store.nights(purpose="gate")["side"]) == ["baseline", "candidate"]
+        assert list(store.nights(suite="none").columns) == list(NIGHTS)
 
 
 def test_an_import_is_kept_whole_or_not_at_all() -> None:
@@ -165,34 +155,29 @@ def test_an_import_is_kept_whole_or_not_at_all() -> None:
         assert store.run("run-2") is None
         # The number that the broken import gave its cell is forgotten with it.
         store.append(launch(1.0, threads=4))
-        assert set(store.medians()["cell"]) == set(store.cells())
-        assert store.cells()[int(store.medians()["cell"].iloc[-1])].threads == 4
+        assert set(column(store, "cell_id")) == set(store.cells())
+        assert store.cells()[column(store, "cell_id")[-1]].threads == 4
 
 
 def test_caches_are_derived_anew_once_the_machine_is_known() -> None:
     waited = make.outcome([1.0] * 5, contention=make.contention(run_queue_seconds=1.1))
-    table = schema.records
-
-    def marked(store: Store) -> list[int]:
-        return [row.effective for row in store._rows(sa.select(table.c.effective).order_by(table.c.id))]
-
     with empty_store() as store:
         store.append(make.record(result=waited))
         store.append(replace(make.record(minutes=1), attempt=1))
         # That it waited too long can be said only where it is known that there was a CPU for it.
-        assert list(store.medians()["contended"]) == [False, False]
-        assert marked(store) == [1, 0]
+        assert column(store, "contended") == [0, 0]
+        assert column(store, "effective") == [1, 0]
         store.add_machine(make.MACHINE, probe().to_dict())
         store.append(make.record(result=waited, launch=1))
-        assert list(store.medians()["contended"]) == [False, False, True]
+        assert column(store, "contended") == [0, 0, 1]
         with store._writing() as connection:
-            connection.execute(sa.update(table).values(seconds=-1.0, cell_id=None, attempt=0, effective=0))
+            connection.execute(sa.update(schema.records).values(seconds=-1.0, cell_id=None, attempt=0, effective=0))
         store.rederive()
-        assert list(store.medians()["contended"]) == [True, False, True]
-        assert list(store.medians()["seconds"]) == [1.0, 1.0, 1.0]
-        assert list(store.medians()["attempt"]) == [0, 1, 0]
-        assert marked(store) == [0, 1, 1]
-        assert set(store.medians()["cell"]) == set(store.cells())
+        assert column(store, "contended") == [1, 0, 1]
+        assert column(store, "seconds") == [1.0, 1.0, 1.0]
+        assert column(store, "attempt") == [0, 1, 0]
+        assert column(store, "effective") == [0, 1, 1]
+        assert set(column(store, "cell_id")) == set(store.cells())
 
 
 def test_sentinels_are_kept_by_run_and_block() -> None:
@@ -210,7 +195,7 @@ def test_a_history_and_the_counts_read_an_index_alone() -> None:
     with empty_store() as store:
         if store._engine.dialect.name != "sqlite":
             pytest.skip("how SQLite plans its queries")
-        statements = [queries.nights(None, None, None, None, None), queries.record_counts()]
+        statements = [queries.nights(None, None, None), queries.record_counts()]
         for statement in statements:
             text = str(statement.compile(store._engine, compile_kwargs={"literal_binds": True}))
             with store._engine.begin() as connection:
