@@ -14,9 +14,9 @@ A figure of then that lies above the highest theoretical peak is not compared: w
 network on that many cores.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
@@ -326,14 +326,10 @@ def _means(pairs: Sequence[Pair], common: Mapping[int, Sequence[str]]) -> list[M
         spans = [pair.per_peak for pair in of_row if pair.per_peak is not None]
         span = None
         if len(spans) == len(speedups):
-            span = Span(_mean([each.low for each in spans]), _mean([each.high for each in spans]))
+            span = Span(geometric_mean([each.low for each in spans]), geometric_mean([each.high for each in spans]))
         shared = [by_network[name] for name in common[threads]]
-        of_shared = _mean(shared) if shared else None
+        of_shared = geometric_mean(shared) if shared else None
         disturbed = {p.where.group.network for p in of_row if p.now is not None and p.now.has(flag_kinds.CONTENDED)}
         in_order = tuple(name for name in by_network if name in disturbed)
-        means.append(Mean(framework, row, threads, len(speedups), _mean(speedups), span, of_shared, in_order))
+        means.append(Mean(framework, row, threads, len(speedups), geometric_mean(speedups), span, of_shared, in_order))
     return means
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))

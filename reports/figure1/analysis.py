@@ -127,12 +127,9 @@ class Figure1:
 def figure1(matrix: Matrix) -> Figure1:
     """Return the lines of a matrix over the mini-batch sizes, network by network."""
     found: dict[tuple[str, Place, Row], list[MatrixCell]] = {}
-    for group, rows in matrix.rows.items():
-        for column in matrix.columns:
-            for row in rows:
-                if (cell := matrix.cells.get((group, row, column))) is not None:
-                    place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
-                    found.setdefault((group.network, place, row), []).append(cell)
+    for (group, row, column), cell in matrix.cells.items():
+        place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
+        found.setdefault((group.network, place, row), []).append(cell)
     columns = {column: n for n, column in enumerate(matrix.columns)}
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
 from dlbench.reports.figure1.words import line_name, place_names, sentence
@@ -51,19 +50,8 @@ _COLUMNS = (
 )
 
 
-def check_quantity(name: str) -> str:
-    """Return the quantity of this name; raises ReportError with the names there are."""
-    if name not in QUANTITIES:
-        raise ReportError(f"There is no quantity {name!r} to show here; choose one of {', '.join(QUANTITIES)}.")
-    return name
-
-
 def figure1_page(found: Figure1, quantity: str = "seconds") -> Page:
-    """Return the figure as words and tables: of each network one for each place, mini-batches down, rows across.
-
-    Raises ReportError for an unknown quantity.
-    """
-    check_quantity(quantity)
+    """Return the figure as words and tables: of each network one for each place, mini-batches down, rows across."""
     if not found.panels:
         return Page((NOTHING,), ())
     names = place_names(found)

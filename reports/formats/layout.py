@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio, Summary
 from dlbench.reports.matrix.analysis import MatrixCell
@@ -76,32 +75,24 @@ class Quantity(NamedTuple):
     value: Callable[[MatrixCell], float | None]
 
 
+def _of_device(cell: MatrixCell, name: str) -> float | None:
+    return None if cell.device_observed is None else getattr(cell.device_observed, name)
+
+
+def _per_cent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
 QUANTITIES = {
     "seconds": Quantity("Seconds per mini-batch", lambda cell: cell.seconds.median if cell.seconds else None),
     "items": Quantity("Items per second", lambda cell: cell.items_per_second),
     "gflops": Quantity("GFLOP/s", lambda cell: cell.gflops),
-    "ceiling": Quantity(
-        "Per cent of the measured ceiling",
-        lambda cell: None if cell.ceiling_fraction is None else 100 * cell.ceiling_fraction,
+    "ceiling": Quantity("Per cent of the measured ceiling", lambda cell: _per_cent(cell.ceiling_fraction)),
+    "joules": Quantity("Joules per mini-batch, of the GPU", lambda cell: _of_device(cell, "joules_per_minibatch")),
+    "busy": Quantity(
+        "Per cent of a step in which the GPU worked", lambda cell: _per_cent(_of_device(cell, "busy_share"))
     ),
-    "joules": Quantity(
-        "Joules per mini-batch, of the GPU",
-        lambda cell: None if cell.device_observed is None else cell.device_observed.joules_per_minibatch,
-    ),
-    "busy": Quantity("Per cent of a step in which the GPU worked", lambda cell: _busy(cell)),
 }
-
-
-def _busy(cell: MatrixCell) -> float | None:
-    share = None if cell.device_observed is None else cell.device_observed.busy_share
-    return None if share is None else 100 * share
-
-
-def quantity_named(name: str) -> Quantity:
-    """Return what this name asks for; raises ReportError with the names there are."""
-    if name not in QUANTITIES:
-        raise ReportError(f"There is no quantity {name!r} to show; choose one of {', '.join(QUANTITIES)}.")
-    return QUANTITIES[name]
 
 
 def number(value: float) -> str:

@@ -38,8 +38,7 @@ def matrix_rows(matrix: Matrix) -> Rows:
 
 def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
     """Return the cells as plain JSON types, in the order of the table: groups, rows, columns."""
-    places = ((group, row, column) for group, rows in matrix.rows.items() for row in rows for column in matrix.columns)
-    return [_cell(matrix, matrix.cells[place]) for place in places if place in matrix.cells]
+    return [_cell(matrix, cell) for cell in matrix.cells.values()]
 
 
 def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from dlbench.reports.formats.layout import (
     BEST,
     HOLES,
     MISSING,
+    QUANTITIES,
     Entry,
     Page,
     Table,
     common_flags,
     entry,
     flag_lines,
-    quantity_named,
 )
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column
@@ -25,9 +25,9 @@ NOTHING = "Nothing was measured yet."
 
 
 def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
-    """Return the matrix as one table, with its machines above and its notes beneath; raises ReportError."""
+    """Return the matrix as one table, with its machines above and its notes beneath."""
     if not matrix.cells:
-        return Page((), (Table(quantity_named(quantity).title, (), (), (NOTHING, *matrix.notes)),))
+        return Page((), (Table(QUANTITIES[quantity].title, (), (), (NOTHING, *matrix.notes)),))
     table = matrix_table(matrix, matrix.columns, quantity)
     spans = tuple((matrix.hosts[name].name, len(list(of))) for name, of in groupby(c.machine for c in matrix.columns))
     notes = tuple(matrix_notes(matrix, quantity))
@@ -78,7 +78,7 @@ def _common(matrix: Matrix) -> set[flag_kinds.FlagKind]:
 
 def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "seconds") -> Table:
     """Return these columns of a matrix as one table, without the rows that have nothing in them."""
-    shown = quantity_named(quantity)
+    shown = QUANTITIES[quantity]
     without = _common(matrix)
     rows: list[tuple[Entry, ...]] = []
     for group, names in matrix.rows.items():

@@ -76,12 +76,9 @@ class Progress:
 def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
     found: dict[tuple[Place, Group], list[MatrixCell]] = {}
-    for group, rows in matrix.rows.items():
-        for column in matrix.columns:
-            for row in rows:
-                if (cell := matrix.cells.get((group, row, column))) is not None:
-                    place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
-                    found.setdefault((place, group), []).append(cell)
+    for (group, _, column), cell in matrix.cells.items():
+        place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
+        found.setdefault((place, group), []).append(cell)
     machines, groups = list(matrix.machines), list(matrix.rows)
     order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
     rankings = tuple(_ranking(group, place, found[place, group], builds, all_modes) for place, group in order)

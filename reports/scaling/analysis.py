@@ -26,7 +26,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio, ratio
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Column, Group, Place, Row, cell_at, group_of, row_of
+from dlbench.reports.matrix.places import Place, group_of, row_of
 from dlbench.reports.storage.hosts import Host
 
 
@@ -104,12 +104,10 @@ class _At(NamedTuple):
 def workers(matrix: Matrix) -> Workers:
     """Return a line for each row, network and place that was measured with several workers, in the matrix's order."""
     found: dict[Place, dict[_At, MatrixCell]] = {}
-    for group, rows in matrix.rows.items():
-        for column in matrix.columns:
-            for row in rows:
-                if (cell := matrix.cells.get((group, row, column))) is not None:
-                    at = _At(column.threads, group.batch_size, column.world_size)
-                    found.setdefault(_place(group, row, column), {})[at] = cell
+    for (group, _, column), cell in matrix.cells.items():
+        # What the cells of a line have in common: all but threads, workers and mini-batch.
+        place = Place(column.machine, axes.without(cell.cell, "threads", "world_size", "batch_size"))
+        found.setdefault(place, {})[_At(column.threads, group.batch_size, column.world_size)] = cell
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
     machines = list(matrix.machines)
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
@@ -132,11 +130,6 @@ def times(found: Ratio, factor: float) -> Ratio:
     """Return a ratio and its interval multiplied by a positive constant."""
     low, high = (None if end is None else end * factor for end in (found.low, found.high))
     return Ratio(found.value * factor, low, high, found.method)
-
-
-def _place(group: Group, row: Row, column: Column) -> Place:
-    """Return what the cells of a line have in common: all but threads, workers and mini-batch."""
-    return Place(column.machine, axes.without(cell_at(group, row, column), "threads", "world_size", "batch_size"))
 
 
 def _line(place: Place, cells: dict[_At, MatrixCell], host: Host) -> Line:

@@ -227,7 +227,7 @@ def _explain(error: BaseException, name: str) -> StoreError:
     text = " ".join(str(cause).split())
     code = getattr(cause, "sqlite_errorname", "") or ""
     if code.startswith("SQLITE_NOTADB"):
-        return StoreError(f"{name} is not a database; choose another file with --store. It was left as it is.")
+        return _not_a_database(name)
     if code.startswith("SQLITE_CORRUPT") or isinstance(cause, UnicodeDecodeError) or "decode to UTF-8" in text:
         return damaged(name)
     if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):

@@ -33,7 +33,6 @@ def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record
 @pytest.mark.parametrize(("half", "knee"), [(3.0, 16), (5.0, 32), (14.0, 64), (20.0, 128), (40.0, 256), (200.0, None)])
 def test_the_knee_of_a_saturating_device_is_where_its_law_says(half: float, knee: int | None) -> None:
     line = line_of(saturating(half))
-    assert line.knee is not None
     assert line.knee.batch_size == knee
     # X(512) is the highest; X(b) is within 2 % of it from b = 512 half / (1.02 half + 0.02 * 512) on.
     bound = 512 * half / (1.02 * half + 0.02 * 512)
@@ -42,7 +41,6 @@ def test_the_knee_of_a_saturating_device_is_where_its_law_says(half: float, knee
 
 def test_a_slow_size_in_the_middle_makes_no_knee() -> None:
     line = line_of({16: 0.016, 32: 0.0315, 64: 0.034, 128: 0.068, 256: 0.136})
-    assert line.knee is not None
     # From 16 to 32 nothing is gained, but from 16 to 64 nearly twice.
     assert line.knee.batch_size == 64
     assert line.best == 64
@@ -52,10 +50,8 @@ def test_a_slow_size_in_the_middle_makes_no_knee() -> None:
 def test_steps_that_are_no_doublings_are_held_to_the_same_rate_of_growth() -> None:
     # 15 % for a tripling are less than 10 % for a doubling: 1.1 ** log2(3) is 1.163.
     found = find_knee({100: published(1.0), 300: published(3.0 / 1.15)})
-    assert found is not None
     assert found.batch_size == 100
     found = find_knee({100: published(1.0), 300: published(3.0 / 1.18)})
-    assert found is not None
     assert found.batch_size is None
 
 
@@ -64,11 +60,8 @@ def test_intervals_leave_room_for_the_knee() -> None:
         line_of({size: [t * f for f in factors] for size, t in saturating(20.0).items()}).knee
         for factors in ((0.9999, 1.0, 1.0001), (0.93, 1.0, 1.07))
     )
-    assert sharp is not None
     assert (sharp.earliest, sharp.batch_size, sharp.latest) == (128, 128, 128)
-    assert noisy is not None
     assert noisy.batch_size == 128
-    assert noisy.earliest is not None
     assert noisy.earliest < 128
     assert noisy.latest is None or noisy.latest > 128
 
@@ -82,7 +75,6 @@ def test_the_interval_of_the_knee_covers_the_truth() -> None:
             for size, t in saturating(20.0).items()
         }
         knee = find_knee(times)
-        assert knee is not None
         early = knee.earliest is not None and knee.earliest <= truth
         covered += early and (knee.latest is None or knee.latest >= truth)
     assert covered >= 0.95 * tries
@@ -116,7 +108,6 @@ def test_best_and_knee_keep_to_what_they_promise(times: dict[int, Summary]) -> N
     if len(times) == 1:
         assert knee is None
         return
-    assert knee is not None
     largest = max(times)
     chosen = [size for size in (knee.earliest, knee.batch_size, knee.latest) if size is not None]
     assert chosen == sorted(chosen)
@@ -160,7 +151,6 @@ def test_wrong_mathematics_and_too_many_threads_cannot_be_used() -> None:
     extra = [make.record(result=wrong, batch_size=1024), make.record(result=greedy, batch_size=2048)]
     line = line_of(saturating(20.0), extra)
     assert [point.batch_size for point in line.timed] == list(SIZES)
-    assert line.best is not None
     assert line.best <= 512
 
 
@@ -201,9 +191,7 @@ def test_a_size_of_an_older_build_takes_no_part() -> None:
 def test_growth_is_of_neighbours_that_take_part_for_each_doubling() -> None:
     first, second, third = line_of({16: 1.0, 64: 2.0, 128: 4.0}).points
     assert first.growth is None
-    assert second.growth is not None
     assert second.growth.value == pytest.approx(math.sqrt(2.0))
-    assert third.growth is not None
     assert third.growth.value == pytest.approx(1.0)
 
 

@@ -56,7 +56,6 @@ def gate(pairs: Iterable[Pair], rule: Rule = DEFAULT) -> Decision | None:
         cell, host = cell_of(pair[0].framework), pair[0].host
         following = for_gate(host, rule)
         wanted = following(cell, records)
-        assert wanted is not None
         stage = wanted[0]
         launch = sum(record.stage == stage for record in records) // 2
         records += [pair[0].record(BASELINE, stage, launch), pair[1].record(CANDIDATE, stage, launch)]

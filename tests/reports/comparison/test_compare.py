@@ -308,7 +308,6 @@ def test_the_geometric_mean_by_hand() -> None:
     found = compared(pairs(times(10, 1.1), threads=1) + pairs(times(10, 1.3, seed=1), threads=2))
     one, two = (cell.judgement for cell in found.cells)
     mean = found.geometric_mean
-    assert mean is not None
     assert mean.method == "geometric mean of 2 cells"
     assert mean.value == pytest.approx(math.sqrt((one.ratio or 0) * (two.ratio or 0)))
     errors = [np.std(np.diff(np.log(times(10, 1, seed=seed)), axis=1), ddof=1) / math.sqrt(10) for seed in (0, 1)]
@@ -324,9 +323,6 @@ def test_a_shift_of_the_session_does_not_average_out_over_cells() -> None:
         before = [record for p in range(1, runs + 1) for record in a_run("one", 1.0, seed=p, threads=p)]
         after = [record for p in range(1, runs + 1) for record in a_run(name, 1.0, seed=p + 99, threads=p)]
         mean = stored(before, after).geometric_mean
-        assert mean is not None
-        assert mean.low is not None
-        assert mean.high is not None
         return math.log(mean.high / mean.low) / 2
 
     shift = math.sqrt(2) * DEFAULT.session_deviation

@@ -46,9 +46,6 @@ def summary(random: np.random.Generator, launches: int, centre: float = 1.0, dev
 def test_the_p_value_says_what_the_interval_of_the_ratio_says(seed: int, m: int, n: int, shift: float) -> None:
     random = np.random.default_rng(seed)
     found = contrast(4, 2, summary(random, m, shift, 0.03), summary(random, n))
-    assert found.low is not None
-    assert found.high is not None
-    assert found.p_value is not None
     assert (found.p_value < 0.05) == (not found.low <= 1.0 <= found.high)
 
 

@@ -138,7 +138,6 @@ def test_two_clocks_in_words() -> None:
 def test_events_that_do_not_belong_to_the_samples_tell_nothing() -> None:
     record = launch(events=0.5)
     device = record.outcome.device
-    assert device is not None
     odd = device._replace(event_ns=(device.event_ns or [])[:-1])
     assert names(replace(record, outcome=record.outcome._replace(device=odd))) == []
 
@@ -169,7 +168,6 @@ def starting(seconds: float | None, launches: float | None = 120.0, **changes: A
     """A launch with operators that the host starts in so many seconds each; a step of 0.1 s unless told else."""
     record = launch(**{"busy": 0.4, **changes})
     device = record.outcome.device
-    assert device is not None
     device = device._replace(launches=launches, ceilings=DeviceCeilings(operator_start_seconds=seconds))
     return replace(record, outcome=record.outcome._replace(device=device))
 
@@ -316,7 +314,6 @@ def test_the_launches_of_a_cell_together() -> None:
     hot = telemetry(temperature=80, reasons=in_region(0x4, 1.0))
     records = [launch(events=0.99), launch(events=0.97), launch(events=1.0, told=hot)]
     seen = observe_device(records)
-    assert seen is not None
     assert seen.event_per_wall == pytest.approx(0.99)
     assert seen.temperature == (pytest.approx(55.0), 50.0, 80)
     assert seen.clock_reasons == {"power cap": pytest.approx(1 / 3)}

@@ -62,7 +62,6 @@ def point_of(line: Line, world_size: int = 2, batch_size: int = 64, threads: int
 
 
 def value(gain: Any) -> tuple[float, float | None]:
-    assert gain is not None
     assert gain.speedup is not None
     assert gain.reason == ""
     return gain.speedup.value, None if gain.efficiency is None else gain.efficiency.value
@@ -109,19 +108,13 @@ def test_figures_keep_to_their_definitions(whole: float, part: float, team: floa
     ]
     slow, fast = (rate for rate in rates if rate is not None)
     assert value(point.weak) == pytest.approx((fast / slow, fast / slow / count), rel=1e-5)
-    assert point.weak is not None
-    assert point.weak.efficiency is not None
     assert point.weak.efficiency.value == pytest.approx(part / team, rel=1e-5)
     assert point.shares_cpus == (count * threads > 8)
     for gain in (point.strong, point.weak):
-        assert gain is not None
-        assert gain.speedup is not None
         assert gain.efficiency is not None
         for end in ("low", "value", "high"):
             of_one, of_each = getattr(gain.speedup, end), getattr(gain.efficiency, end)
             assert of_each == pytest.approx(of_one / count)
-        assert gain.speedup.low is not None
-        assert gain.speedup.high is not None
         assert gain.speedup.low <= gain.speedup.value <= gain.speedup.high
 
 
@@ -130,9 +123,6 @@ def test_intervals_are_welch_s_times_the_number_of_workers() -> None:
     line = line_of(*launches(of_part, batch_size=32), *launches(of_team, world_size=2))
     expected = ratio(summarise([[t] * 5 for t in of_part]), summarise([[t] * 5 for t in of_team]))
     weak = point_of(line).weak
-    assert weak is not None
-    assert weak.speedup is not None
-    assert weak.efficiency is not None
     assert (weak.efficiency.low, weak.efficiency.high) == pytest.approx((expected.low, expected.high))
     assert (weak.speedup.low, weak.speedup.high) == pytest.approx((2 * (expected.low or 0), 2 * (expected.high or 0)))
     assert "Welch" in weak.speedup.method
@@ -144,7 +134,6 @@ def test_the_interval_of_a_speedup_covers_the_truth() -> None:
     for _ in range(200):
         alone, team = (t * np.exp(0.02 * generator.standard_normal(5)) for t in (1.0, 0.6))
         strong = point_of(line_of(*launches(list(alone)), *launches(list(team), world_size=2))).strong
-        assert strong is not None
         assert strong.efficiency is not None
         covered += (strong.efficiency.low or 0) <= 1.0 / 0.6 / 2 <= (strong.efficiency.high or 0)
     assert 0.90 <= covered / 200 <= 0.99
@@ -171,7 +160,6 @@ OTHERS: list[dict[str, Any]] = [
 def test_only_what_is_otherwise_alike_is_held_against(other: dict[str, Any]) -> None:
     found = found_in(*launches(1.0, **other), *launches(0.5, world_size=2))
     (point,) = (point for line in found.lines for point in line.teams)
-    assert point.strong is not None
     assert point.strong.speedup is None
     assert not point.strong.measured
     assert point.strong.reason == "one worker of 1 thread at mini-batch 64 was not measured"
@@ -245,7 +233,6 @@ def replace_outcome(**changes: Any) -> Any:
 def test_what_cannot_be_used_is_in_no_ratio_and_the_reason_is_told(alone: list[Record], reason: str) -> None:
     found = found_in(*alone, *launches(0.5, world_size=2))
     point = point_of(found.lines[0])
-    assert point.strong is not None
     assert point.strong.speedup is None
     assert point.strong.measured
     assert point.strong.reason.startswith("one worker of 1 thread at mini-batch 64")
@@ -256,7 +243,6 @@ def test_what_cannot_be_used_is_in_no_ratio_and_the_reason_is_told(alone: list[R
 def test_a_team_that_is_a_hole_is_shown_with_its_reason() -> None:
     found = found_in(*launches(1.0), make.hole(Status.UNSUPPORTED, "it drives one device only", world_size=2))
     point = point_of(found.lines[0])
-    assert point.strong is not None
     assert point.strong.reason == "it drives one device only"
     text = FORMATS["terminal"](found)
     assert "2 x 1 thread at 64: n/a, it drives one device only" in text

@@ -43,12 +43,10 @@ def test_exact_times_give_the_universal_scalability_law_back(serial: float, cros
     times = {p: published(time_at(p, serial, crosstalk, alone)) for p in COUNTS}
     usl = law(fit_scaling(times), "usl")
     assert usl.serial.value == pytest.approx(serial, rel=1e-4, abs=1e-6)
-    assert usl.crosstalk is not None
     assert usl.crosstalk.value == pytest.approx(crosstalk, rel=1e-4)
     assert usl.seconds_at_one.value == pytest.approx(alone, rel=1e-4)
     assert usl.rejected == ()
     # p* is where the law is fastest: a little more or less is slower.
-    assert usl.best_threads is not None
     best = usl.best_threads.value
     assert usl.seconds(best) <= min(usl.seconds(0.9 * best), usl.seconds(1.1 * best))
     assert [usl.seconds(p) for p in COUNTS] == pytest.approx([s.median for s in times.values()], rel=1e-4)
@@ -57,7 +55,6 @@ def test_exact_times_give_the_universal_scalability_law_back(serial: float, cros
 @given(st.floats(0.01, 0.9), st.floats(1e-3, 1e3))
 def test_exact_times_give_amdahls_law_back(serial: float, alone: float) -> None:
     found = fit_scaling({p: published(alone * (serial + (1 - serial) / p)) for p in COUNTS})
-    assert found.chosen is not None
     assert found.chosen.law == "amdahl"
     assert found.chosen.serial.value == pytest.approx(serial, rel=1e-6)
     assert found.chosen.crosstalk is None
@@ -90,11 +87,8 @@ def test_a_published_curve_gives_the_published_optimum() -> None:
     """
     jobs = {1: 64.9, 18: 995.9, 36: 1652.4, 72: 1853.2, 108: 1828.9, 144: 1775.0, 216: 1702.2}
     found = fit_scaling({p: published(1 / throughput) for p, throughput in jobs.items()})
-    assert found.chosen is not None
     assert found.chosen.law == "usl"
-    assert found.chosen.best_threads is not None
     assert found.chosen.best_threads.value == pytest.approx(96.5, rel=0.05)
-    assert found.chosen.crosstalk is not None
     assert found.chosen.crosstalk.value == pytest.approx(0.0001044, rel=0.15)
     assert found.chosen.best_threads.low is None
 
@@ -126,9 +120,6 @@ def test_intervals_cover_the_truth_as_often_as_they_say(
         known = [0.5, serial, crosstalk, math.sqrt((1 - serial) / crosstalk)]
         given_back = [usl.seconds_at_one, usl.serial, usl.crosstalk, usl.best_threads]
         for name, value, estimate in zip(hits, known, given_back, strict=True):
-            assert estimate is not None
-            assert estimate.low is not None
-            assert estimate.high is not None
             assert estimate.low <= estimate.value <= estimate.high
             hits[name] += estimate.low <= value <= estimate.high
     least, most = binom.ppf([0.001, 0.999], tries, 0.95)
@@ -174,7 +165,6 @@ def test_the_same_launches_give_the_same_intervals() -> None:
 def test_crosstalk_is_preferred_where_there_is_some() -> None:
     times = launches({p: time_at(p, 0.05, 0.01) for p in COUNTS}, 0.01, np.random.default_rng(2))
     found = fit_scaling(times)
-    assert found.chosen is not None
     assert found.chosen.law == "usl"
     assert found.chosen.aicc < law(found, "amdahl").aicc
 
@@ -244,8 +234,6 @@ def test_a_small_misfit_of_precise_launches_is_tolerated_and_counted() -> None:
     bent = {p: time_at(p, 0.05, 0.01) * (1.015 if p == 4 else 1) for p in COUNTS}
     usl = law(fit_scaling(launches(bent, 1e-4, np.random.default_rng(5))), "usl")
     assert usl.rejected == ()
-    assert usl.serial.low is not None
-    assert usl.serial.high is not None
     assert usl.serial.low < 0.05 < usl.serial.high
     assert usl.serial.high - usl.serial.low > 0.01
 

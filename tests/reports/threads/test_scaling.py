@@ -29,9 +29,6 @@ def test_a_curve_by_hand() -> None:
     assert [p.past_cores and round(p.past_cores.value, 3) for p in found.points] == [None, None, 1.6, 3.0]
     assert [p.past_cpus and round(p.past_cpus.value, 3) for p in found.points] == [None, None, None, 3.0]
     penalty = found.points[2].penalty
-    assert penalty is not None
-    assert penalty.low is not None
-    assert penalty.high is not None
     assert 1.5 < penalty.low < 1.6 < penalty.high < 1.7
 
 
@@ -200,12 +197,9 @@ def test_a_count_where_others_were_in_the_way_takes_no_part() -> None:
     )
     assert [point.calm for point in found.points] == [True, False, True]
     # It is still shown beside the best, but nothing is claimed from it: eight threads are held against one.
-    assert found.points[1].penalty is not None
     assert found.points[1].penalty.value == pytest.approx(0.3, rel=1e-3)
     assert found.points[1].penalty.p_value is None
-    assert found.points[2].past_cores is not None
     assert found.points[2].past_cores.against == 1
-    assert found.fits is not None
     assert found.fits.threads == (1,)
 
 
@@ -250,20 +244,16 @@ def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
         curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE), key=lambda each: not each.bound
     )
     assert (bound.name, other.name) == ("torch eager, bound", "torch eager")
-    assert bound.fits is not None
     assert bound.fits.threads == tuple(LAW)
-    assert bound.fits.chosen is not None
     assert bound.fits.chosen.law == "usl"
     assert other.fits is None
     assert all(p.past_cores is None and (p.penalty is None or p.penalty.p_value is None) for p in bound.points)
     assert [p.threads for p in other.points if p.penalty and p.penalty.p_adjusted is not None] == [16]
-    assert other.points[-1].penalty is not None
     assert other.points[-1].penalty.verdict == "worse"
 
 
 def test_without_a_bound_row_the_counts_up_to_the_cpus_are_fitted() -> None:
     (found,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
-    assert found.fits is not None
     assert found.fits.threads == tuple(LAW)
     assert found.fits.chosen is not None
     # Karp and Flatt's fraction is of p threads on p CPUs too.

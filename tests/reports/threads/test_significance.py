@@ -56,7 +56,6 @@ def test_stars_advice_and_findings_cannot_contradict_one_another(times: dict[int
         # More threads than CPUs are advised only with a finding that they gain.
         assert best.past_cpus is None or best.past_cpus.verdict == "better"
     fastest = min(found.points, key=lambda point: point.seconds.median if point.seconds else 0.0)
-    assert fastest.penalty is not None
     assert fastest.penalty.verdict != "better"
     fewer = [point for point in found.points if point.threads < min(found.best, cpus + 1)]
     assert all(point.penalty and point.penalty.value > 1 for point in fewer)
@@ -83,10 +82,8 @@ def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
     for each in found:
         for point in each.points:
             if point.threads > 2:
-                assert point.penalty is not None
                 assert point.penalty.family == 3
                 assert point.penalty.p_adjusted == pytest.approx(expected[each.group.network, point.threads])
-                assert point.past_cores is not None
                 assert point.past_cores.p_adjusted == point.penalty.p_adjusted
 
 
@@ -95,7 +92,6 @@ def test_what_one_comparison_shows_many_may_not() -> None:
     noisy: dict[int, float | Sequence[float]] = {2: (0.49, 0.50, 0.51), 4: (0.52, 0.53, 0.54)}
     two_cores = Host(make.MACHINE, "two cores", 2, 2, 2.0, logical_cpus=2)
     (alone,) = curves_of(records_of(noisy), two_cores)
-    assert alone.points[1].past_cores is not None
     assert alone.points[1].past_cores.verdict == "worse"
     assert "gets worse on 1 of 1 networks" in findings([alone])[1]
     assert "noise may explain" not in alone.advice
@@ -107,7 +103,6 @@ def test_what_one_comparison_shows_many_may_not() -> None:
 
 def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
     found = curve_of({1: [1.0], 2: [0.5], 4: [0.8]})
-    assert found.points[2].penalty is not None
     assert found.points[2].penalty.p_value is None
     assert findings([found]) == [
         "two cores, four CPUs: past 2 threads, one for each physical core (by the ratio of times, untested: fewer than "
@@ -143,7 +138,6 @@ def test_what_computes_nothing_is_in_no_finding_and_costs_no_significance() -> N
     assert "idle" not in " ".join(findings(list(found.values())))
     assert findings([found["idle"]]) == []
     penalty = found["torch"].points[2].penalty
-    assert penalty is not None
     assert penalty.family == 1
     # A real framework whose parity nobody checked still counts.
     unchecked = make.outcome([1.0] * 5, parity=make.parity("unchecked", "no reference"))
