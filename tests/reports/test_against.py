@@ -1,44 +1,25 @@
 """One's own cells beside the paper's: every figure computed again from the paper's file and by hand."""
 
 import csv as csv_of_python
-import io
-import json as json_of_python
 import math
-import re
 from importlib import resources
-from pathlib import Path
-from typing import Any
 
 import factory_of_records as make
 import pytest
-from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
+from records_of_published import CEILINGS, FORMATS, STANDS, TENSORFLOW, found_in, launches
 
-import dlbench.reports
 from dlbench.adapters.protocol import BOUND, Status
-from dlbench.hardware_probe import Ceilings
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Against, Match, Pair, Stand, against
-from dlbench.reports.against.words import against_page
-from dlbench.reports.formats import latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.builds import Builds
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
 DESKTOP, SERVER = (shi2016.HOSTS[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
-STANDS = {
-    "caffe": Stand("caffe", "Caffe"),
-    "cntk": Stand("", "CNTK", "its interpreter is gone"),
-    "tensorflow": Stand("tensorflow", "TensorFlow"),
-    "torch": Stand("pytorch", "PyTorch"),
-}
-TENSORFLOW = {"framework": "tensorflow", "adapter": "tensorflow", "mode": "function"}
-CEILINGS = {1: 100e9, 2: 190e9, 4: 360e9, 8: 700e9}
-
 # Multiply-adds of fcn5 for one example, by hand: 26752 -> 2048 -> 2048 -> 2048 -> 26752. A training step is forward,
 # gradient by weights and gradient by inputs, the last not for the first layer; a multiply-add is two operations.
 FIRST, MIDDLE, LAST = 26752 * 2048, 2 * 2048 * 2048, 2048 * 26752
@@ -59,20 +40,6 @@ def paper() -> dict[tuple[str, str, str, int], float | None]:
     }
 
 
-def launches(seconds: float, **of_cell: Any) -> list[Record]:
-    return [make.record([seconds * f] * 5, launch=n, **of_cell) for n, f in enumerate((0.99, 1.0, 1.01))]
-
-
-def found_in(
-    *records: Record, cores: int | None = 8, ceilings: dict[int, float] | None = None, all_modes: bool = False
-) -> Against:
-    measured = Ceilings(tuple(make.ceiling(p, rate) for p, rate in (ceilings or CEILINGS).items()))
-    hosts = {r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records}
-    results = Results(records, hosts, dict.fromkeys(hosts, measured))
-    builds = Builds(records, {})
-    return against(build_matrix(results), shi2016.publication(), STANDS, builds, all_modes)
-
-
 def on(found: Against, machine: str) -> Match:
     (match,) = [match for match in found.matches if match.then.fingerprint == machine]
     return match
@@ -81,15 +48,6 @@ def on(found: Against, machine: str) -> Match:
 def only(match: Match) -> Pair:
     (pair,) = match.pairs
     return pair
-
-
-FORMATS = {
-    "terminal": lambda found: terminal.page_to_terminal(against_page(found)),
-    "markdown": lambda found: markdown.page_to_markdown(against_page(found)),
-    "latex": lambda found: latex.page_to_latex(against_page(found)),
-    "csv": exporter("against", "csv"),
-    "json": exporter("against", "json"),
-}
 
 
 def test_peaks_are_those_of_the_processors() -> None:
@@ -179,7 +137,7 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
     caffe_mean, other = sorted(match.means, key=lambda mean: mean.networks)
     assert caffe_mean.common == pytest.approx(caffe_mean.speedup)
     assert other.networks == 3
-    text = " ".join(terminal.page_to_terminal(against_page(found_in(*records))).split())
+    text = " ".join(FORMATS["terminal"](found_in(*records)).split())
     assert "the speed-up over fcn5, alexnet, which every row has there" in text
 
 
@@ -270,7 +228,7 @@ def test_threads_beyond_the_cores_of_either_machine_are_left_out_and_said() -> N
     found = found_in(*records, cores=8)
     assert [pair.where.threads for pair in on(found, DESKTOP).pairs] == [1, 4]
     assert [pair.where.threads for pair in on(found, SERVER).pairs] == [1, 4, 8]
-    text = " ".join(terminal.page_to_terminal(against_page(found)).split())
+    text = " ".join(FORMATS["terminal"](found).split())
     assert "Not compared: 3 threads, not in the table" in text
     assert "Not compared: 8 threads, more than the 4 cores there" in text
     assert "Not compared: 16 threads, more than the 8 cores here" in text
@@ -340,37 +298,9 @@ def test_without_anything_to_compare_it_says_so() -> None:
 
 
 def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
-    text = " ".join(terminal.page_to_terminal(against_page(found_in(*launches(0.5)))).split())
+    text = " ".join(FORMATS["terminal"](found_in(*launches(0.5))).split())
     assert "PyTorch stands here as the successor of Torch7, another program." in text
     assert "CNTK has no row here: its interpreter is gone." in text
     assert "Caffe of 2016: nothing was measured here for it (Caffe)." in text
     assert "Per peak favours the software of now" in text
     assert "57.6 to 60.8 GFLOP/s a core, theoretical" in text
-
-
-def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
-    found = found_in(*launches(0.5, **TENSORFLOW), make.hole(Status.CRASHED, "signal 11"))
-    content = json_of_python.loads(exporter("against", "json")(found))
-    lines = list(csv_of_python.DictReader(io.StringIO(exporter("against", "csv")(found))))
-    cells = [(machine, cell) for machine in content["machines"] for cell in machine["cells"]]
-    assert len(lines) == len(cells) == 4
-    for line, (machine, cell) in zip(lines, cells, strict=True):
-        assert line["machine_then"] == machine["machine_then"]
-        assert line["status"] == cell["status"]
-        assert line["speedup"] == ("" if cell["speedup"] is None else str(cell["speedup"]))
-        assert line["per_peak.low"] == ("" if cell["per_peak"] is None else str(cell["per_peak"]["low"]))
-        assert line["reason"] == cell["reason"]
-    assert {cell["reason"] for _, cell in cells} == {"", "here signal 11"}
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    chapter = schema.partition("--against")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`(\w+)`", chapter))
-    machine, cell = cells[0]
-    for part in (
-        content,
-        machine,
-        cell,
-        machine["means"][0],
-        machine["peak_per_core_then"],
-        content["stands"]["torch"],
-    ):
-        assert set(part) <= named

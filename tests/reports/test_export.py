@@ -2,14 +2,13 @@ import csv as csv_of_python
 import io
 import json as json_of_python
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import factory_of_records as make
 import pytest
-from exported import exporter
+from exported import exporters
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from matrices_to_export import HOST, MATRICES, OF_THREADS, OTHER, busy, results_of
@@ -19,25 +18,12 @@ from dlbench.adapters.protocol import DeviceEvidence, Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats import layout
 from dlbench.reports.matrix import words as matrix_words
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
+from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.results import Results
 from dlbench.reports.tables.analysis import tables
 from dlbench.reports.threads import analysis as scaling
 
-OF_MATRIX: dict[str, Callable[[Matrix], str]] = {
-    "terminal": exporter("matrix", "terminal"),
-    "markdown": exporter("matrix", "markdown"),
-    "latex": exporter("matrix", "latex"),
-    "csv": exporter("matrix", "csv"),
-    "json": exporter("matrix", "json"),
-}
-OF_TABLES: dict[str, Callable[[list[layout.Table]], str]] = {
-    "terminal": exporter("tables", "terminal"),
-    "markdown": exporter("tables", "markdown"),
-    "latex": exporter("tables", "latex"),
-    "csv": exporter("tables", "csv"),
-    "json": exporter("tables", "json"),
-}
+OF_MATRIX, OF_TABLES = exporters("matrix"), exporters("tables")
 
 
 @pytest.mark.parametrize("kind", MATRICES)
@@ -87,7 +73,7 @@ def check(name: str, text: str) -> None:
 
 def test_the_terminal_matrix_as_a_whole() -> None:
     kept = (Path(__file__).parent / "matrix_of_80.txt").read_text()
-    assert exporter("matrix", "terminal")(build_matrix(busy())) == kept
+    assert OF_MATRIX["terminal"](build_matrix(busy())) == kept
 
 
 def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
@@ -96,17 +82,17 @@ def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
         for p in (1, 2, 4, 8, 16, 32)
         for n, t in enumerate((0.8, 0.91, 0.93))
     ]
-    text = exporter("matrix", "terminal")(build_matrix(results_of(*records)))
+    text = OF_MATRIX["terminal"](build_matrix(results_of(*records)))
     heads = [line.split()[1:] for line in text.splitlines() if line.startswith("threads")]
     assert heads == [["1", "2", "4"], ["8", "16", "32"]]
-    wide = exporter("matrix", "terminal")(build_matrix(results_of(*records)), width=120)
+    wide = OF_MATRIX["terminal"](build_matrix(results_of(*records)), width=120)
     assert "threads" in wide
     assert len([line for line in wide.splitlines() if line.startswith("threads")]) == 1
 
 
 def test_colour_only_adds_to_the_text() -> None:
     matrix = build_matrix(busy())
-    plain, coloured = exporter("matrix", "terminal")(matrix), exporter("matrix", "terminal")(matrix, colour=True)
+    plain, coloured = OF_MATRIX["terminal"](matrix), OF_MATRIX["terminal"](matrix, colour=True)
     assert "\x1b[" in coloured
     stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
@@ -115,17 +101,17 @@ def test_colour_only_adds_to_the_text() -> None:
 @pytest.mark.parametrize("quantity", layout.QUANTITIES)
 def test_every_quantity_is_shown(quantity: str) -> None:
     matrix = build_matrix(busy())
-    for export in (exporter("matrix", "terminal"), exporter("matrix", "markdown"), exporter("matrix", "latex")):
+    for export in (OF_MATRIX["terminal"], OF_MATRIX["markdown"], OF_MATRIX["latex"]):
         assert layout.QUANTITIES[quantity].title.split()[0] in export(matrix, quantity)
 
 
 def test_an_unknown_quantity_is_refused_with_the_names() -> None:
     with pytest.raises(ReportError, match="seconds, items, gflops, ceiling"):
-        exporter("matrix", "terminal")(build_matrix(busy()), "parsecs")
+        OF_MATRIX["terminal"](build_matrix(busy()), "parsecs")
 
 
 def test_reasons_of_holes_are_listed_and_words_are_short() -> None:
-    text = exporter("matrix", "terminal")(build_matrix(busy()))
+    text = OF_MATRIX["terminal"](build_matrix(busy()))
     for status, word in layout.HOLES.items():
         assert len(word) <= 7
         if status is not Status.OK:
@@ -138,13 +124,13 @@ def test_columns_of_several_workers_say_how_many_and_what_that_is() -> None:
     matrix = MATRICES["workers"]()
     names = [matrix_words.column_name(matrix, column) for column in matrix.columns]
     assert names == ["1", "2", "1 x2", "2 x2", "cuda:0", "cuda:0 x2", "cuda:0 x4"]
-    for export in (exporter("matrix", "terminal"), exporter("matrix", "markdown"), exporter("matrix", "latex")):
+    for export in (OF_MATRIX["terminal"], OF_MATRIX["markdown"], OF_MATRIX["latex"]):
         text = " ".join(export(matrix).split())
         assert all(name in text for name in names)
         assert "xN: N workers train on equal parts of the mini-batch together" in text
         assert "xN:" not in export(build_matrix(busy()))
-    cells = json_of_python.loads(exporter("matrix", "json")(matrix))
-    lines = list(csv_of_python.DictReader(io.StringIO(exporter("matrix", "csv")(matrix))))
+    cells = json_of_python.loads(OF_MATRIX["json"](matrix))
+    lines = list(csv_of_python.DictReader(io.StringIO(OF_MATRIX["csv"](matrix))))
     assert [cell["world_size"] for cell in cells] == [1, 1, 2, 2, 1, 2, 4]
     assert [line["world_size"] for line in lines] == ["1", "1", "2", "2", "1", "2", "4"]
     of_threads = [make.record(world_size=w, threads=p, device="cuda:0") for w in (1, 2) for p in (1, 2)]
@@ -161,7 +147,7 @@ def test_the_board_of_each_gpu_column_is_named_once() -> None:
     records = [on("cuda:1", "Board B"), on("cuda:0", "Board A"), on("cuda:0", "Board A", network="lstm32")]
     matrix = build_matrix(results_of(make.record(), *records))
     assert matrix_words.machine_lines(matrix) == ["On AMD EPYC, 2 CPUs, cuda:0 Board A, cuda:1 Board B."]
-    for export in (exporter("matrix", "terminal"), exporter("matrix", "markdown")):
+    for export in (OF_MATRIX["terminal"], OF_MATRIX["markdown"]):
         assert "cuda:1 Board B" in " ".join(export(matrix).split())
     # A framework that does not know its board calls it by the device; the driver tells.
     told = {"schema": 1, "origin": 0.0, "gpu": {"uuid": "GPU-1", "name": "Board A"}, "samples": {"at": []}}
@@ -176,7 +162,7 @@ def test_the_board_of_each_gpu_column_is_named_once() -> None:
 
 
 def test_a_flag_of_every_cell_is_said_once() -> None:
-    text = exporter("matrix", "terminal")(build_matrix(results_of(make.record(), make.record(threads=2))))
+    text = OF_MATRIX["terminal"](build_matrix(results_of(make.record(), make.record(threads=2))))
     assert "every number: fewer than 3 launches" in text
     assert "1.00±10%\n" in text
 
@@ -229,7 +215,7 @@ some_records = st.builds(
 @given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(layout.QUANTITIES)))
 def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
     matrix = build_matrix(results_of(*records))
-    text = exporter("matrix", "terminal")(matrix, quantity)
+    text = OF_MATRIX["terminal"](matrix, quantity)
     check("terminal", text)
     fields = [
         entry.plain

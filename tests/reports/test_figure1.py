@@ -289,9 +289,3 @@ def test_workers_are_lines_of_their_own_in_one_panel() -> None:
     assert "xN: N workers train on equal parts" in text
     lines = json_of_python.loads(exporter("figure1", "json")(found))["panels"][0]["lines"]
     assert [line["world_size"] for line in lines] == [1, 2, 4, 1, 2, 4]
-
-
-# The exporters.
-
-
-# The picture.

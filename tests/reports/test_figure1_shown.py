@@ -1,51 +1,17 @@
 """Figure 1 in every format and as a picture."""
 
-import csv as csv_of_python
-import io
 import json as json_of_python
 import re
 from pathlib import Path
-from typing import Any
 
-import factory_of_records as make
 import pytest
-from exported import exporter
 from pictures import texts
-from records_of_figure1 import FORMATS, SIZES, figure_of, holes, records_of, saturating
+from records_of_figure1 import FORMATS, busy, figure_of, holes, records_of
 
-import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.figure1.analysis import Figure1
 from dlbench.reports.figure1.plot import figure1_to_picture
-from dlbench.reports.figure1.tables import figure1_page
-from dlbench.reports.formats import terminal
 from dlbench.reports.storage.record import Record
-
-
-def busy() -> Figure1:
-    records: list[Record] = []
-    for place, (framework, mode) in enumerate(
-        (("torch", "eager"), ("torch", "compile"), ("jax", "jit"), ("mxnet", "hybrid"), ("tensorflow", "function"))
-    ):
-        for device, precision, speed in (
-            ("cpu", "float32", 1.0),
-            ("cuda:0", "float32", 40.0),
-            ("cuda:0", "bfloat16", 90.0),
-        ):
-            for network, sizes in (("fcn5", SIZES), ("resnet50", SIZES[:4]), ("lstm32", SIZES[2:])):
-                of_cell: dict[str, Any] = {
-                    "framework": framework,
-                    "mode": mode,
-                    "network": network,
-                    "device": device,
-                    "precision": precision,
-                }
-                records += records_of(saturating(10.0 * (place + 1), sizes, 300.0 * speed * (1 + place / 5)), **of_cell)
-                if network == "resnet50" and place % 2:
-                    records += holes({256: Status.OUT_OF_MEMORY, 512: Status.SKIPPED}, **of_cell)
-    records += [make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", batch_size=1024, framework="jax", mode="jit")]
-    return figure_of(records)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -63,41 +29,18 @@ def test_every_format_shows_every_line(name: str) -> None:
 
 def test_items_are_shown_instead_of_seconds_with_their_own_interval() -> None:
     found = figure_of(records_of({16: [0.5, 0.5, 0.5], 32: [0.8, 0.8, 0.8]}))
-    text = terminal.page_to_terminal(figure1_page(found, "items"))
+    text = FORMATS["terminal"](found, "items")
     assert "Items per second against mini-batch size." in text
     assert re.search(r"^16 +32\.0±1%", text, re.MULTILINE)
     assert re.search(r"^32 +\*40\.0±1%", text, re.MULTILINE)
     with pytest.raises(ReportError, match="choose one of seconds, items"):
-        figure1_page(found, "gflops")
+        FORMATS["terminal"](found, "gflops")
 
 
 def test_without_anything_measured_it_says_so() -> None:
     for name in ("terminal", "markdown", "latex"):
         assert "Nothing was measured yet" in FORMATS[name](figure_of([]))
     assert json_of_python.loads(FORMATS["json"](figure_of([])))["panels"] == []
-
-
-def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
-    found = busy()
-    content = json_of_python.loads(exporter("figure1", "json")(found))
-    lines = list(csv_of_python.DictReader(io.StringIO(exporter("figure1", "csv")(found))))
-    points = [(line, point) for panel in content["panels"] for line in panel["lines"] for point in line["points"]]
-    assert len(lines) == len(points)
-    for row, (line, point) in zip(lines, points, strict=True):
-        assert (row["network"], row["device"], row["batch_size"]) == (
-            line["network"],
-            line["device"],
-            str(point["batch_size"]),
-        )
-        assert row["best_batch_size"] == str(line["best_batch_size"])
-        assert row["status"] == point["status"]
-        knee = line["knee"]["batch_size"]
-        assert row["knee.batch_size"] == ("" if knee is None else str(knee))
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    named = set(re.findall(r"`(\w+)`", schema.partition("report figure1 --json")[2].partition("\n## ")[0]))
-    line, point = next((line, point) for line, point in points if point["growth_per_doubling"])
-    for part in (content, content["panels"][0], line, line["knee"], point, point["growth_per_doubling"]):
-        assert set(part) <= named
 
 
 @pytest.mark.parametrize("quantity", ["seconds", "items"])

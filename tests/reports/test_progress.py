@@ -19,11 +19,9 @@ from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, name
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.evidence.means import geometric_mean, mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio, summarise
-from dlbench.reports.formats import terminal
 from dlbench.reports.formats.layout import times
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.naming import condition_name
-from dlbench.reports.progress.words import progress_page
 from dlbench.reports.storage.builds import Build, fastest_mode, released
 from dlbench.reports.storage.results import Results
 
@@ -215,7 +213,7 @@ def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
     found = progress_of([*others, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
     (overall,) = found.overall
     assert [group.network for group in overall.disturbed] == ["fcn8"]
-    said = " ".join(terminal.page_to_terminal(progress_page(found)).split())
+    said = " ".join(FORMATS["terminal"](found).split())
     assert "~ at 1 thread: disturbed on fcn8, mini-batch 64" in said
     assert overall.speedup is not None
     assert f"{times(overall.speedup)}~" in said
@@ -299,14 +297,8 @@ def test_the_mean_of_one_pair_is_its_ratio() -> None:
     assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
 
 
-# The exporters.
-
-
 def test_null_computes_nothing_and_is_no_progress() -> None:
     nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"), software={"version": "1"})
     null = make.record(result=nothing, framework="null", adapter="null", mode="null")
     ranking = only(progress_of([*OLD, null]))
     assert [(s.cell.row.framework, s.speedup) for s in ranking.standings if not s.oldest] == [("null", None)]
-
-
-# The picture.

@@ -1,21 +1,13 @@
 """Progress from framework to framework in every format and as a picture."""
 
-import csv as csv_of_python
-import io
-import json as json_of_python
 import re
 from pathlib import Path
 
-import factory_of_records as make
 import pytest
-from exported import exporter
 from pictures import texts
-from records_of_progress import FORMATS, MIDDLE, NEW, OLD, launches, progress_of
+from records_of_progress import FORMATS, NEW, OLD, busy, launches, progress_of
 
-import dlbench.reports
-from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.progress.analysis import Progress
 from dlbench.reports.progress.plot import progress_to_picture
 
 
@@ -25,18 +17,6 @@ def test_a_table_too_wide_is_shown_in_two_parts_that_both_say_framework_and_thre
     heads = [line.split() for line in text.splitlines() if line.split()[:1] == ["p"] and "threads;" not in line]
     assert heads == [["p", "version", "released"], ["p", "s/batch", "speed-up", "ceil"]]
     assert len(re.findall(rf"^  {name} m +2 ", text, re.MULTILINE)) == 2
-
-
-def busy(all_modes: bool = False) -> Progress:
-    records = [*OLD, *MIDDLE, *NEW, *launches(0.6, "torch", "2.13.0", mode="compile")]
-    records += launches(0.3, "torch-nightly", "2.14.0.dev20261010+cpu", adapter="pytorch")
-    records += [*launches(0.9, "mine", "0.1_a&b", adapter="own"), *launches(3.0, network="lstm32")]
-    records += launches(1.5, "mxnet", "1.9.1", network="lstm32")
-    records += launches(1.0, "mxnet", "1.9.1", network="lstm32", threads=2)
-    records.append(
-        make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", framework="mxnet", adapter="mxnet", threads=2)
-    )
-    return progress_of(records, all_modes)
 
 
 @pytest.mark.parametrize("all_modes", [False, True])
@@ -59,24 +39,6 @@ def test_every_format_shows_every_framework_and_version(name: str, all_modes: bo
 def test_without_anything_measured_it_says_so() -> None:
     for name in ("terminal", "markdown", "latex"):
         assert "Nothing was measured yet" in FORMATS[name](progress_of([]))
-
-
-def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
-    found = busy()
-    content = json_of_python.loads(exporter("progress", "json")(found))
-    lines = list(csv_of_python.DictReader(io.StringIO(exporter("progress", "csv")(found))))
-    cells = [(ranking, cell) for ranking in content["rankings"] for cell in ranking["frameworks"]]
-    assert len(lines) == len(cells)
-    for line, (ranking, cell) in zip(lines, cells, strict=True):
-        assert (line["network"], line["threads"]) == (ranking["network"], str(ranking["threads"]))
-        assert (line["version"], line["released"]) == (cell["version"] or "", cell["released"] or "")
-        assert line["speedup.value"] == ("" if cell["speedup"] is None else str(cell["speedup"]["value"]))
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    named = set(re.findall(r"`(\w+)`", schema.partition("report progress --json")[2].partition("\n## ")[0]))
-    summary = content["summary"][0]
-    speedup = next(cell["speedup"] for _, cell in cells if cell["speedup"])
-    for part in (content, content["rankings"][0], cells[0][1], summary, summary["newest"], speedup):
-        assert set(part) <= named
 
 
 def test_the_picture_names_networks_frameworks_and_what_is_left_out(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlbench.reports.catalogue import reports
-from dlbench.reports.formats.export import export
+from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
 from dlbench.reports.report import Choices
 from dlbench.reports.threads.analysis import Threads
@@ -31,3 +31,8 @@ def exporter(name: str, form: str) -> Callable[..., str]:
         return export(report, found, choices, form, colour)
 
     return exported
+
+
+def exporters(name: str) -> dict[str, Callable[..., str]]:
+    """Return these functions by the names of the formats that every report has."""
+    return {form: exporter(name, form) for form in FORMATS}

@@ -99,6 +99,12 @@ def record(
     )
 
 
+def launches(seconds: float | Sequence[float], spread: float = 0.01, **of_cell: Any) -> list[Record]:
+    """Launches of these seconds a step, of one number three that are so much apart."""
+    each = [seconds * f for f in (1 - spread, 1.0, 1 + spread)] if isinstance(seconds, float) else seconds
+    return [record([t] * 5, launch=n, **of_cell) for n, t in enumerate(each)]
+
+
 def hole(status: Status, reason: str, **changes: Any) -> Record:
     return record(result=Outcome(status, reason), **changes)
 

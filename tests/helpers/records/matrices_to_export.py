@@ -1,17 +1,15 @@
 """Matrices of every kind, for the formats to show."""
 
-from collections.abc import Callable
 from typing import Any
 
 import factory_of_records as make
-from exported import exporter
+from exported import exporters
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.against import shi2016
 from dlbench.reports.matrix.analysis import build_matrix, combine
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
-from dlbench.reports.threads.curve import Curve
 
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0, (("CPU", "AMD EPYC"), ("Memory", "8 GiB")))
 WIDE = Host("m-wide", "eight cores of two threads", 8, 8, 8.0, logical_cpus=16)
@@ -78,10 +76,4 @@ MATRICES = {
     ),
     "a GPU": lambda: build_matrix(results_of(make.record(device="cuda:0"), make.record(device="cuda:0", threads=2))),
 }
-OF_THREADS: dict[str, Callable[[list[Curve]], str]] = {
-    "terminal": exporter("threads", "terminal"),
-    "markdown": exporter("threads", "markdown"),
-    "latex": exporter("threads", "latex"),
-    "csv": exporter("threads", "csv"),
-    "json": exporter("threads", "json"),
-}
+OF_THREADS = exporters("threads")

@@ -1,27 +1,20 @@
 """Launches of mini-batches of many sizes, and the figure made of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import factory_of_records as make
-from exported import exporter
+from exported import exporters
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.figure1.analysis import Figure1, figure1
-from dlbench.reports.figure1.tables import figure1_page
-from dlbench.reports.formats import latex, markdown, terminal
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
-FORMATS: dict[str, Callable[[Figure1], str]] = {
-    "terminal": lambda found: terminal.page_to_terminal(figure1_page(found)),
-    "markdown": lambda found: markdown.page_to_markdown(figure1_page(found)),
-    "latex": lambda found: latex.page_to_latex(figure1_page(found)),
-    "csv": exporter("figure1", "csv"),
-    "json": exporter("figure1", "json"),
-}
+FORMATS = exporters("figure1")
 SIZES = (16, 32, 64, 128, 256, 512)
 
 
@@ -35,11 +28,7 @@ def saturating(half: float, sizes: Sequence[int] = SIZES, highest: float = 1000.
 
 def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
     """Launches with these times by mini-batch size (three of each, half a per cent apart, unless given)."""
-    records = []
-    for size, given_times in times.items():
-        each = [f * given_times for f in (0.995, 1.0, 1.005)] if isinstance(given_times, float) else given_times
-        records += [make.record([t] * 5, launch=n, batch_size=size, **of_cell) for n, t in enumerate(each)]
-    return records
+    return [r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **of_cell)]
 
 
 def figure_of(records: Sequence[Record], **of_host: Any) -> Figure1:
@@ -49,3 +38,21 @@ def figure_of(records: Sequence[Record], **of_host: Any) -> Figure1:
 
 def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
     return [make.hole(status, f"{status.value}!", batch_size=size, **of_cell) for size, status in sizes.items()]
+
+
+def busy() -> Figure1:
+    """Five rows on three networks at three places, some of whose sizes did not fit."""
+    records: list[Record] = []
+    modes = {"torch": "eager", "torch-next": "compile", "jax": "jit", "mxnet": "hybrid", "tensorflow": "function"}
+    places = (("cpu", "float32", 1.0), ("cuda:0", "float32", 40.0), ("cuda:0", "bfloat16", 90.0))
+    networks = {"fcn5": SIZES, "resnet50": SIZES[:4], "lstm32": SIZES[2:]}
+    for n, (row, place, network) in enumerate(itertools.product(modes.items(), places, networks)):
+        of_cell: dict[str, Any] = dict(zip(("framework", "mode", "device", "precision"), (*row, *place), strict=False))
+        of_cell["network"] = network
+        slow = n // (len(places) * len(networks))
+        times = saturating(10.0 * (slow + 1), networks[network], 300.0 * place[2] * (1 + slow / 5))
+        records += records_of(times, **of_cell)
+        if network == "resnet50" and slow % 2:
+            records += holes({256: Status.OUT_OF_MEMORY, 512: Status.SKIPPED}, **of_cell)
+    records += [make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", batch_size=1024, framework="jax", mode="jit")]
+    return figure_of(records)

@@ -4,12 +4,11 @@ from datetime import date
 from typing import Any
 
 import factory_of_records as make
-from exported import exporter
+from exported import exporters
 
-from dlbench.reports.formats import latex, markdown, terminal
+from dlbench.adapters.protocol import Status
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.progress.analysis import Progress, Ranking, progress
-from dlbench.reports.progress.words import progress_page
 from dlbench.reports.storage.builds import Builds
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -22,13 +21,7 @@ DATES = {
     ("pytorch", "2.13.0"): date(2026, 7, 8),
 }
 BATCHES = {"fcn5": 64, "fcn8": 64, "lstm32": 128}
-FORMATS = {
-    "terminal": lambda found: terminal.page_to_terminal(progress_page(found)),
-    "markdown": lambda found: markdown.page_to_markdown(progress_page(found)),
-    "latex": lambda found: latex.page_to_latex(progress_page(found)),
-    "csv": exporter("progress", "csv"),
-    "json": exporter("progress", "json"),
-}
+FORMATS = exporters("progress")
 
 
 def launches(
@@ -67,3 +60,15 @@ def names(ranking: Ranking) -> list[str]:
 OLD = launches([2.0, 2.1, 1.9, 2.05])
 MIDDLE = launches(1.0, "mxnet", "1.9.1")
 NEW = launches([0.5, 0.52, 0.49], "torch", "2.13.0+cpu")
+
+
+def busy(all_modes: bool = False) -> Progress:
+    records = [*OLD, *MIDDLE, *NEW, *launches(0.6, "torch", "2.13.0", mode="compile")]
+    records += launches(0.3, "torch-nightly", "2.14.0.dev20261010+cpu", adapter="pytorch")
+    records += [*launches(0.9, "mine", "0.1_a&b", adapter="own"), *launches(3.0, network="lstm32")]
+    records += launches(1.5, "mxnet", "1.9.1", network="lstm32")
+    records += launches(1.0, "mxnet", "1.9.1", network="lstm32", threads=2)
+    records.append(
+        make.hole(Status.TIMED_OUT, "100 % of <the> time_limit", framework="mxnet", adapter="mxnet", threads=2)
+    )
+    return progress_of(records, all_modes)

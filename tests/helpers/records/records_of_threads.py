@@ -17,11 +17,7 @@ TESTED = "Welch's t, Holm-adjusted for {} comparisons, p < 0.05"
 
 def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
     """Launches with these times (three of each, one per cent apart, unless given)."""
-    records = []
-    for p, given in times.items():
-        each = [0.99 * given, given, 1.01 * given] if isinstance(given, float) else given
-        records += [make.record([t] * 5, launch=n, threads=p, **of_cell) for n, t in enumerate(each)]
-    return records
+    return [r for p, t in times.items() for r in make.launches(t, threads=p, **of_cell)]
 
 
 def curves_of(records: Iterable[Record], host: Host = HOST) -> list[Curve]:

@@ -1,10 +1,6 @@
 """Scaling over workers: speed-ups by their definitions, what they are held against, holes, exporters, the picture."""
 
-import csv as csv_of_python
-import io
 import json as json_of_python
-import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,43 +8,18 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
-from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import texts
 from properties import examples
+from records_of_workers import FORMATS, busy, found_in, launches
 
-import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
 from dlbench.reports.evidence.statistics import ratio, summarise
-from dlbench.reports.formats import latex, markdown, terminal
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.scaling.analysis import Line, Point, Workers, workers
+from dlbench.reports.scaling.analysis import Line, Point
 from dlbench.reports.scaling.plot import workers_to_picture
-from dlbench.reports.scaling.words import workers_page
-from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
-
-FORMATS: dict[str, Callable[[Workers], str]] = {
-    "terminal": lambda found: terminal.page_to_terminal(workers_page(found)),
-    "markdown": lambda found: markdown.page_to_markdown(workers_page(found)),
-    "latex": lambda found: latex.page_to_latex(workers_page(found)),
-    "csv": exporter("scaling", "csv"),
-    "json": exporter("scaling", "json"),
-}
-
-
-def launches(seconds: float | Sequence[float], **of_cell: Any) -> list[Record]:
-    """Launches of these seconds a step, or three half a per cent apart."""
-    each = [seconds * f for f in (0.995, 1.0, 1.005)] if isinstance(seconds, float) else seconds
-    return [make.record([t] * 5, launch=n, **of_cell) for n, t in enumerate(each)]
-
-
-def found_in(*records: Record, cpus: int | None = 2) -> Workers:
-    hosts = {r.machine: Host(r.machine, f"machine {r.machine}", cpus, cpus, 2.0, logical_cpus=cpus) for r in records}
-    return workers(build_matrix(Results(records, hosts)))
 
 
 def line_of(*records: Record, cpus: int | None = 2) -> Line:
@@ -252,24 +223,6 @@ def test_a_team_that_is_a_hole_is_shown_with_its_reason() -> None:
 # The exporters.
 
 
-def busy() -> Workers:
-    records: list[Record] = []
-    for framework, mode, speed in (("torch", "eager", 1.0), ("onnxruntime", "training", 0.7)):
-        for network in ("fcn5", "resnet50"):
-            of_cell: dict[str, Any] = {"framework": framework, "mode": mode, "network": network}
-            for batch in (32, 64):
-                records += launches(speed * batch / 64, batch_size=batch, **of_cell)
-                records += launches(speed * batch / 64 / 1.7, batch_size=batch, threads=2, **of_cell)
-                records += launches(speed * batch / 64 / 1.8, batch_size=batch, world_size=2, **of_cell)
-                records += launches([0.9, 0.8], batch_size=batch, world_size=2, threads=2, **of_cell)
-                for count in (1, 2, 4, 8):
-                    seconds = 0.001 * speed * batch / count**0.9
-                    records += launches(seconds, batch_size=batch, device="cuda:0", world_size=count, **of_cell)
-    records += launches(1.0, machine="m-two", framework="mxnet")
-    records.append(make.hole(Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"))
-    return found_in(*records)
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_shows_every_line(name: str) -> None:
     text = FORMATS[name](busy())
@@ -299,27 +252,6 @@ def test_where_others_were_in_the_way_of_either_side_the_verdict_says_so() -> No
     for rival, said in ((disturbed, True), (launches(0.5, threads=2), False)):
         found = found_in(*launches(1.0), *launches(0.4, world_size=2), *rival)
         assert ("(others were in the way)" in " ".join(FORMATS["terminal"](found).split())) is said
-
-
-def test_json_and_csv_say_the_same_and_the_schema_describes_each_key() -> None:
-    found = busy()
-    content = json_of_python.loads(exporter("scaling", "json")(found))
-    rows = list(csv_of_python.DictReader(io.StringIO(exporter("scaling", "csv")(found))))
-    points = [(line, point) for line in content["lines"] for point in line["points"]]
-    assert len(rows) == len(points)
-    for row, (line, point) in zip(rows, points, strict=True):
-        assert (row["network"], row["device"]) == (line["network"], line["device"])
-        assert (row["world_size"], row["batch_size"]) == (str(point["world_size"]), str(point["batch_size"]))
-        for kind in ("strong", "weak", "one_process"):
-            gain = point[kind]
-            speedup = gain and gain["speedup"]
-            assert row[f"{kind}.speedup.value"] == (str(speedup["value"]) if speedup else "")
-            assert row[f"{kind}.reason"] == (gain["reason"] if gain else "")
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    named = set(re.findall(r"`(\w+)`", schema.partition("report scaling --json")[2].partition("\n## ")[0]))
-    line, point = next(pair for pair in points if pair[1]["strong"] and pair[1]["strong"]["efficiency"])
-    for part in (content, line, point, point["strong"], point["strong"]["efficiency"]):
-        assert set(part) <= named
 
 
 def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:
