@@ -92,7 +92,7 @@ def _of_gpu(host: Host, found: GpuCeilings) -> Table:
         *(_row(f"operator's start, {name}", best, 1e-6, "us") for name, best in found.starts.items()),
         *(_row(f"operator's start to its end, {name}", best, 1e-6, "us") for name, best in found.finishes.items()),
     ]
-    notes = ["The best of all launches that told one."]
+    notes = ["The best of all launches that measured it."]
     if device_ceilings.COPY in found.transfers:
         notes.append("A copy on the device counts bytes read and written, as STREAM's does (McCalpin 1995).")
     if found.starts or found.finishes:

@@ -281,9 +281,11 @@ def _contended(
     lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
 ) -> Judgement:
     slowed = any(flag.kind is flag_kinds.DEVICE_THROTTLED for side in sides for flag in side.flags)
-    why = f"others were in the way of {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
+    why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
     if slowed:
-        why = f"others were in the way, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"
+        why = (
+            f"other programs interfered, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"
+        )
     return undecided(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
 
 

@@ -33,7 +33,7 @@ LEGEND = {
     Finding.BROKEN: "the candidate fails where the baseline does not",
     Finding.IMPROVEMENT: "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}",
     Finding.INCONCLUSIVE: "not shown to be slower, and {tolerance} slower is not excluded either",
-    Finding.CONTENDED: "others were in the way of at least half of its launches",
+    Finding.CONTENDED: "other programs interfered with at least half of its launches",
     Finding.COMPARISON: "of different machines: a ratio, and no verdict on a change",
     Finding.NO_REGRESSION: "the interval excludes that it is {tolerance} slower",
     Finding.HOLE: "a side was not measured, or the baseline fails too",
@@ -176,7 +176,7 @@ def reasons(cells: Iterable[CellComparison], most: int | None = None) -> list[st
         shown = sentences if most is None or found in GRAVE else sentences[:most]
         lines += shown
         if len(shown) < len(sentences):
-            lines.append(f"... and {len(sentences) - len(shown)} more of {found.value}; --json has them all")
+            lines.append(f"... and {len(sentences) - len(shown)} more of {found.value}; --json shows all")
     return lines
 
 

@@ -106,7 +106,7 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> Expla
     whole = max(profile.step_seconds, busy)
     if not shown or whole <= 0:
         where = "the CPU" if cell.on_cpu else cell.device
-        raise ReportError(f"{profile.profiler} told of no operator on {where}.")
+        raise ReportError(f"{profile.profiler} reported no operator on {where}.")
     operators = tuple(
         Share(each.name, each.kind, each.seconds, each.seconds / whole, each.calls)
         for each in sorted(shown, key=lambda each: (-each.seconds, each.name))

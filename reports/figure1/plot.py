@@ -144,7 +144,7 @@ def _legend(found: Figure1, key: _Key, drawn: Sequence[Line]) -> "tuple[list[Art
     if any(line.knee is not None and line.knee.batch_size is not None for line in drawn):
         say(f"knee: from it on no doubling\ngains {PAYS:.0%}", **_KNEE, markeredgecolor=GREY)
     if any(not point.takes_part for line in drawn for point in line.timed):
-        say("takes no part in these", marker="o", markersize=4.5, markerfacecolor="white", markeredgecolor=GREY)
+        say("does not count", marker="o", markersize=4.5, markerfacecolor="white", markeredgecolor=GREY)
     if any(line.memory_ends is not None for line in drawn):
         say("memory ended there", marker="x", markersize=5, color=GREY)
     return handles, labels

@@ -142,8 +142,8 @@ def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> 
         told.append("± half-width of the 95 % interval (the wider side)")
     if any(point.seconds is not None and not point.takes_part for point in points):
         told.append(
-            "Sizes of an older environment, with nothing to prove their mathematics, or that others or a faltering GPU "
-            "disturbed, take no part in best and knee."
+            "Sizes of an older environment, without a parity check, or disturbed by other programs or a slowed GPU, do "
+            "not count for best and knee."
         )
     told += flag_lines((point.cell for point in points), common)
     told += [WORKERS_LEGEND] if any(place.world_size > 1 for place in found.places) else []
@@ -151,7 +151,7 @@ def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> 
         networks = ", ".join(dict.fromkeys(line.network for line in found.left_out))
         count = len(found.left_out)
         told.append(
-            f"Left out: {count} row{'s' if count != 1 else ''} measured at one mini-batch size only ({networks})."
+            f"Not shown: {count} row{'s' if count != 1 else ''} measured at one mini-batch size only ({networks})."
         )
     return [*told, *found.notes]
 

@@ -53,7 +53,7 @@ def memory_words(line: Line) -> str:
 def _best(line: Line) -> str:
     point = next(point for point in line.points if point.batch_size == line.best)
     assert point.seconds is not None
-    partly = "" if all(point.takes_part for point in line.timed) else " of those that take part"
+    partly = "" if all(point.takes_part for point in line.timed) else " of those that count"
     text = f"best{partly} at {line.best}, {number(point.batch_size / point.seconds.median)} items/s"
     if line.as_fast:
         return f"{text} ({', '.join(map(str, line.as_fast))} not clearly faster)"

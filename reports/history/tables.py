@@ -99,7 +99,9 @@ def _chapters(history: History) -> list[tuple[str, list[_Change]]]:
     return [
         (f"Change points of {least} and more, newest first" if settled else f"No change point of {least}.", settled),
         (
-            f"Latest nights off: pending, fewer than {ENOUGH_NIGHTS} nights" if pending else "No latest night is off.",
+            f"Recent nights show a change: pending, fewer than {ENOUGH_NIGHTS} nights"
+            if pending
+            else "Recent nights show no change.",
             pending,
         ),
     ]
@@ -172,7 +174,7 @@ def _environments_table(history: History) -> list[Table]:
         for (started, side, before, after), series in newest[:_MOST_CHANGES]
     ]
     notes = tuple(
-        f"... and {left} more; --format json --all has them" for left in [len(newest) - len(rows)] if left > 0
+        f"... and {left} more; --format json --all shows them" for left in [len(newest) - len(rows)] if left > 0
     )
     return [
         Table("Environments that changed", ("night", "side", "before", "after", "series"), tuple(rows), notes, (), True)
@@ -194,7 +196,7 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     disturbed = sum(int((~cell.series.searched).sum()) for cell in history.cells)
     if disturbed:
         lines.append(
-            f"Not searched, since others disturbed every launch: {counted(disturbed, 'night')} of one series or other."
+            f"Not searched, since other programs disturbed every launch: {counted(disturbed, 'night')} of some series."
         )
     short = sum(1 for cell in history.cells if int(cell.series.searched.sum()) < 2 * ENOUGH_NIGHTS)
     if short:
@@ -208,7 +210,7 @@ def _notes(history: History, lined: bool = False) -> list[str]:
 
 def _left_out(found: Sequence[object], shown: Sequence[object]) -> list[str]:
     left = len(found) - len(shown)
-    return [f"... and {left} more; --all has them"] if left > 0 else []
+    return [f"... and {left} more; --all shows them"] if left > 0 else []
 
 
 def _cell(history: History, cell: CellHistory) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from dlbench.reports.history.series import SIDES
 from dlbench.reports.storage.record import Record
 
 UNSEEN = (
-    "What changed is what the records tell. Of the machine the store keeps the newest description only: a kernel, "
-    "driver or microcode upgraded that night does not show."
+    "What changed is taken from the records. Of the machine the store keeps only the newest description: a kernel, "
+    "driver or microcode upgraded that night is not shown."
 )
 
 Reader = Callable[[str, int, str], Record | None]

@@ -58,9 +58,9 @@ def significance(change: ChangePoint) -> str:
 def what_else(cell: CellHistory, change: ChangePoint) -> str:
     """Return what else was otherwise that night, and where that says nothing an environment that changed close by."""
     if change.differences is None:
-        told = "no record tells what else changed"
+        told = "no record says what else changed"
     elif not change.differences:
-        told = "nothing else that the records tell: same packages, settings, dlbench and protocol"
+        told = "nothing else that the records show: same packages, settings, dlbench and protocol"
     else:
         words = [_difference(each) for each in change.differences]
         more = len(words) - _MOST_DIFFERENCES

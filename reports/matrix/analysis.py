@@ -240,14 +240,12 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
         notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
     compared = sorted({record.run for found in chosen.values() for record in found if record.side})
     if compared:
-        notes.append(
-            f"{', '.join(compared)}: a comparison of two builds; shown is the candidate, the baseline is left out."
-        )
+        notes.append(f"{', '.join(compared)}: a comparison of two builds; the candidate is shown, the baseline is not.")
     if results.comparisons:
         runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
         newest_of = max(results.comparisons)
         notes.append(
-            f"Left out: {runs_of} of two builds (compare, gate); --run {newest_of} shows the candidate of one."
+            f"Not shown: {runs_of} of two builds (compare, gate); --run {newest_of} shows the candidate of one."
         )
     return chosen, notes
 

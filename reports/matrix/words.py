@@ -121,7 +121,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     ]
     found = _grouped(matrix, facts)
     if details is not None and len(found) > details:
-        found = [*found[:details], f"... and {len(found) - details} more; --json has them all"]
+        found = [*found[:details], f"... and {len(found) - details} more; --json shows all"]
     return lines + found + list(matrix.notes)
 
 

@@ -157,7 +157,7 @@ def _checked(name: str, digest: str, content: _Content) -> BenchmarkFile:
     names = [benchmark.fullname for benchmark in content.benchmarks]
     if len(set(names)) < len(names):
         twice = next(each for each in names if names.count(each) > 1)
-        raise ValueError(f"the benchmark {clean_name(twice)} stands in it twice")
+        raise ValueError(f"the benchmark {clean_name(twice)} appears in it twice")
     run, machine, records = _our_part(content)
     ours = {benchmark.fullname for benchmark in content.benchmarks if run is not None and KEY in benchmark.extra_info}
     return BenchmarkFile(
@@ -272,7 +272,7 @@ def _record(data: Any, run: Run, what: str) -> Record:
         and (outcome.threads is None or outcome.threads.wall_seconds >= 0)
     )
     if not sound:
-        raise ValueError(f"{what} holds a number that cannot be meant")
+        raise ValueError(f"{what} holds a number that is out of range")
     return record
 
 

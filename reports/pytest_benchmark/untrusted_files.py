@@ -57,7 +57,7 @@ def parse_json(raw: bytes) -> Any:
         if len(made) < len(found):
             keys = [key for key, _ in found]
             twice = next(key for key in made if keys.count(key) > 1)
-            raise ValueError(f"the key {twice[:60]!r} stands twice in an object")
+            raise ValueError(f"the key {twice[:60]!r} appears twice in an object")
         return made
 
     try:

@@ -115,7 +115,7 @@ def _notes(found: Workers, line: Line) -> list[str]:
     return [
         *lines,
         *reasons(holes),
-        *(f"Not told of {', '.join(dict.fromkeys(of))}, {why}." for why, of in missing.items()),
+        *(f"No figure for {', '.join(dict.fromkeys(of))}, {why}." for why, of in missing.items()),
     ]
 
 
@@ -136,7 +136,7 @@ def _verdicts(line: Line) -> Iterable[str]:
             for other in line.points
             if other.batch_size == point.batch_size and (other is point or _is_rival(other, point))
         )
-        found.setdefault(word + " (others were in the way)" * disturbed, []).append(
+        found.setdefault(word + " (other programs interfered)" * disturbed, []).append(
             f"{_team(point)} on {point.batch_size}"
         )
     told = [f"{', '.join(teams)} {word}" for word, teams in found.items()]

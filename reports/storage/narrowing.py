@@ -28,7 +28,7 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
     if word in found or not found:
         return word
     if len(found) > 1:
-        raise ReportError(f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more of the id.")
+        raise ReportError(f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more characters.")
     return found[0]
 
 

@@ -1,6 +1,6 @@
 """The threads analysis in words: which count to use, what others cost, and who gets worse past the cores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
@@ -14,27 +14,29 @@ _FAILURES = {Status.CRASHED: "crashed", Status.TIMED_OUT: "timed out", Status.OU
 
 
 def advice(points: Sequence[Point], best: int | None, default: int | None) -> str:
-    """Return one sentence: the count to use, what one thread and those beyond it cost, and what to doubt."""
+    """Return one sentence: the count to use, how long a step takes with one thread or more, and what to doubt."""
     if best is None:
         return "nothing was timed"
     timed = [p for p in points if p.seconds is not None]
     taking_part = [p for p in timed if p.calm]
     partly = ", the best of those not disturbed" if len(taking_part) < len(timed) else ""
     words = [f"use {best} thread{'s' if best != 1 else ''}{partly}"]
+    stake = _stake(taking_part, best)
     others = [
         (p.threads, p.penalty)
         for p in taking_part
         if p.threads != best and p.penalty is not None and (p.threads > best or p.threads == 1)
     ]
-    if others:
-        words.append(", ".join(_cost(threads, penalty.value) for threads, penalty in others))
-    elif len(taking_part) == 1:
+    dearer = [(threads, penalty) for threads, penalty in others if not stake or penalty.value >= 1 / WORSE]
+    if dearer:
+        words.append(f"a step takes {', '.join(_costs((threads, penalty.value) for threads, penalty in dearer))}")
+    elif not others and len(taking_part) == 1:
         how = "timed" if len(timed) == 1 else "timed undisturbed"
         words = [f"only {best} thread{'s' if best != 1 else ''} {how}: nothing to compare"]
     unsure = [str(n) for n, found in others if found.value > WORSE and found.verdict == "no clear difference"]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
-    words += _stake(taking_part, best)
+    words += stake
     words += _disturbance(points)
     if default is not None:
         words.append(f"the framework's default is {default}")
@@ -52,8 +54,9 @@ def _stake(points: Sequence[Point], best: int) -> list[str]:
         return []
     count = launches_to_decide(fastest.seconds, chosen.seconds, found.family)
     launches = f"more than {MOST_LAUNCHES}" if count is None else f"about {count}"
-    most = "" if found.low is None else f", by up to {max(1, round(100 * (1 - found.low)))}%"
-    return [f"{fastest.threads} may be faster{most}: to decide takes {launches} launches of each"]
+    most = "" if found.low is None else f" (at best {_times(found.low)})"
+    took = f"with {fastest.threads} it took {_times(found.value)} as long{most}"
+    return [f"{took}, which noise may explain: {launches} launches of each would decide"]
 
 
 def _disturbance(points: Sequence[Point]) -> list[str]:
@@ -65,15 +68,19 @@ def _disturbance(points: Sequence[Point]) -> list[str]:
     said = f"the measurement{'s' if several else ''} with {where} thread{'s' if where != '1' else ''}"
     said += " were disturbed" if several else " was disturbed"
     if not all(p.calm for p in disturbed):
-        said += " and are left out" if several else " and is left out"
+        said += " and do not count" if several else " and does not count"
     return [f"{said}: measure again on a quiet machine"]
 
 
-def _cost(threads: int, value: float) -> str:
-    verb = "costs" if threads == 1 else "cost"
-    if 1 / WORSE <= value <= WORSE:
-        return f"{threads} {verb} the same"
-    return f"{threads} {verb} {_times(value)}"
+def _costs(values: Iterable[tuple[int, float]]) -> Iterator[str]:
+    """Give how many times as long a step takes with each count: "2.0x as long with 1", "1.60x with 4"."""
+    long = " as long"
+    for threads, value in values:
+        if 1 / WORSE <= value <= WORSE:
+            yield f"about as long with {threads}"
+        else:
+            yield f"{_times(value)}{long} with {threads}"
+            long = ""
 
 
 def _times(value: float) -> str:

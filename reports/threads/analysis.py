@@ -105,11 +105,11 @@ def left_out(matrix: Matrix) -> list[str]:
     lines = []
     if workers:
         lines.append(
-            f"Left out: {workers} cell{'s' if workers != 1 else ''} of several workers, which threads alone do not "
+            f"Not shown: {workers} cell{'s' if workers != 1 else ''} of several workers, which threads alone do not "
             "explain; `dlbench report scaling` shows them."
         )
     if unknown:
-        lines.append(f"Left out: {unknown} cell{'s' if unknown != 1 else ''} of which no thread count is known.")
+        lines.append(f"Not shown: {unknown} cell{'s' if unknown != 1 else ''} of which no thread count is known.")
     return lines
 
 

@@ -165,7 +165,7 @@ def test_a_size_where_others_were_in_the_way_takes_part_only_where_they_were_eve
     assert [point.takes_part for point in line.points] == [True, True, True, False]
     assert line.best == 32
     text = FORMATS["terminal"](figure_of([*records_of({16: 1.0, 32: 1.6, 64: 3.2}), *contended(128, 3.0)]))
-    assert "best of those that take part at 32" in " ".join(text.split())
+    assert "best of those that count at 32" in " ".join(text.split())
     everywhere = line_of({}, [*contended(16, 1.0), *contended(32, 1.0)])
     assert [point.takes_part for point in everywhere.points] == [True, True]
     assert everywhere.best == 32
@@ -224,7 +224,7 @@ def test_rows_of_a_single_size_are_left_out_beside_curves_and_counted() -> None:
     records += records_of({128: 1.0}, network="lstm32")
     found = figure_of(records)
     assert [(panel.network, len(panel.lines)) for panel in found.panels] == [("fcn5", 1)]
-    assert "Left out: 2 rows measured at one mini-batch size only (fcn5, lstm32)." in " ".join(
+    assert "Not shown: 2 rows measured at one mini-batch size only (fcn5, lstm32)." in " ".join(
         FORMATS["terminal"](found).split()
     )
 

@@ -64,7 +64,7 @@ ONE_OF_EACH = {
         CELL._replace(threads=16),
         side(),
         side(),
-        undecided(Verdict.CONTENDED, "others were in the way of 6 of 8", 2, 2),
+        undecided(Verdict.CONTENDED, "other programs interfered with 6 of 8", 2, 2),
     ),
     Finding.BROKEN: CellComparison(
         CELL._replace(network="lstm32"),
@@ -308,7 +308,7 @@ def test_of_many_inconclusive_cells_a_terminal_names_a_few_and_no_regression_is_
     quiet = [cell_of(Verdict.INCONCLUSIVE, 1.0, CELL._replace(threads=p)) for p in range(1, 40)]
     slow = [cell_of(Verdict.REGRESSION, 1.2, CELL._replace(threads=p, network="fcn8")) for p in range(1, 40)]
     text = EXPORTERS["terminal"](comparison(*quiet, *slow))
-    assert "... and 31 more of inconclusive; --json has them all" in text
+    assert "... and 31 more of inconclusive; --json shows all" in text
     assert len(re.findall(r"^fcn8, mini-batch 64, torch eager, \d+ threads?: ", text, re.MULTILINE)) == 39
 
 

@@ -189,7 +189,7 @@ def test_terminal_lines_fit_and_say_what_matters(nights):
         assert ("lstm32" in text) == everything
     quiet = build_history(nights[nights["cell"] == 2], CELLS)
     assert "No change point of 2.5 %." in history_to_terminal(quiet)
-    assert "No latest night is off." in history_to_terminal(quiet)
+    assert "Recent nights show no change." in history_to_terminal(quiet)
 
 
 def test_markdown_holds_a_row_for_each_change(nights):
@@ -292,9 +292,9 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
     assert "the store keeps the newest description only" in text
     unread = explained(build_history(nights, CELLS), read, most=0)
     assert unread.changes[0][1].differences is None
-    assert "no record tells" in history_to_terminal(unread)
+    assert "no record says" in history_to_terminal(unread)
     same = explained(build_history(nights, CELLS), lambda run, cell, side: recorded(side=side))
-    assert "nothing else that the records tell" in history_to_terminal(same)
+    assert "nothing else that the records show" in history_to_terminal(same)
 
 
 def test_the_history_of_a_store(tmp_path):

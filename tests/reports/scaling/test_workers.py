@@ -251,7 +251,7 @@ def test_where_others_were_in_the_way_of_either_side_the_verdict_says_so() -> No
     disturbed = [replace(record, outcome=waited) for record in launches(0.5, threads=2)]
     for rival, said in ((disturbed, True), (launches(0.5, threads=2), False)):
         found = found_in(*launches(1.0), *launches(0.4, world_size=2), *rival)
-        assert ("(others were in the way)" in " ".join(FORMATS["terminal"](found).split())) is said
+        assert ("(other programs interfered)" in " ".join(FORMATS["terminal"](found).split())) is said
 
 
 def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:

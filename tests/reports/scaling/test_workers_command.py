@@ -74,7 +74,7 @@ def test_the_other_reports_keep_workers_apart(call):
     assert "1 x2" in out
     code, out, _ = call("threads")
     assert code == 0
-    assert "Left out: 2 cells of several workers" in out
+    assert "Not shown: 2 cells of several workers" in out
 
 
 def test_mistakes_are_said_before_anything_is_read(call):

@@ -23,7 +23,7 @@ from dlbench.reports.threads.oversubscription import named_counts, wait_policies
 def test_a_curve_by_hand() -> None:
     found = curve_of({1: 1.0, 2: 0.5, 4: 0.8, 8: 1.5})
     assert found.best == 2
-    assert found.advice == "use 2 threads; 1 costs 2.0x, 4 cost 1.60x, 8 cost 3.0x"
+    assert found.advice == "use 2 threads; a step takes 2.0x as long with 1, 1.60x with 4, 3.0x with 8"
     assert [p.speedup for p in found.points] == pytest.approx([1.0, 2.0, 1.25, 1 / 1.5])
     assert [p.efficiency for p in found.points] == pytest.approx([1.0, 1.0, 1.25 / 4, 1 / 12])
     assert [p.past_cores and round(p.past_cores.value, 3) for p in found.points] == [None, None, 1.6, 3.0]
@@ -52,7 +52,7 @@ def test_holes_take_no_part_but_are_shown() -> None:
     extra = [make.hole(Status.TIMED_OUT, "10 s", threads=8), make.hole(Status.SKIPPED, "budget", threads=16)]
     found = curve_of({1: 1.0, 2: 0.5}, extra=extra)
     assert [point.cell.status.value for point in found.points] == ["ok", "ok", "timed_out", "skipped"]
-    assert found.advice == "use 2 threads; 1 costs 2.0x"
+    assert found.advice == "use 2 threads; a step takes 2.0x as long with 1"
 
 
 def test_a_curve_of_holes_says_so() -> None:
@@ -134,7 +134,7 @@ def test_cells_of_several_workers_are_in_no_curve_and_the_report_says_so() -> No
     matrix = build_matrix(Results((*of_one, *of_two), {make.MACHINE: HOST}))
     assert curves(matrix) == curves_of(of_one)
     (said,) = left_out(matrix)
-    assert said.startswith("Left out: 3 cells of several workers")
+    assert said.startswith("Not shown: 3 cells of several workers")
     assert left_out(build_matrix(Results(tuple(of_one)))) == []
     alone = build_matrix(Results(tuple(of_two), {make.MACHINE: HOST}))
     assert curves(alone) == []
@@ -148,7 +148,7 @@ def test_imported_benchmarks_without_a_thread_count_are_in_no_curve() -> None:
     record = make.record(framework="pytest-benchmark", mode="imported")
     matrix = build_matrix(Results((replace(record, cell=record.cell._replace(threads=0)),)))
     assert curves(matrix) == []
-    assert left_out(matrix) == ["Left out: 1 cell of which no thread count is known."]
+    assert left_out(matrix) == ["Not shown: 1 cell of which no thread count is known."]
 
 
 def test_a_known_curve_is_recovered_from_noise() -> None:
@@ -192,8 +192,8 @@ def test_a_count_where_others_were_in_the_way_takes_no_part() -> None:
     found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
     assert found.best == 1
     assert found.advice == (
-        "use 1 thread, the best of those not disturbed; 8 cost 1.50x; the measurement with 2 threads was disturbed and "
-        "is left out: measure again on a quiet machine"
+        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; the measurement with 2 "
+        "threads was disturbed and does not count: measure again on a quiet machine"
     )
     assert [point.calm for point in found.points] == [True, False, True]
     # It is still shown beside the best, but nothing is claimed from it: eight threads are held against one.
@@ -222,8 +222,8 @@ def test_a_count_past_the_cpus_does_not_win_because_nobody_could_be_seen_there()
     found = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
     assert found.best == 2
     assert found.advice == (
-        "use 2 threads; 1 costs 1.67x, 8 cost 1.50x; the measurements with 1, 2 threads were disturbed: "
-        "measure again on a quiet machine"
+        "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; the measurements with 1, 2 threads were "
+        "disturbed: measure again on a quiet machine"
     )
     assert findings([found])[1] == "  torch eager: gets worse on 1 of 1 networks: fcn5~ 1.50x at 8"
 
