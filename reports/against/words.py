@@ -7,19 +7,7 @@ from typing import Any
 
 from dlbench.reports.against.analysis import Against, Match, Pair, Span
 from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import (
-    HOLES,
-    MISSING,
-    QUANTITIES,
-    Entry,
-    Page,
-    Table,
-    entry,
-    flag_lines,
-    number,
-    reasons,
-)
+from dlbench.reports.formats import csv, json, layout
 from dlbench.reports.naming import group_name, row_name
 
 NOTHING = "Nothing was measured that the table has too: its networks, at its mini-batch, on a CPU."
@@ -58,15 +46,15 @@ def warning(found: Against) -> str:
     )
 
 
-def against_page(found: Against) -> Page:
+def against_page(found: Against) -> layout.Page:
     """Return the comparison as words and tables: one for each pair of machines, and one of means."""
     before = [warning(found)]
     if not any(match.pairs for match in found.matches):
-        return Page((*before, NOTHING), (), (*_missing(found), *found.notes))
+        return layout.Page((*before, NOTHING), (), (*_missing(found), *found.notes))
     tables = []
     for match in found.matches:
         tables += [_table(found, match), *([_means(match)] if match.means else [])]
-    return Page(tuple(before), tuple(tables), tuple(_legend(found)))
+    return layout.Page(tuple(before), tuple(tables), tuple(_legend(found)))
 
 
 def against_data(found: Against) -> dict[str, Any]:
@@ -93,21 +81,21 @@ def against_rows(found: Against) -> csv.Rows:
     return csv.Rows(_COLUMNS, lines)
 
 
-def _table(found: Against, match: Match) -> Table:
-    rows: list[tuple[Entry, ...]] = []
+def _table(found: Against, match: Match) -> layout.Table:
+    rows: list[tuple[layout.Entry, ...]] = []
     common = _common(found)
     group, before = None, ""
     for pair in match.pairs:
         if pair.where.group != group:
             group, before = pair.where.group, ""
-            rows.append((Entry(group_name(group)),))
+            rows.append((layout.Entry(group_name(group)),))
         name = row_name(pair.now.row) if pair.now is not None else pair.where.row
-        rows.append((Entry(name if name != before else ""), *_fields(pair, common)))
+        rows.append((layout.Entry(name if name != before else ""), *_fields(pair, common)))
         before = name
     year = found.published.year
     head = ("", "p", "s now", f"s {year}", "speed-up", "% now", f"% {year}", "per peak")
     title = f"{match.host.name}, against {match.then.name}"
-    return Table(title, head, tuple(rows), tuple(_notes(match)), keys=2)
+    return layout.Table(title, head, tuple(rows), tuple(_notes(match)), keys=2)
 
 
 def _common(found: Against) -> set[flag_kinds.FlagKind]:
@@ -116,48 +104,52 @@ def _common(found: Against) -> set[flag_kinds.FlagKind]:
     return {flag_kinds.FEW_LAUNCHES} if timed and all(cell.has(flag_kinds.FEW_LAUNCHES) for cell in timed) else set()
 
 
-def _fields(pair: Pair, common: set[flag_kinds.FlagKind]) -> tuple[Entry, ...]:
+def _fields(pair: Pair, common: set[flag_kinds.FlagKind]) -> tuple[layout.Entry, ...]:
     then = pair.then
     if then is None:
-        past = Entry(MISSING)
+        past = layout.Entry(layout.MISSING)
     elif then.timed is None:
-        past = Entry(HOLES[then.status], hole=True)
+        past = layout.Entry(layout.HOLES[then.status], hole=True)
     else:
-        past = Entry(number(then.timed.median))
+        past = layout.Entry(layout.number(then.timed.median))
     return (
-        Entry(str(pair.where.threads)),
-        entry(pair.now, QUANTITIES["seconds"], common)._replace(best=False),
+        layout.Entry(str(pair.where.threads)),
+        layout.entry(pair.now, layout.QUANTITIES["seconds"], common)._replace(best=False),
         past,
-        Entry("" if pair.speedup is None else f"{number(pair.speedup)}x"),
-        Entry("" if pair.share_now is None else f"{100 * pair.share_now:.0f}"),
-        Entry("" if pair.share_then is None else _ends_in_words(*(f"{100 * end:.0f}" for end in pair.share_then))),
-        Entry(_times(pair.per_peak)),
+        layout.Entry("" if pair.speedup is None else f"{layout.number(pair.speedup)}x"),
+        layout.Entry("" if pair.share_now is None else f"{100 * pair.share_now:.0f}"),
+        layout.Entry(
+            "" if pair.share_then is None else _ends_in_words(*(f"{100 * end:.0f}" for end in pair.share_then))
+        ),
+        layout.Entry(_times(pair.per_peak)),
     )
 
 
 def _times(span: Span | None) -> str:
-    return "" if span is None else f"{_ends_in_words(*map(number, span))}x"
+    return "" if span is None else f"{_ends_in_words(*map(layout.number, span))}x"
 
 
 def _ends_in_words(low: str, high: str) -> str:
     return low if low == high else f"{low}-{high}"
 
 
-def _means(match: Match) -> Table:
-    rows: list[tuple[Entry, ...]] = []
+def _means(match: Match) -> layout.Table:
+    rows: list[tuple[layout.Entry, ...]] = []
     before = ""
     for mean in match.means:
         mark = flag_kinds.CONTENDED.symbol if mean.disturbed else ""
-        speedup, per_peak = f"{number(mean.speedup)}x{mark}", _times(mean.per_peak)
+        speedup, per_peak = f"{layout.number(mean.speedup)}x{mark}", _times(mean.per_peak)
         name = mean.row if mean.row != before else ""
-        of_common = "" if mean.common is None else f"{number(mean.common)}x"
-        rows.append(tuple(map(Entry, (name, str(mean.threads), str(mean.networks), speedup, per_peak, of_common))))
+        of_common = "" if mean.common is None else f"{layout.number(mean.common)}x"
+        rows.append(
+            tuple(map(layout.Entry, (name, str(mean.threads), str(mean.networks), speedup, per_peak, of_common)))
+        )
         before = mean.row
     head = ("", "p", "networks", "speed-up", "per peak", "of common")
     notes = _common_networks(match)
     if any(mean.disturbed for mean in match.means):
         notes.append(f"{flag_kinds.CONTENDED.symbol} holds networks on which the measurement here was disturbed")
-    return Table("Geometric means over networks", head, tuple(rows), tuple(notes))
+    return layout.Table("Geometric means over networks", head, tuple(rows), tuple(notes))
 
 
 def _common_networks(match: Match) -> list[str]:
@@ -178,10 +170,10 @@ def _notes(match: Match) -> list[str]:
     if match.means:
         lines.append("Means take the fastest mode at each place. Rows compare by those over common networks alone.")
     if match.peak is not None:
-        low, high = (number(end * 1e-9) for end in match.peak[:2])
+        low, high = (layout.number(end * 1e-9) for end in match.peak[:2])
         lines.append(f"Peak then: {low} to {high} GFLOP/s a core, theoretical, single precision ({match.peak.source}).")
     if match.ceilings:
-        told = ", ".join(f"{number(rate * 1e-9)} at {p}" for p, rate in sorted(match.ceilings.items()))
+        told = ", ".join(f"{layout.number(rate * 1e-9)} at {p}" for p, rate in sorted(match.ceilings.items()))
         lines.append(f"Peak now: {told} thread{'s' if set(match.ceilings) != {1} else ''} (GFLOP/s, measured here).")
     by_reason: dict[str, list[str]] = {}
     for count, why in match.left_out.items():
@@ -192,7 +184,7 @@ def _notes(match: Match) -> list[str]:
         if pair.reason:
             name = row_name(pair.now.row) if pair.now is not None else pair.where.row
             holes.append((pair.reason, f"{pair.where.group.network} {name}", str(pair.where.threads)))
-    return lines + reasons(holes)
+    return lines + layout.reasons(holes)
 
 
 def _legend(found: Against) -> list[str]:
@@ -210,7 +202,9 @@ def _legend(found: Against) -> list[str]:
             "networks as they are specified here.",
         ]
     lines += _missing(found)
-    lines += flag_lines((pair.now for pair in pairs if pair.now is not None), _common(found), "every number of now:")
+    lines += layout.flag_lines(
+        (pair.now for pair in pairs if pair.now is not None), _common(found), "every number of now:"
+    )
     return [*lines, *found.notes]
 
 

@@ -7,21 +7,7 @@ from dlbench.adapters import axes
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
 from dlbench.reports.figure1.words import line_name, place_names, sentence
-from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import (
-    BEST,
-    HOLES,
-    MISSING,
-    Entry,
-    Page,
-    Table,
-    common_flags,
-    deviation,
-    flag_lines,
-    number,
-    reasons,
-    why_hole,
-)
+from dlbench.reports.formats import csv, json, layout
 from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import values
 from dlbench.reports.naming import WORKERS_LEGEND
@@ -50,19 +36,19 @@ _COLUMNS = (
 )
 
 
-def figure1_page(found: Figure1, quantity: str = "seconds") -> Page:
+def figure1_page(found: Figure1, quantity: str = "seconds") -> layout.Page:
     """Return the figure as words and tables: of each network one for each place, mini-batches down, rows across."""
     if not found.panels:
-        return Page((NOTHING,), ())
+        return layout.Page((NOTHING,), ())
     names = place_names(found)
-    common = common_flags(p.cell for panel in found.panels for line in panel.lines for p in line.timed)
+    common = layout.common_flags(p.cell for panel in found.panels for line in panel.lines for p in line.timed)
     tables = []
     for panel in found.panels:
         for place in dict.fromkeys(line.place for line in panel.lines):
             lines = [line for line in panel.lines if line.place == place]
             tables.append(_table(f"{panel.network}, on {names[place]}", lines, quantity, common))
     title = f"{QUANTITIES[quantity].capitalize()} against mini-batch size"
-    return Page((f"{title}.",), tuple(tables), tuple(_legend(found, common, quantity)))
+    return layout.Page((f"{title}.",), tuple(tables), tuple(_legend(found, common, quantity)))
 
 
 def figure1_data(found: Figure1) -> dict[str, Any]:
@@ -94,38 +80,38 @@ def shown_value(point: Point, quantity: str) -> tuple[float, float | None, float
     return point.batch_size / seconds.median, low, high
 
 
-def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_kinds.FlagKind]) -> Table:
+def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_kinds.FlagKind]) -> layout.Table:
     """Return the table of one network at one place; a row without any number has words beneath, and no column."""
     columns = [line for line in lines if any(shown_value(point, quantity) for point in line.points)]
     by_size = [{point.batch_size: point for point in line.points} for line in columns]
     sizes = sorted({size for points in by_size for size in points})
     rows = tuple(
         (
-            Entry(str(size)),
+            layout.Entry(str(size)),
             *(_entry(points.get(size), line, quantity, common) for line, points in zip(columns, by_size, strict=True)),
         )
         for size in sizes
     )
     notes = [f"{line_name(line)}: {sentence(line)}." for line in columns]
     holes = [
-        (why_hole(cell), line_name(line), str(cell.group.batch_size))
+        (layout.why_hole(cell), line_name(line), str(cell.group.batch_size))
         for line in lines
         for cell in (point.cell for point in line.points)
         if not cell.shown
     ]
     head = ("mini-batch", *(line_name(line) for line in columns)) if columns else ()
-    return Table(title, head, rows, (*notes, *reasons(holes)))
+    return layout.Table(title, head, rows, (*notes, *layout.reasons(holes)))
 
 
-def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kinds.FlagKind]) -> Entry:
+def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kinds.FlagKind]) -> layout.Entry:
     if point is None:
-        return Entry(MISSING)
+        return layout.Entry(layout.MISSING)
     value = shown_value(point, quantity)
     if value is None:
-        return Entry(HOLES[point.cell.status], hole=True)
+        return layout.Entry(layout.HOLES[point.cell.status], hole=True)
     marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in common)
     knee = KNEE if line.knee is not None and line.knee.batch_size == point.batch_size else ""
-    return Entry(number(value[0]), deviation(*value), marks + knee, point.batch_size == line.best)
+    return layout.Entry(layout.number(value[0]), layout.deviation(*value), marks + knee, point.batch_size == line.best)
 
 
 def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> list[str]:
@@ -134,8 +120,8 @@ def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> 
     told = []
     if any(line.knee is not None for line in lines):
         told.append(
-            f"{BEST} the best mini-batch: the smallest whose throughput cannot be told from the highest; {KNEE} the "
-            f"knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in brackets "
+            f"{layout.BEST} the best mini-batch: the smallest whose throughput cannot be told from the highest; {KNEE} "
+            f"the knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in brackets "
             "where the intervals leave room for another."
         )
     if any(value is not None and value[1] is not None for value in (shown_value(p, quantity) for p in points)):
@@ -145,7 +131,7 @@ def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> 
             "Sizes of an older environment, without a parity check, or disturbed by other programs or a slowed GPU, do "
             "not count for best and knee."
         )
-    told += flag_lines((point.cell for point in points), common)
+    told += layout.flag_lines((point.cell for point in points), common)
     told += [WORKERS_LEGEND] if any(place.world_size > 1 for place in found.places) else []
     if found.left_out:
         networks = ", ".join(dict.fromkeys(line.network for line in found.left_out))

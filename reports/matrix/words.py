@@ -5,18 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.formats.layout import (
-    BEST,
-    HOLES,
-    MISSING,
-    QUANTITIES,
-    Entry,
-    Page,
-    Table,
-    common_flags,
-    entry,
-    flag_lines,
-)
+from dlbench.reports.formats import layout
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, row_name, short_extra
@@ -24,14 +13,14 @@ from dlbench.reports.naming import WORKERS_LEGEND, group_name, row_name, short_e
 NOTHING = "Nothing was measured yet."
 
 
-def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
+def matrix_page(matrix: Matrix, quantity: str = "seconds") -> layout.Page:
     """Return the matrix as one table, with its machines above and its notes beneath."""
     if not matrix.cells:
-        return Page((), (Table(QUANTITIES[quantity].title, (), (), (NOTHING, *matrix.notes)),))
+        return layout.Page((), (layout.Table(layout.QUANTITIES[quantity].title, (), (), (NOTHING, *matrix.notes)),))
     table = matrix_table(matrix, matrix.columns, quantity)
     spans = tuple((matrix.hosts[name].name, len(list(of))) for name, of in groupby(c.machine for c in matrix.columns))
     notes = tuple(matrix_notes(matrix, quantity))
-    return Page(tuple(machine_lines(matrix)), (table._replace(spans=spans),), notes)
+    return layout.Page(tuple(machine_lines(matrix)), (table._replace(spans=spans),), notes)
 
 
 def column_name(matrix: Matrix, column: Column) -> str:
@@ -73,27 +62,27 @@ def _gpus(matrix: Matrix, machine: str) -> str:
 
 
 def _common(matrix: Matrix) -> set[flag_kinds.FlagKind]:
-    return common_flags(cell for cell in matrix.cells.values() if cell.shown)
+    return layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
 
 
-def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "seconds") -> Table:
+def matrix_table(matrix: Matrix, columns: Sequence[Column], quantity: str = "seconds") -> layout.Table:
     """Return these columns of a matrix as one table, without the rows that have nothing in them."""
-    shown = QUANTITIES[quantity]
+    shown = layout.QUANTITIES[quantity]
     without = _common(matrix)
-    rows: list[tuple[Entry, ...]] = []
+    rows: list[tuple[layout.Entry, ...]] = []
     for group, names in matrix.rows.items():
         inside = [
             (
-                Entry(row_name(row)),
-                *(entry(matrix.cells.get((group, row, c)), shown, without) for c in columns),
+                layout.Entry(row_name(row)),
+                *(layout.entry(matrix.cells.get((group, row, c)), shown, without) for c in columns),
             )
             for row in names
             if any((group, row, column) in matrix.cells for column in columns)
         ]
         if inside:
-            rows += [(Entry(group_name(group)),), *inside]
+            rows += [(layout.Entry(group_name(group)),), *inside]
     head = ("threads", *(column_name(matrix, column) for column in columns))
-    return Table(shown.title, head, tuple(rows))
+    return layout.Table(shown.title, head, tuple(rows))
 
 
 def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = 12) -> list[str]:
@@ -102,16 +91,18 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     shown = [cell for cell in cells if cell.shown]
     lines = []
     if any(cell.best for cell in cells):
-        lines.append(f"{BEST} the fastest of its column, and what noise cannot tell from it")
+        lines.append(f"{layout.BEST} the fastest of its column, and what noise cannot tell from it")
     if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
         lines.append("± half-width of the 95 % interval (the wider side)" + _lesser_coverage(shown))
     if any(column.world_size > 1 for column in matrix.columns):
         lines.append(WORKERS_LEGEND)
     common = _common(matrix)
-    lines += flag_lines(shown, common)
+    lines += layout.flag_lines(shown, common)
     if any((g, r, c) not in matrix.cells for g, rows in matrix.rows.items() for r in rows for c in matrix.columns):
-        lines.append(f"{MISSING} not measured")
-    holes = [(HOLES[cell.status], cell.reason or "no reason was given", cell) for cell in cells if not cell.shown]
+        lines.append(f"{layout.MISSING} not measured")
+    holes = [
+        (layout.HOLES[cell.status], cell.reason or "no reason was given", cell) for cell in cells if not cell.shown
+    ]
     lines += _grouped(matrix, holes)
     facts = [
         (flag.kind.symbol, flag.sentence, cell)

@@ -5,19 +5,7 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.formats import csv, json
-from dlbench.reports.formats.layout import (
-    QUANTITIES,
-    Entry,
-    Page,
-    Table,
-    common_flags,
-    entry,
-    flag_lines,
-    reasons,
-    times,
-    why_hole,
-)
+from dlbench.reports.formats import csv, json, layout
 from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import NO_THREADS, Group, Place, values
 from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, head_of, row_name
@@ -54,17 +42,17 @@ _COLUMNS = (
 )
 
 
-def progress_page(found: Progress) -> Page:
+def progress_page(found: Progress) -> layout.Page:
     """Return progress as words and tables: for each machine one of all networks, and one of what they come to."""
     if not found.rankings:
-        return Page((NOTHING,), ())
+        return layout.Page((NOTHING,), ())
     tables = []
-    common = common_flags(s.cell for each in found.rankings for s in each.standings if s.cell.timed is not None)
+    common = layout.common_flags(s.cell for each in found.rankings for s in each.standings if s.cell.timed is not None)
     for machine in dict.fromkeys(ranking.place.machine for ranking in found.rankings):
         rankings = [ranking for ranking in found.rankings if ranking.place.machine == machine]
         tables.append(_table(found, rankings, common))
         tables.append(_summary(found, [overall for overall in found.overall if overall.place.machine == machine]))
-    return Page((), tuple(tables), tuple(_legend(found, common)))
+    return layout.Page((), tuple(tables), tuple(_legend(found, common)))
 
 
 def progress_data(found: Progress) -> dict[str, Any]:
@@ -96,44 +84,44 @@ def version_name(build: Build) -> str:
     return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
 
 
-def _table(found: Progress, rankings: list[Ranking], common: set[flag_kinds.FlagKind]) -> Table:
-    rows: list[tuple[Entry, ...]] = []
+def _table(found: Progress, rankings: list[Ranking], common: set[flag_kinds.FlagKind]) -> layout.Table:
+    rows: list[tuple[layout.Entry, ...]] = []
     group = None
     holes: list[tuple[str, str, str]] = []
     for ranking in rankings:
         if ranking.group != group:
             group = ranking.group
-            rows.append((Entry(group_name(group)),))
+            rows.append((layout.Entry(group_name(group)),))
         count = _count(ranking.place)
         for standing in ranking.standings:
             rows.append(_row(standing, count, common))
             if standing.cell.timed is None:
                 where = f"{group.network} {row_name(standing.cell.row)}"
-                holes.append((why_hole(standing.cell), where, _count(ranking.place)))
+                holes.append((layout.why_hole(standing.cell), where, _count(ranking.place)))
             count = ""
     title = f"Oldest to newest, on {found.hosts[rankings[0].place.machine].name}"
     head = ("", "p", "version", "released", "s/batch", "speed-up", "ceil")
-    return Table(title, head, tuple(rows), tuple(reasons(holes)), keys=2)
+    return layout.Table(title, head, tuple(rows), tuple(layout.reasons(holes)), keys=2)
 
 
 def _count(place: Place) -> str:
     return head_of(place.cell if place.on_cpu else place.cell._replace(threads=NO_THREADS))
 
 
-def _row(standing: Standing, count: str, common: set[flag_kinds.FlagKind]) -> tuple[Entry, ...]:
+def _row(standing: Standing, count: str, common: set[flag_kinds.FlagKind]) -> tuple[layout.Entry, ...]:
     cell, build = standing.cell, standing.build
     return (
-        Entry(row_name(cell.row)),
-        Entry(count),
-        Entry(version_name(build)),
-        Entry(UNKNOWN if build.released is None else f"{build.released:%Y-%m}"),
-        entry(cell, QUANTITIES["seconds"], common)._replace(best=False),
-        Entry("oldest" if standing.oldest else times(standing.speedup)),
-        Entry("" if cell.ceiling_fraction is None or cell.timed is None else f"{cell.ceiling_fraction:.0%}"),
+        layout.Entry(row_name(cell.row)),
+        layout.Entry(count),
+        layout.Entry(version_name(build)),
+        layout.Entry(UNKNOWN if build.released is None else f"{build.released:%Y-%m}"),
+        layout.entry(cell, layout.QUANTITIES["seconds"], common)._replace(best=False),
+        layout.Entry("oldest" if standing.oldest else layout.times(standing.speedup)),
+        layout.Entry("" if cell.ceiling_fraction is None or cell.timed is None else f"{cell.ceiling_fraction:.0%}"),
     )
 
 
-def _summary(found: Progress, overall: list[Overall]) -> Table:
+def _summary(found: Progress, overall: list[Overall]) -> layout.Table:
     """Return the means over networks of one machine."""
     rows = []
     for each in overall:
@@ -141,8 +129,8 @@ def _summary(found: Progress, overall: list[Overall]) -> Table:
             continue
         names = (f"{name} {version_name(build)}" for name, build in (each.newest, each.oldest))
         mark = flag_kinds.CONTENDED.symbol if each.disturbed else ""
-        speedup = times(each.speedup) + mark
-        rows.append(tuple(map(Entry, (condition_name(each.place.cell), *names, str(len(each.groups)), speedup))))
+        speedup = layout.times(each.speedup) + mark
+        rows.append(tuple(map(layout.Entry, (condition_name(each.place.cell), *names, str(len(each.groups)), speedup))))
     notes = [MEAN] if rows else []
     notes += [
         f"{flag_kinds.CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
@@ -153,7 +141,7 @@ def _summary(found: Progress, overall: list[Overall]) -> Table:
     if without := [condition_name(each.place.cell) for each in overall if each.oldest is None]:
         notes.append(f"No two frameworks of different dates have a number for every network at {', '.join(without)}.")
     head = ("", "newest", "over oldest", "networks", "speed-up") if rows else ()
-    return Table("Newest over oldest", head, tuple(rows), tuple(notes))
+    return layout.Table("Newest over oldest", head, tuple(rows), tuple(notes))
 
 
 def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
@@ -169,7 +157,7 @@ def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
         lines.append(
             "Of each framework the fastest mode there, which favours a little one with more modes; all: --all-modes."
         )
-    lines += flag_lines((standing.cell for standing in standings), common)
+    lines += layout.flag_lines((standing.cell for standing in standings), common)
     return [*lines, *_undated(found), *found.notes]
 
 

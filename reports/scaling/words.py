@@ -5,20 +5,7 @@ from typing import NamedTuple
 
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
-from dlbench.reports.formats.layout import (
-    MISSING,
-    QUANTITIES,
-    Entry,
-    Page,
-    Table,
-    common_flags,
-    deviation,
-    entry,
-    flag_lines,
-    number,
-    reasons,
-    why_hole,
-)
+from dlbench.reports.formats import layout
 from dlbench.reports.naming import row_name, work_name
 from dlbench.reports.scaling.analysis import Gain, Line, Point, Workers
 
@@ -36,8 +23,8 @@ def _speedup(gain: Gain | None) -> str:
     if gain is None:
         return ""
     if (found := gain.speedup) is None:
-        return MISSING
-    return f"{number(found.value)}x{deviation(found.value, found.low, found.high)}"
+        return layout.MISSING
+    return f"{layout.number(found.value)}x{layout.deviation(found.value, found.low, found.high)}"
 
 
 def _efficiency(gain: Gain | None) -> str:
@@ -53,16 +40,18 @@ _FIELDS = (
 _ONE_PROCESS = _Field("1 process", lambda point: _speedup(point.one_process))
 
 
-def workers_page(found: Workers) -> Page:
+def workers_page(found: Workers) -> layout.Page:
     """Return the report as words and tables: one for each row, network and place."""
     if not found.lines:
-        return Page((NOTHING,), (), found.notes)
-    common = common_flags(p.cell for line in found.lines for p in line.points if p.cell.timed is not None)
+        return layout.Page((NOTHING,), (), found.notes)
+    common = layout.common_flags(p.cell for line in found.lines for p in line.points if p.cell.timed is not None)
     before = (
         "Synchronous data-parallel training: each step w workers compute the gradients of their equal parts of the "
         "mini-batch, average them, and make the same update.",
     )
-    return Page(before, tuple(_table(found, line, common) for line in found.lines), tuple(_legend(found, common)))
+    return layout.Page(
+        before, tuple(_table(found, line, common) for line in found.lines), tuple(_legend(found, common))
+    )
 
 
 def line_name(found: Workers, line: Line, machine: bool = True) -> str:
@@ -72,22 +61,22 @@ def line_name(found: Workers, line: Line, machine: bool = True) -> str:
     return f"{name}, on {found.hosts[place.machine].name}" if machine else name
 
 
-def _table(found: Workers, line: Line, common: set[flag_kinds.FlagKind]) -> Table:
+def _table(found: Workers, line: Line, common: set[flag_kinds.FlagKind]) -> layout.Table:
     fields = [*_FIELDS, *([_ONE_PROCESS] if any(point.one_process for point in line.points) else [])]
     with_threads = line.place.device == "cpu" or len({point.threads for point in line.points}) > 1
     rows = tuple(
         (
-            *([Entry("own" if not point.threads else str(point.threads))] if with_threads else []),
-            Entry(str(point.world_size)),
-            Entry(str(point.batch_size)),
-            entry(point.cell, QUANTITIES["seconds"], common)._replace(best=False),
-            Entry(number(point.cell.items_per_second or 0.0) if point.cell.timed is not None else ""),
-            *(Entry(field.text(point) if point.cell.timed is not None else "") for field in fields),
+            *([layout.Entry("own" if not point.threads else str(point.threads))] if with_threads else []),
+            layout.Entry(str(point.world_size)),
+            layout.Entry(str(point.batch_size)),
+            layout.entry(point.cell, layout.QUANTITIES["seconds"], common)._replace(best=False),
+            layout.Entry(layout.number(point.cell.items_per_second or 0.0) if point.cell.timed is not None else ""),
+            *(layout.Entry(field.text(point) if point.cell.timed is not None else "") for field in fields),
         )
         for point in line.points
     )
     head = (*(["p"] if with_threads else []), "w", "batch", "s/batch", "items/s", *(field.head for field in fields))
-    return Table(
+    return layout.Table(
         line_name(found, line), head, rows, tuple(_notes(found, line)), (1,) * len(head), keys=2 + with_threads
     )
 
@@ -103,7 +92,7 @@ def _notes(found: Workers, line: Line) -> list[str]:
             f"More threads altogether than the {host.effective_cpus} CPUs here, which they share, so that no speed-up "
             f"can be expected: {which}."
         )
-    holes = [(why_hole(p.cell), _team(p), str(p.batch_size)) for p in line.points if not p.cell.shown]
+    holes = [(layout.why_hole(p.cell), _team(p), str(p.batch_size)) for p in line.points if not p.cell.shown]
     missing: dict[str, list[str]] = {}
     for point in line.teams:
         if point.cell.timed is None:
@@ -114,7 +103,7 @@ def _notes(found: Workers, line: Line) -> list[str]:
                 missing.setdefault(f"{what}: {gain.reason}", []).append(_team(point))
     return [
         *lines,
-        *reasons(holes),
+        *layout.reasons(holes),
         *(f"No figure for {', '.join(dict.fromkeys(of))}, {why}." for why, of in missing.items()),
     ]
 
@@ -177,5 +166,5 @@ def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
     )
     gains = [gain for point in points for gain in (point.strong, point.weak, point.one_process)]
     if any(gain is not None and gain.speedup is None for gain in gains):
-        lines.append(f"{MISSING} what it would be held against was not measured, or cannot be used")
-    return [*lines, *flag_lines((point.cell for point in points), common), *found.notes]
+        lines.append(f"{layout.MISSING} what it would be held against was not measured, or cannot be used")
+    return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]

@@ -8,22 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    insert,
-    select,
-    text,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
 from dlbench.reports.storage import record_columns
@@ -36,16 +21,16 @@ class Migration(NamedTuple):
 
     version: int
     what: str
-    upgrade: Callable[[Connection], None]
+    upgrade: Callable[[sa.Connection], None]
 
 
-def tables(version: int) -> MetaData:
+def tables(version: int) -> sa.MetaData:
     """Return the tables of a version of the schema.
 
     In ``records`` the columns beside the content are caches, see `schema`; its indexes hold all that their queries
     read, so that a report over a million records does not touch their content.
     """
-    made = MetaData()
+    made = sa.MetaData()
     add = partial(_add, made, version)
     add("machines", _text("fingerprint", primary_key=True), _text("description", None))
     add("ceilings", _text("fingerprint", primary_key=True), _text("content", None))
@@ -72,7 +57,7 @@ def tables(version: int) -> MetaData:
     names = [column.name for column in of_a_cell if column.info["since"] <= version]
     if version >= 2:
         add("cells", _own_number(), *of_a_cell)
-        made.tables["cells"].append_constraint(UniqueConstraint(*names, name="one_number_for_each_cell"))
+        made.tables["cells"].append_constraint(sa.UniqueConstraint(*names, name="one_number_for_each_cell"))
         sentinel = _text("run"), _number("block"), _text("moment", 16), _text("content", None)
         add("sentinels", _own_number(), *sentinel, _index("sentinels_by_run", "run"))
     add(
@@ -85,15 +70,15 @@ def tables(version: int) -> MetaData:
         _text("status", 32),
         _text("environment"),
         _text("started", 40),
-        _number("wall_seconds", Float),
+        _number("wall_seconds", sa.Float),
         _text("content", None),
         _number("attempt", since=2, server_default="0"),
         _text("side", 32, since=2, server_default=""),
         _text("stage", 32, since=2, server_default=""),
         _number("cell_id", since=2, nullable=True),
-        _number("seconds", Float, since=2, nullable=True),
+        _number("seconds", sa.Float, since=2, nullable=True),
         _number("contended", since=2, nullable=True),
-        _number("product_rate", Float, since=2, nullable=True),
+        _number("product_rate", sa.Float, since=2, nullable=True),
         _number("effective", since=2, server_default="1"),
         _index("records_by_run", "run", until=1),
         _index("records_by_machine", "machine suite"),
@@ -103,40 +88,40 @@ def tables(version: int) -> MetaData:
     return made
 
 
-def _add(made: MetaData, version: int, name: str, *parts: "Column[Any] | Index") -> None:
+def _add(made: sa.MetaData, version: int, name: str, *parts: sa.Column[Any] | sa.Index) -> None:
     there = (part for part in parts if part.info["since"] <= version <= part.info.get("until", version))
-    Table(name, made, *there)
+    sa.Table(name, made, *there)
 
 
-def _text(name: str, length: int | None = 128, since: int = 1, **more: Any) -> Column[Any]:
-    kind = Text() if length is None else String(length)
-    return Column(name, kind, info={"since": since}, **{"nullable": False, **more})
+def _text(name: str, length: int | None = 128, since: int = 1, **more: Any) -> sa.Column[Any]:
+    kind = sa.Text() if length is None else sa.String(length)
+    return sa.Column(name, kind, info={"since": since}, **{"nullable": False, **more})
 
 
-def _number(name: str, kind: Any = Integer, since: int = 1, **more: Any) -> Column[Any]:
-    return Column(name, kind, info={"since": since}, **{"nullable": False, **more})
+def _number(name: str, kind: Any = sa.Integer, since: int = 1, **more: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, info={"since": since}, **{"nullable": False, **more})
 
 
-def _own_number() -> Column[Any]:
+def _own_number() -> sa.Column[Any]:
     return _number("id", primary_key=True, autoincrement=True)
 
 
-def _index(name: str, columns: str, since: int = 1, **more: int) -> Index:
-    return Index(name, *columns.split(), info={"since": since, **more})
+def _index(name: str, columns: str, since: int = 1, **more: int) -> sa.Index:
+    return sa.Index(name, *columns.split(), info={"since": since, **more})
 
 
-def _first(connection: Connection) -> None:
+def _first(connection: sa.Connection) -> None:
     tables(1).create_all(connection)
 
 
-def _second(connection: Connection) -> None:
+def _second(connection: sa.Connection) -> None:
     old, new = tables(1).tables, tables(2)
     new.create_all(connection, [table for name, table in new.tables.items() if name not in old])
     for name in ("runs", "records"):
         for column in new.tables[name].columns:
             if column.name not in old[name].columns:
                 described = CreateColumn(column).compile(dialect=connection.dialect)
-                connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {described}"))
+                connection.execute(sa.text(f"ALTER TABLE {name} ADD COLUMN {described}"))
     _fill_version_2(connection, new)
     before, after = ({str(i.name): i for i in each["records"].indexes} for each in (old, new.tables))
     for name in after.keys() - before.keys():
@@ -144,37 +129,39 @@ def _second(connection: Connection) -> None:
     before["records_by_run"].drop(connection)
 
 
-def _fill_version_2(connection: Connection, tables: MetaData) -> None:
+def _fill_version_2(connection: sa.Connection, tables: sa.MetaData) -> None:
     runs, records, machines = (tables.tables[name] for name in ("runs", "records", "machines"))
-    for row in connection.execute(select(runs.c.id, runs.c.content)).all():
+    for row in connection.execute(sa.select(runs.c.id, runs.c.content)).all():
         purpose = Run.from_dict(record_columns.parse("run", row.content)).purpose
-        connection.execute(update(runs).where(runs.c.id == row.id).values(purpose=purpose))
+        connection.execute(sa.update(runs).where(runs.c.id == row.id).values(purpose=purpose))
     hosts = {
         row.fingerprint: read_host(row.fingerprint, record_columns.parse("machine", row.description))
-        for row in connection.execute(select(machines)).all()
+        for row in connection.execute(sa.select(machines)).all()
     }
     # Which attempt is effective needs no thought: a record of version 1 is its launch's only one.
     names = ("attempt", "side", "stage", "seconds", "contended", "product_rate")
     record_columns.refill(connection, records, record_columns.CellNumbers(tables.tables["cells"]), hosts, names)
 
 
-def _make_cells_anew(version: int, connection: Connection) -> None:
+def _make_cells_anew(version: int, connection: sa.Connection) -> None:
     """Replace the table of cells, keeping its rows: SQLite cannot change a constraint.
 
     The table has a row for each cell, not for each launch.
     """
     new = tables(version).tables["cells"]
-    old = Table("cells", MetaData(), autoload_with=connection)
-    rows = [dict(row._mapping) for row in connection.execute(select(old)).all()]
+    old = sa.Table("cells", sa.MetaData(), autoload_with=connection)
+    rows = [dict(row._mapping) for row in connection.execute(sa.select(old)).all()]
     old.drop(connection)
     new.create(connection)
     if not rows:
         return
-    connection.execute(insert(new), rows)
+    connection.execute(sa.insert(new), rows)
     if connection.dialect.name == "postgresql":
         # Numbers that are written out do not move the sequence that gives the next one.
         highest = max(row["id"] for row in rows)
-        connection.execute(text("SELECT setval(pg_get_serial_sequence('cells', 'id'), :highest)"), {"highest": highest})
+        connection.execute(
+            sa.text("SELECT setval(pg_get_serial_sequence('cells', 'id'), :highest)"), {"highest": highest}
+        )
 
 
 MIGRATIONS: tuple[Migration, ...] = (

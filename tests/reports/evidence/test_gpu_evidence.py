@@ -19,16 +19,9 @@ from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports.comparison.analysis import compare_sides
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
 from dlbench.reports.comparison.verdict import Verdict
+from dlbench.reports.evidence import gpu_evidence
 from dlbench.reports.evidence.attempts import disturbed, effective, left_out
 from dlbench.reports.evidence.flag_kinds import KINDS
-from dlbench.reports.evidence.gpu_evidence import (
-    BUSY_SHARE,
-    DEVICE_TIME_SHARE,
-    LAUNCH_BOUND_SHARE,
-    observe_device,
-    observe_launch,
-    starting_share,
-)
 from dlbench.reports.evidence.raised_flags import record_flags
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage import record_columns
@@ -113,13 +106,13 @@ def test_on_the_cpu_nothing_of_this_is_looked_at() -> None:
     on_cpu = replace(record, cell=record.cell._replace(device="cpu"))
     plain = replace(on_cpu, telemetry=None, outcome=on_cpu.outcome._replace(device=None, timed_between=None))
     assert record_flags(on_cpu, None) == record_flags(plain, None) == []
-    assert observe_device([on_cpu]) is None
+    assert gpu_evidence.observe_device([on_cpu]) is None
 
 
 @given(st.floats(0.5, 1.5))
 def test_two_clocks_agree_within_two_per_cent(ratio: float) -> None:
-    expected = abs(ratio - 1) > DEVICE_TIME_SHARE
-    if abs(abs(ratio - 1) - DEVICE_TIME_SHARE) > 1e-6:
+    expected = abs(ratio - 1) > gpu_evidence.DEVICE_TIME_SHARE
+    if abs(abs(ratio - 1) - gpu_evidence.DEVICE_TIME_SHARE) > 1e-6:
         assert names(launch(events=ratio)) == (["device_time"] if expected else [])
 
 
@@ -144,8 +137,8 @@ def test_events_that_do_not_belong_to_the_samples_tell_nothing() -> None:
 
 @given(st.floats(0.0, 1.2))
 def test_a_gpu_that_waits_for_its_host(busy: float) -> None:
-    if abs(busy - BUSY_SHARE) > 1e-6:
-        assert names(launch(busy=busy)) == (["host_bound"] if busy < BUSY_SHARE else [])
+    if abs(busy - gpu_evidence.BUSY_SHARE) > 1e-6:
+        assert names(launch(busy=busy)) == (["host_bound"] if busy < gpu_evidence.BUSY_SHARE else [])
 
 
 def test_without_a_profile_the_drivers_utilisation_stands_in() -> None:
@@ -175,10 +168,10 @@ def starting(seconds: float | None, launches: float | None = 120.0, **changes: A
 @given(st.floats(1e-7, 1e-2), st.floats(1, 1e5))
 def test_a_step_of_many_operators_is_launch_bound(seconds: float, launches: float) -> None:
     record = starting(seconds, launches)
-    share = starting_share(record.outcome)
+    share = gpu_evidence.starting_share(record.outcome)
     assert share == pytest.approx(seconds * launches / 0.1)
     assert names(record) == ["host_bound"]
-    assert ("launch-bound" in sentence(record)) == (share >= LAUNCH_BOUND_SHARE)
+    assert ("launch-bound" in sentence(record)) == (share >= gpu_evidence.LAUNCH_BOUND_SHARE)
     assert ("all of a step" in sentence(record)) == (share >= 1)
     # A GPU that is busy all the time waits for nobody, whatever starting would cost.
     assert names(starting(seconds, launches, busy=0.95)) == []
@@ -221,7 +214,7 @@ def test_a_gpu_that_was_slowed_down(reason: int, share: float, expected: bool) -
 def test_one_sample_of_few_is_no_throttling() -> None:
     record = launch(told=telemetry(reasons=in_region(0x8, 1 / 51)))
     brief = replace(record, outcome=record.outcome._replace(timed_between=[ORIGIN + 10, ORIGIN + 11]))
-    seen = observe_launch(brief.outcome, brief.telemetry)
+    seen = gpu_evidence.observe_launch(brief.outcome, brief.telemetry)
     assert (seen.samples, seen.slowed_share) == (6, pytest.approx(1 / 6))
     assert names(brief) == []
 
@@ -275,24 +268,24 @@ def test_the_store_knows_whether_a_gpu_was_shared() -> None:
 
 
 def test_joules_of_a_mini_batch() -> None:
-    seen = observe_launch(launch().outcome, telemetry())
+    seen = gpu_evidence.observe_launch(launch().outcome, telemetry())
     assert (seen.joules_per_minibatch, seen.energy_method) == (pytest.approx(30.0), "energy counter")
     no_counter = telemetry(joules=None, watts=280.0)
-    seen = observe_launch(launch().outcome, no_counter)
+    seen = gpu_evidence.observe_launch(launch().outcome, no_counter)
     assert (seen.joules_per_minibatch, seen.energy_method) == (pytest.approx(28.0), "integral of power")
     # Half of the region was not of the timed steps: its energy is not theirs.
-    seen = observe_launch(launch(step=0.05).outcome, telemetry())
+    seen = gpu_evidence.observe_launch(launch(step=0.05).outcome, telemetry())
     assert seen.joules_per_minibatch == pytest.approx(15.0)
     # A part of a GPU has no power of its own.
     part = telemetry()
     part["gpu"]["part"] = True
-    seen = observe_launch(launch().outcome, part)
+    seen = gpu_evidence.observe_launch(launch().outcome, part)
     assert (seen.joules_per_minibatch, seen.part_of_gpu) == (None, True)
     assert seen.watts is not None
 
 
 def test_what_a_launch_shows() -> None:
-    seen = observe_launch(launch(busy=0.5, events=0.99).outcome, telemetry(reasons=in_region(0x4, 1.0)))
+    seen = gpu_evidence.observe_launch(launch(busy=0.5, events=0.99).outcome, telemetry(reasons=in_region(0x4, 1.0)))
     assert seen.name == "NVIDIA H200"
     assert (seen.event_per_wall, seen.busy_share, seen.busy_source) == (pytest.approx(0.99), 0.5, "profile")
     assert seen.temperature == (pytest.approx(55.0), 50.0, 60.0)
@@ -305,7 +298,7 @@ def test_what_a_launch_shows() -> None:
 
 def test_without_a_timed_region_nothing_is_derived_from_the_samples() -> None:
     told = launch().outcome
-    seen = observe_launch(told._replace(timed_between=None), telemetry())
+    seen = gpu_evidence.observe_launch(told._replace(timed_between=None), telemetry())
     assert (seen.watts, seen.samples, seen.other_processes, seen.joules_per_minibatch) == (None,) * 4
     assert seen.busy_share == pytest.approx(0.95)
 
@@ -313,12 +306,12 @@ def test_without_a_timed_region_nothing_is_derived_from_the_samples() -> None:
 def test_the_launches_of_a_cell_together() -> None:
     hot = telemetry(temperature=80, reasons=in_region(0x4, 1.0))
     records = [launch(events=0.99), launch(events=0.97), launch(events=1.0, told=hot)]
-    seen = observe_device(records)
+    seen = gpu_evidence.observe_device(records)
     assert seen.event_per_wall == pytest.approx(0.99)
     assert seen.temperature == (pytest.approx(55.0), 50.0, 80)
     assert seen.clock_reasons == {"power cap": pytest.approx(1 / 3)}
     assert seen.samples == 153
-    assert observe_device([]) is None
+    assert gpu_evidence.observe_device([]) is None
 
 
 def matrix_of(*records: Record) -> Any:
