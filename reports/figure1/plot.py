@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dlbench.reports.evidence.statistics import CONFIDENCE
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Panel, Point
 from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, shown_value
-from dlbench.reports.figure1.words import line_name, place_names
+from dlbench.reports.figure1.words import place_names
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, figure_of, plain_frame, write_pages
 from dlbench.reports.matrix.places import Place, Row
+from dlbench.reports.naming import row_name
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -132,8 +133,7 @@ def _legend(found: Figure1, key: _Key, drawn: Sequence[Line]) -> "tuple[list[Art
     if len(key.rows) > 1:
         for number, row in enumerate(key.rows):
             colour, mark = COLOURS[number % len(COLOURS)], "" if key.points_only else MARKS[number % len(MARKS)]
-            name = line_name(next(line for line in drawn if line.row == row))
-            say(name, color=colour, marker=mark, markersize=4.5, linestyle="-", linewidth=1.2)
+            say(row_name(row), color=colour, marker=mark, markersize=4.5, linestyle="-", linewidth=1.2)
     for number, place in enumerate(key.places if len(key.places) > 1 else ()):
         alone = len(key.rows) == 1
         colour = COLOURS[number % len(COLOURS)] if alone else "black"

@@ -6,11 +6,11 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
-from dlbench.reports.figure1.words import line_name, place_names, sentence
+from dlbench.reports.figure1.words import place_names, sentence
 from dlbench.reports.formats import csv, json, layout
 from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import values
-from dlbench.reports.naming import WORKERS_LEGEND
+from dlbench.reports.naming import WORKERS_LEGEND, row_name
 
 NOTHING = "Nothing was measured yet."
 QUANTITIES = {"seconds": "seconds per mini-batch", "items": "items per second"}
@@ -92,14 +92,14 @@ def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_ki
         )
         for size in sizes
     )
-    notes = [f"{line_name(line)}: {sentence(line)}." for line in columns]
+    notes = [f"{row_name(line.row)}: {sentence(line)}." for line in columns]
     holes = [
-        (layout.why_hole(cell), line_name(line), str(cell.group.batch_size))
+        (layout.why_hole(cell), row_name(line.row), str(cell.group.batch_size))
         for line in lines
         for cell in (point.cell for point in line.points)
         if not cell.shown
     ]
-    head = ("mini-batch", *(line_name(line) for line in columns)) if columns else ()
+    head = ("mini-batch", *(row_name(line.row) for line in columns)) if columns else ()
     return layout.Table(title, head, rows, (*notes, *layout.reasons(holes)))
 
 
@@ -121,8 +121,8 @@ def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> 
     if any(line.knee is not None for line in lines):
         told.append(
             f"{layout.BEST} the best mini-batch: the smallest whose throughput cannot be told from the highest; {KNEE} "
-            f"the knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in brackets "
-            "where the intervals leave room for another."
+            f"the knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in "
+            "brackets where the intervals leave room for another."
         )
     if any(value is not None and value[1] is not None for value in (shown_value(p, quantity) for p in points)):
         told.append("± half-width of the 95 % interval (the wider side)")

@@ -1,20 +1,12 @@
 """The figure's names and sentences: what a place is called, and what a line says."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.reports.figure1.analysis import Figure1, Line
 from dlbench.reports.formats.layout import number
 from dlbench.reports.matrix.places import Place
-from dlbench.reports.naming import extra_of_place, row_name, threads_name
-
-
-class _Part(NamedTuple):
-    """One part of a place's name, and whether it must be said to tell the places apart."""
-
-    text: str
-    needed: bool
+from dlbench.reports.naming import extra_of_place, threads_name
 
 
 def place_names(found: Figure1, machine: bool = True) -> dict[Place, str]:
@@ -24,11 +16,6 @@ def place_names(found: Figure1, machine: bool = True) -> dict[Place, str]:
     """
     places = found.places
     return {place: _place_name(found, place, places, machine) for place in places}
-
-
-def line_name(line: Line) -> str:
-    """Return what a line is called among those of its place."""
-    return row_name(line.row)
 
 
 def sentence(line: Line) -> str:

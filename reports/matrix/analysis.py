@@ -177,15 +177,6 @@ def _of_one_name(groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def combine(matrices: Sequence[Matrix]) -> Matrix:
-    """Put several matrices side by side, e.g. one's own beside a published one."""
-    hosts: dict[str, Host] = {}
-    for matrix in matrices:
-        hosts.update({name: host for name, host in matrix.hosts.items() if name not in hosts})
-    cells = [replace(cell, best=False) for matrix in matrices for cell in matrix.cells.values()]
-    return assemble(cells, hosts, [note for matrix in matrices for note in matrix.notes])
-
-
 def _device_order(column: Column) -> tuple[object, ...]:
     """Order devices by their numbers, cuda:2 before cuda:10, and threads within everything else."""
     parts = [(int(part), "") if part.isdecimal() else (0, part) for part in column.device.split(":")]

@@ -40,11 +40,6 @@ class CellSummary(NamedTuple):
     """The highest rate of the framework's own matrix product."""
 
 
-def in_reports(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
-    """Return whether a record is of a run without sides, or of the run asked for."""
-    return side == "" if run is None else sa.true()
-
-
 def counting(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
     """Return whether a record counts for a matrix: two builds under one name cannot stand in one row."""
     return side == "" if run is None else side != BASELINE
@@ -60,6 +55,8 @@ def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> s
     if machine is not None:
         conditions.append(table.cell_id.in_(sa.select(cells.c.id).where(cells.c.machine == machine)))
     counts = counting(table.side, run)
+    # A framework's own product counts whichever side of a run that was asked for it is of.
+    of_either_side = table.side == "" if run is None else sa.true()
     launched = sa.and_(counts, table.status != Status.SKIPPED.value)
     of_cell = (
         sa.select(
@@ -70,7 +67,7 @@ def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> s
             sa.func.min(table.id).label("first_id"),
             sa.func.min(sa.case((launched, table.environment))).label("least"),
             sa.func.max(sa.case((launched, table.environment))).label("greatest"),
-            sa.func.max(sa.case((in_reports(table.side, run), table.product_rate))).label("product_rate"),
+            sa.func.max(sa.case((of_either_side, table.product_rate))).label("product_rate"),
         )
         .where(*conditions)
         .group_by(table.cell_id)

@@ -97,11 +97,6 @@ def record_counts() -> sa.Select[Any]:
     return sa.select(records.c.run, sa.func.count()).group_by(records.c.run)
 
 
-def run_starts() -> sa.Select[Any]:
-    """Return the statement for each run with its start."""
-    return sa.select(runs.c.id, runs.c.started)
-
-
 def first_starts(of_runs: Collection[str]) -> sa.Select[Any]:
     """Return the statement for each of these runs with the start of its first record."""
     condition = records.c.run.in_(list(of_runs))

@@ -185,7 +185,7 @@ class Store:
         """
         sums = self._rows(queries.nights(suite, machine, purpose))
         of_runs = {row.run for row in sums}
-        started = dict(self._pairs(queries.run_starts()))
+        started = dict(self._pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
         if strays := of_runs - set(started):
             started |= dict(self._pairs(queries.first_starts(strays)))
         machines = dict(self._pairs(sa.select(schema.cells.c.id, schema.cells.c.machine)))

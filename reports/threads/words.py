@@ -111,11 +111,6 @@ LAWS_LEGEND = (
 _OF_NO_MATTER_TO_THREADS = (flag_kinds.FEW_LAUNCHES, flag_kinds.PARITY_UNCHECKED)
 
 
-def threads_tables(curves: Sequence[Curve]) -> list[Table]:
-    """Return a table for each curve, with what follows from it beneath."""
-    return [_curve_table(curve) for curve in curves]
-
-
 def capacity_lines(curves: Sequence[Curve]) -> list[str]:
     """Return a line for each machine with its three capacities, and what they are."""
     hosts = {curve.host.fingerprint: curve.host for curve in curves}
@@ -132,7 +127,7 @@ def threads_page(found: Threads) -> Page:
         return Page((NOTHING,), (), tuple(found.left_out))
     said = findings(found.curves)
     after = (*threads_legend(found.curves), *found.left_out, *(["", *said] if said else []))
-    return Page(tuple(capacity_lines(found.curves)), tuple(threads_tables(found.curves)), after)
+    return Page(tuple(capacity_lines(found.curves)), tuple(map(_curve_table, found.curves)), after)
 
 
 def threads_legend(curves: Sequence[Curve]) -> list[str]:

@@ -4,7 +4,7 @@ from known_networks import NETWORKS
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix, combine
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
 from dlbench.reports.matrix.places import column_at, group_at, row_at
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -260,10 +260,9 @@ def test_a_step_that_takes_no_time_is_no_error() -> None:
     assert cell.seconds.median == pytest.approx(1e-9)
 
 
-def test_matrices_side_by_side_mark_the_best_anew() -> None:
-    one = matrix_of(make.record([2.0]))
-    two = matrix_of(make.record([1.0], machine="m-two"), make.record([0.5], machine="m-two", framework="mxnet"))
-    both = combine([one, two])
+def test_machines_side_by_side_have_a_best_each() -> None:
+    two = make.record([1.0], machine="m-two"), make.record([0.5], machine="m-two", framework="mxnet")
+    both = matrix_of(make.record([2.0]), *two)
     assert both.machines == (make.MACHINE, "m-two")
     assert {(c.column.machine, c.row.framework) for c in both.cells.values() if c.best} == {("m-two", "mxnet")}
 

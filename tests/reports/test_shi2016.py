@@ -7,9 +7,7 @@ import pytest
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against import shi2016
 from dlbench.reports.evidence.flag_kinds import NEAR_PEAK
-from dlbench.reports.matrix.analysis import build_matrix, combine
 from dlbench.reports.matrix.places import group_at, row_at
-from dlbench.reports.storage.results import Results
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.analysis import Curve, curves
 
@@ -119,12 +117,6 @@ def test_advice() -> None:
     assert curve("tensorflow", "fcn5", "server_2x_e5_2630v3").best == 32
 
 
-def test_it_stands_beside_ones_own_results() -> None:
-    both = combine([build_matrix(Results()), MATRIX])
-    assert len(both.cells) == len(MATRIX.cells)
-    assert {cell.row.framework for cell in both.cells.values() if cell.best} == {
-        "caffe",
-        "cntk",
-        "tensorflow",
-        "torch",
-    }
+def test_each_framework_is_best_somewhere() -> None:
+    best = {cell.row.framework for cell in MATRIX.cells.values() if cell.best}
+    assert best == {"caffe", "cntk", "tensorflow", "torch"}

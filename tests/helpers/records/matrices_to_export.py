@@ -7,7 +7,7 @@ from exported import exporters
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.against import shi2016
-from dlbench.reports.matrix.analysis import build_matrix, combine
+from dlbench.reports.matrix.analysis import Matrix, assemble, build_matrix
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
@@ -60,12 +60,16 @@ def busy() -> Results:
     return results_of(*records)
 
 
+def beside(one: Matrix, other: Matrix) -> Matrix:
+    return assemble([*one.cells.values(), *other.cells.values()], {**one.hosts, **other.hosts}, other.notes)
+
+
 MATRICES = {
     "empty": lambda: build_matrix(Results()),
     "holes": lambda: build_matrix(results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))),
     "one machine": lambda: build_matrix(busy()),
     "two machines": lambda: build_matrix(results_of(*busy().records, make.record(machine="m-two", threads=4))),
-    "with the paper": lambda: combine([build_matrix(busy()), shi2016.table4()]),
+    "with the paper": lambda: beside(build_matrix(busy()), shi2016.table4()),
     "a batch sweep": lambda: build_matrix(results_of(*(make.record(batch_size=b) for b in (1, 8, 64)))),
     "scaling laws": lambda: build_matrix(laws()),
     "workers": lambda: build_matrix(

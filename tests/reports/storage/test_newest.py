@@ -133,7 +133,7 @@ def test_a_comparison_gives_its_candidate_and_says_so() -> None:
     # Not asked for, it stands for no framework: what its candidate was given, a row does not say.
     assert without.cells == {}
     assert without.notes == ("Not shown: 1 run of two builds (compare, gate); --run run-1 shows the candidate of one.",)
-    assert matrix.notes == ("run-1: a comparison of two builds; shown is the candidate, the baseline is left out.",)
+    assert matrix.notes == ("run-1: a comparison of two builds; the candidate is shown, the baseline is not.",)
 
 
 def test_of_a_repeated_launch_the_undisturbed_attempt_counts() -> None:
