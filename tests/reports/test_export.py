@@ -3,7 +3,6 @@ import io
 import json as json_of_python
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import factory_of_records as make
@@ -69,11 +68,6 @@ def check(name: str, text: str) -> None:
                 tables_found.append([])
         assert all(len(set(found)) <= 1 for found in tables_found)
         assert rows or "Nothing was measured" in text or not text.strip("#\n -") or "|" not in text
-
-
-def test_the_terminal_matrix_as_a_whole() -> None:
-    kept = (Path(__file__).parent / "matrix_of_80.txt").read_text()
-    assert OF_MATRIX["terminal"](build_matrix(busy())) == kept
 
 
 def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
