@@ -44,22 +44,8 @@ def tables(version: int) -> sa.MetaData:
         _text("content", None),
         _text("purpose", 32, since=2, server_default="suite"),
     )
-    of_a_cell = [
-        *map(_text, ("machine", "framework")),
-        _text("adapter", 64),
-        *map(_text, ("mode", "network")),
-        _text("device", 64),
-        *map(_number, ("threads", "batch_size")),
-        *(_text(name, 32) for name in ("precision", "placement", "affinity")),
-        _number("world_size", since=3, server_default="1"),
-        _text("further", None, since=4, server_default=""),
-    ]
-    names = [column.name for column in of_a_cell if column.info["since"] <= version]
     if version >= 2:
-        add("cells", _own_number(), *of_a_cell)
-        made.tables["cells"].append_constraint(sa.UniqueConstraint(*names, name="one_number_for_each_cell"))
-        sentinel = _text("run"), _number("block"), _text("moment", 16), _text("content", None)
-        add("sentinels", _own_number(), *sentinel, _index("sentinels_by_run", "run"))
+        _add_version_2(add)
     add(
         "records",
         _own_number(),
@@ -88,9 +74,27 @@ def tables(version: int) -> sa.MetaData:
     return made
 
 
-def _add(made: sa.MetaData, version: int, name: str, *parts: sa.Column[Any] | sa.Index) -> None:
+def _add_version_2(add: Callable[..., sa.Table]) -> None:
+    of_a_cell = [
+        *map(_text, ("machine", "framework")),
+        _text("adapter", 64),
+        *map(_text, ("mode", "network")),
+        _text("device", 64),
+        *map(_number, ("threads", "batch_size")),
+        *(_text(name, 32) for name in ("precision", "placement", "affinity")),
+        _number("world_size", since=3, server_default="1"),
+        _text("further", None, since=4, server_default=""),
+    ]
+    cells = add("cells", _own_number(), *of_a_cell)
+    names = [column.name for column in cells.columns if column.name != "id"]
+    cells.append_constraint(sa.UniqueConstraint(*names, name="one_number_for_each_cell"))
+    sentinel = _text("run"), _number("block"), _text("moment", 16), _text("content", None)
+    add("sentinels", _own_number(), *sentinel, _index("sentinels_by_run", "run"))
+
+
+def _add(made: sa.MetaData, version: int, name: str, *parts: sa.Column[Any] | sa.Index) -> sa.Table:
     there = (part for part in parts if part.info["since"] <= version <= part.info.get("until", version))
-    sa.Table(name, made, *there)
+    return sa.Table(name, made, *there)
 
 
 def _text(name: str, length: int | None = 128, since: int = 1, **more: Any) -> sa.Column[Any]:
