@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench.reports.evidence.statistics import CONFIDENCE
-from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Panel, Point
+from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
 from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, shown_value
 from dlbench.reports.figure1.words import place_names
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, figure_of, plain_frame, write_pages
@@ -71,7 +71,8 @@ def figure1_to_picture(found: Figure1, path: Path, quantity: str = "seconds") ->
 
 
 def _figure(found: Figure1, places: Sequence[Place], quantity: str) -> "Figure":
-    panels = [(panel.network, lines) for panel in found.panels if (lines := _drawn(panel, places))]
+    of_panels = {p.network: [line for line in p.lines if line.timed and line.place in places] for p in found.panels}
+    panels = [(network, lines) for network, lines in of_panels.items() if lines]
     drawn = [line for _, lines in panels for line in lines]
     key = _Key(
         tuple(sorted({line.row for line in drawn})),
@@ -99,11 +100,6 @@ def _coverage(lines: Sequence[Line]) -> str:
     known = [coverage for coverage in told if coverage is not None]
     low, high = (f"{100 * end:.0f}" for end in (min(known, default=CONFIDENCE), max(known, default=CONFIDENCE)))
     return f"{high} %" if low == high else f"{low} to {high} %"
-
-
-def _drawn(panel: Panel, places: Sequence[Place]) -> list[Line]:
-    """Return the lines of a panel at these places that have anything to draw."""
-    return [line for line in panel.lines if line.timed and line.place in places]
 
 
 def _title(found: Figure1, key: _Key, quantity: str) -> str:

@@ -100,11 +100,10 @@ def find_steps(
     silent = sum(1 for steps in candidates if not steps)
     adjusted = iter(false_discovery_control([*tests, *[1.0] * silent]).tolist())
     judged = [[replace(step, adjusted_p=next(adjusted)) for step in steps] for steps in candidates]
-    return [tuple(step for step in steps if _reported(step, magnitude)) for steps in judged]
-
-
-def _reported(step: Step, magnitude: float) -> bool:
-    return step.adjusted_p <= FALSE_DISCOVERY_RATE and abs(math.expm1(step.size)) >= magnitude
+    return [
+        tuple(s for s in steps if s.adjusted_p <= FALSE_DISCOVERY_RATE and abs(math.expm1(s.size)) >= magnitude)
+        for steps in judged
+    ]
 
 
 def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:

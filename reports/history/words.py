@@ -79,9 +79,9 @@ def event_words(cell: CellHistory, event: Event) -> str:
 def _difference(found: Difference) -> str:
     side = f"{found.side}: " if found.side else ""
     if found.before is None:
-        return f"{side}{found.what} {_short(found.after)} came"
+        return f"{side}{found.what} {_short(found.after)} was added"
     if found.after is None:
-        return f"{side}{found.what} {_short(found.before)} went"
+        return f"{side}{found.what} {_short(found.before)} was removed"
     return f"{side}{found.what} {_short(found.before)} -> {_short(found.after)}"
 
 

@@ -60,15 +60,15 @@ def _places(found: Progress, machine: str) -> list[Place]:
     """Return the places to draw: those without shared cores, or all where every one has them."""
     places = list(dict.fromkeys(ranking.place for ranking in found.rankings if ranking.place.machine == machine))
     cores = found.hosts[machine].own_cores if machine in found.hosts else None
-    own = [place for place in places if cores is None or place.device != "cpu" or _all_threads(place) <= cores]
+    own = [
+        place
+        for place in places
+        if cores is None or place.device != "cpu" or (place.threads or 0) * place.world_size <= cores
+    ]
     chosen = own or places
     if len(chosen) <= len(_STYLES):
         return chosen
     return [chosen[round(n * (len(chosen) - 1) / (len(_STYLES) - 1))] for n in range(len(_STYLES))]
-
-
-def _all_threads(place: Place) -> int:
-    return (place.threads or 0) * place.world_size
 
 
 def _points(standings: Sequence[Standing]) -> list[_Point]:

@@ -123,7 +123,8 @@ def _verdicts(line: Line) -> Iterable[str]:
         disturbed = any(
             other.cell.has(flag_kinds.CONTENDED)
             for other in line.points
-            if other.batch_size == point.batch_size and (other is point or _is_rival(other, point))
+            if other.batch_size == point.batch_size
+            and (other is point or (other.world_size, other.threads) == (1, (point.threads or 0) * point.world_size))
         )
         found.setdefault(word + " (other programs interfered)" * disturbed, []).append(
             f"{_team(point)} on {point.batch_size}"
@@ -131,10 +132,6 @@ def _verdicts(line: Line) -> Iterable[str]:
     told = [f"{', '.join(teams)} {word}" for word, teams in found.items()]
     if told:
         yield f"Held against one process of as many threads: {'; '.join(told)}."
-
-
-def _is_rival(other: Point, team: Point) -> bool:
-    return other.world_size == 1 and other.threads == (team.threads or 0) * team.world_size
 
 
 def _team(point: Point) -> str:

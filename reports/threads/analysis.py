@@ -24,7 +24,6 @@ from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
 from dlbench.reports.evidence.statistics import Ratio, Summary
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Column
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.advice import advice
 from dlbench.reports.threads.curve import Curve, Point, computes_nothing
@@ -81,7 +80,7 @@ def curves(matrix: Matrix) -> list[Curve]:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
     drafts = []
     for machine in matrix.machines:
-        columns = [c for c in matrix.columns_of(machine) if _threads_of_one(c)]
+        columns = [c for c in matrix.columns_of(machine) if c.on_cpu and c.threads and c.world_size == 1]
         kinds = dict.fromkeys(axes.without(column.cell, "threads") for column in columns)
         for group, row, kind in (
             (group, row, kind) for group, rows in matrix.rows.items() for row in rows for kind in kinds
@@ -111,10 +110,6 @@ def left_out(matrix: Matrix) -> list[str]:
     if unknown:
         lines.append(f"Not shown: {unknown} cell{'s' if unknown != 1 else ''} of which no thread count is known.")
     return lines
-
-
-def _threads_of_one(column: Column) -> bool:
-    return column.device == "cpu" and bool(column.threads) and column.world_size == 1
 
 
 def best_threads(

@@ -121,13 +121,6 @@ def test_what_an_event_costs_is_not_held_against_a_short_step() -> None:
     assert names(launch(events=0.9, step=0.001)) == ["device_time"]  # 100
 
 
-def test_two_clocks_in_words() -> None:
-    assert sentence(launch(events=1.5)) == (
-        "the GPU's events tell 150.0% of the wall time: the clock stopped before the GPU did"
-    )
-    assert sentence(launch(events=0.9)) == "the GPU's events tell 90.0% of the wall time: the rest was not the GPU's"
-
-
 def test_events_that_do_not_belong_to_the_samples_tell_nothing() -> None:
     record = launch(events=0.5)
     device = record.outcome.device
@@ -177,20 +170,35 @@ def test_a_step_of_many_operators_is_launch_bound(seconds: float, launches: floa
     assert names(starting(seconds, launches, busy=0.95)) == []
 
 
-def test_a_launch_bound_step_in_words() -> None:
-    start = "the GPU worked 40% of the time; the host sets the pace"
-    assert sentence(starting(5.12e-6, 12000.4)) == (
-        f"{start}: launch-bound, since starting 12000 operators at 5.12 us each takes about 61% of a step"
-    )
-    assert sentence(starting(5e-6)) == f"{start}: starting 120 operators at 5 us each takes about 1% of a step"
-    assert sentence(starting(2e-3)) == (
-        f"{start}: launch-bound, since starting 120 operators at 2000 us each takes all of a step"
-    )
+WAITING = "the GPU worked 40% of the time; the host sets the pace"
 
 
-def test_without_profile_or_overhead_nothing_is_said_of_starting() -> None:
-    for record in (starting(None), starting(5e-6, None), launch(busy=0.4)):
-        assert sentence(record) == "the GPU worked 40% of the time; the host sets the pace"
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (launch(events=1.5), "the GPU's events tell 150.0% of the wall time: the clock stopped before the GPU did"),
+        (launch(events=0.9), "the GPU's events tell 90.0% of the wall time: the rest was not the GPU's"),
+        (
+            starting(5.12e-6, 12000.4),
+            f"{WAITING}: launch-bound, since starting 12000 operators at 5.12 us each takes about 61% of a step",
+        ),
+        (starting(5e-6), f"{WAITING}: starting 120 operators at 5 us each takes about 1% of a step"),
+        (
+            starting(2e-3),
+            f"{WAITING}: launch-bound, since starting 120 operators at 2000 us each takes all of a step",
+        ),
+        # Without a profile, or what starting costs, nothing is said of it.
+        (starting(None), WAITING),
+        (starting(5e-6, None), WAITING),
+        (launch(busy=0.4), WAITING),
+        (
+            launch(told=telemetry(reasons=in_region(0x40 | 0x4, 0.5), sm_mhz=1200)),
+            "the GPU was slowed 51% of the time: thermal slowdown by the hardware, at 1200 MHz",
+        ),
+    ],
+)
+def test_flags_in_words(record: Record, said: str) -> None:
+    assert sentence(record) == said
 
 
 @pytest.mark.parametrize(
@@ -217,13 +225,6 @@ def test_one_sample_of_few_is_no_throttling() -> None:
     seen = gpu_evidence.observe_launch(brief.outcome, brief.telemetry)
     assert (seen.samples, seen.slowed_share) == (6, pytest.approx(1 / 6))
     assert names(brief) == []
-
-
-def test_a_slowed_gpu_in_words() -> None:
-    told = telemetry(reasons=in_region(0x40 | 0x4, 0.5), sm_mhz=1200)
-    assert sentence(launch(told=told)) == (
-        "the GPU was slowed 51% of the time: thermal slowdown by the hardware, at 1200 MHz"
-    )
 
 
 def test_errors_of_the_memory() -> None:
