@@ -119,7 +119,7 @@ def test_disturbed_nights_are_kept_and_not_searched():
     # The nights of the change itself are disturbed: the first undisturbed one after it is named, and the last before.
     assert (change.night.run, change.night_before.run) == ("run-042", "run-038")
     assert change.percent[0] == pytest.approx(5, abs=0.5)
-    assert "6 nights of one series" in " ".join(history_to_terminal(history).split())
+    assert "6 nights of some series" in " ".join(history_to_terminal(history).split())
 
 
 def test_the_change_is_told_with_its_night_size_and_direction(nights):
@@ -289,7 +289,7 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
     }
     text = " ".join(history_to_terminal(history).split())
     assert "candidate: torch 2.13.0 -> 2.14.0" in text
-    assert "the store keeps the newest description only" in text
+    assert "the store keeps only the newest description" in text
     unread = explained(build_history(nights, CELLS), read, most=0)
     assert unread.changes[0][1].differences is None
     assert "no record says" in history_to_terminal(unread)
