@@ -24,7 +24,9 @@ from .recurrent import Recurrent
 from .residual import Bottleneck, Residual
 
 #: By the name that suites use.
-FAMILIES = {family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent)}  # type: Dict[str, Type[Family]]
+FAMILIES: Dict[str, Type[Family]] = {
+    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent)
+}
 
 #: Families whose networks are a chain of ``layers`` on inputs of ``input_shape``.
 CHAINS = (Feedforward, Convolutional)

@@ -40,8 +40,7 @@ class Convolutional(_Numbers, Family):
     lists = ("layers",)
 
     @classmethod
-    def from_data(cls, data):
-        # type: (Dict[str, Any]) -> Convolutional
+    def from_data(cls, data: Dict[str, Any]) -> "Convolutional":
         """Read ``channels``, ``side``, ``layers``, ``outputs`` and, where it is not 1, ``input_scale``.
 
         A layer is a table: of a convolution its number of outputs under ``convolution``, with ``kernel`` and, where
@@ -62,10 +61,9 @@ class Convolutional(_Numbers, Family):
         of_sane_size(family)
         return family
 
-    def data(self):
-        # type: () -> Dict[str, Any]
+    def data(self) -> Dict[str, Any]:
         """Return the numbers."""
-        written = []  # type: List[Dict[str, Any]]
+        written: List[Dict[str, Any]] = []
         for layer in self.layers[:-1]:
             if isinstance(layer, Convolution):
                 table = {"convolution": layer.out_channels, "kernel": layer.kernel, "stride": layer.stride}
@@ -75,7 +73,7 @@ class Convolutional(_Numbers, Family):
                 table = {"pool": layer.kernel, "stride": layer.stride, "padding": layer.padding}
                 written.append(without_usual(table, [("stride", layer.kernel), ("padding", 0)]))
             elif isinstance(layer, Dense):
-                dense = {"dense": layer.outputs, "activation": layer.activation}  # type: Dict[str, Any]
+                dense: Dict[str, Any] = {"dense": layer.outputs, "activation": layer.activation}
                 written.append(without_usual(dense, [("activation", "relu")]))
         last = self.layers[-1]
         assert isinstance(last, Dense)
@@ -83,46 +81,38 @@ class Convolutional(_Numbers, Family):
         return without_usual(dict(found, input_scale=self.input_scale), [("input_scale", 1.0)])
 
     @property
-    def input_shape(self):
-        # type: () -> Tuple[int, int, int]
+    def input_shape(self) -> Tuple[int, int, int]:
         """Return the shape of one example's inputs."""
         return (self.channels, self.side, self.side)
 
-    def parameters(self):
-        # type: () -> List[Parameter]
+    def parameters(self) -> List[Parameter]:
         """Return a weight and a bias for each layer but pools."""
         return chain_parameters(self.layers)
 
-    def multiply_adds(self):
-        # type: () -> List[int]
+    def multiply_adds(self) -> List[int]:
         """Return those of each layer but pools."""
         return chain_multiply_adds(self.layers, self.side)
 
-    def drawn_inputs(self):
-        # type: () -> Drawn
+    def drawn_inputs(self) -> Drawn:
         """Return uniform numbers."""
         return Drawn(self.input_shape, None, self.input_scale)
 
-    def drawn_labels(self):
-        # type: () -> Drawn
+    def drawn_labels(self) -> Drawn:
         """Return one class."""
         last = self.layers[-1]
         assert isinstance(last, Dense)
         return Drawn((), last.outputs)
 
-    def kinked(self):
-        # type: () -> bool
+    def kinked(self) -> bool:
         """ReLUs and maxima have kinks."""
         return has_kinks(self.layers)
 
-    def parity(self):
-        # type: () -> ParityRecipe
+    def parity(self) -> ParityRecipe:
         """Return one step at a low rate where there are kinks, or two at a high rate."""
         weights = len(self.multiply_adds())
         return kinked_recipe() if self.kinked() else smooth_recipe(weights)
 
-    def words(self):
-        # type: () -> str
+    def words(self) -> str:
         """Return the number of layers of each kind."""
         return chain_words(self.layers)
 
@@ -130,16 +120,14 @@ class Convolutional(_Numbers, Family):
 class _Chain:
     """Layers while they are read: each gets its inputs from the one before, and a name with its place among weights."""
 
-    def __init__(self, channels, side):
-        # type: (int, int) -> None
-        self.layers = []  # type: List[Layer]
+    def __init__(self, channels: int, side: int) -> None:
+        self.layers: List[Layer] = []
         self._channels = channels
         self._side = side
         self._flat = 0  # outputs of the last fully connected layer; 0 before there is one
         self._weights = 0
 
-    def add(self, table):
-        # type: (Numbers) -> None
+    def add(self, table: Numbers) -> None:
         """Read one layer."""
         kinds = [kind for kind in ("convolution", "pool", "dense") if table.has(kind)]
         if len(kinds) != 1:
@@ -154,8 +142,7 @@ class _Chain:
         else:
             self._window(table, kinds[0])
 
-    def _window(self, table, kind):
-        # type: (Numbers, str) -> None
+    def _window(self, table: Numbers, kind: str) -> None:
         size = table.whole(kind, example="32")
         kernel = size if kind == "pool" else table.whole("kernel", example="3", most=1000)
         stride = table.whole("stride", kernel if kind == "pool" else 1, most=1000)
@@ -180,8 +167,7 @@ class _Chain:
         self.layers.append(Convolution(name, self._channels, size, kernel, stride, padding, activation))
         self._channels = size
 
-    def dense(self, outputs, activation):
-        # type: (int, str) -> None
+    def dense(self, outputs: int, activation: str) -> None:
         """Add a fully connected layer."""
         if not self._flat:
             self.layers.append(Flatten())

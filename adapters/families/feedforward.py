@@ -25,8 +25,7 @@ class Feedforward(_Numbers, Family):
     lists = ("hidden",)
 
     @classmethod
-    def from_data(cls, data):
-        # type: (Dict[str, Any]) -> Feedforward
+    def from_data(cls, data: Dict[str, Any]) -> "Feedforward":
         """Read ``inputs``, ``hidden``, ``outputs``, ``activation`` and, where it is not 1, ``input_scale``."""
         numbers = Numbers(data)
         family = cls(
@@ -40,20 +39,17 @@ class Feedforward(_Numbers, Family):
         of_sane_size(family)
         return family
 
-    def data(self):
-        # type: () -> Dict[str, Any]
+    def data(self) -> Dict[str, Any]:
         """Return the numbers."""
         return without_usual(dict(self._asdict(), hidden=list(self.hidden)), [("input_scale", 1.0)])
 
     @property
-    def input_shape(self):
-        # type: () -> Tuple[int, ...]
+    def input_shape(self) -> Tuple[int, ...]:
         """Return the shape of one example's inputs."""
         return (self.inputs,)
 
     @property
-    def layers(self):
-        # type: () -> Tuple[Layer, ...]
+    def layers(self) -> Tuple[Layer, ...]:
         """Return the layers, called fc1, fc2 and so on."""
         sizes = (self.inputs,) + tuple(self.hidden) + (self.outputs,)
         last = len(sizes) - 2
@@ -62,37 +58,30 @@ class Feedforward(_Numbers, Family):
             for index in range(last + 1)
         )
 
-    def parameters(self):
-        # type: () -> List[Parameter]
+    def parameters(self) -> List[Parameter]:
         """Return a weight and a bias for each layer."""
         return chain_parameters(self.layers)
 
-    def multiply_adds(self):
-        # type: () -> List[int]
+    def multiply_adds(self) -> List[int]:
         """Return those of each layer."""
         return chain_multiply_adds(self.layers)
 
-    def drawn_inputs(self):
-        # type: () -> Drawn
+    def drawn_inputs(self) -> Drawn:
         """Return uniform numbers."""
         return Drawn(self.input_shape, None, self.input_scale)
 
-    def drawn_labels(self):
-        # type: () -> Drawn
+    def drawn_labels(self) -> Drawn:
         """Return one class."""
         return Drawn((), self.outputs)
 
-    def kinked(self):
-        # type: () -> bool
+    def kinked(self) -> bool:
         """ReLUs have kinks."""
         return self.activation == "relu" and bool(self.hidden)
 
-    def parity(self):
-        # type: () -> ParityRecipe
+    def parity(self) -> ParityRecipe:
         """Return two steps at a high rate, or one at a low rate where there are ReLUs."""
         return kinked_recipe() if self.kinked() else smooth_recipe(len(self.hidden) + 1)
 
-    def words(self):
-        # type: () -> str
+    def words(self) -> str:
         """Return the number of layers."""
         return chain_words(self.layers)

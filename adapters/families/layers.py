@@ -56,20 +56,17 @@ class Parameter(NamedTuple):
     constant: Optional[float] = None
 
 
-def output_side(side, kernel, stride, padding):
-    # type: (int, int, int, int) -> int
+def output_side(side: int, kernel: int, stride: int, padding: int) -> int:
     """Return the side of a convolution's or pool's output, rounding down."""
     return (side + 2 * padding - kernel) // stride + 1
 
 
-def convolution_weight(name, outputs, inputs, kernel):
-    # type: (str, int, int, int) -> Parameter
+def convolution_weight(name: str, outputs: int, inputs: int, kernel: int) -> Parameter:
     """Return a convolution's weight: He et al. 2015, arXiv 1502.01852, eq. 10, as a uniform distribution."""
     return Parameter(name + ".weight", (outputs, inputs, kernel, kernel), math.sqrt(6.0 / (inputs * kernel**2)))
 
 
-def chain_parameters(layers):
-    # type: (Sequence[Layer]) -> List[Parameter]
+def chain_parameters(layers: Sequence[Layer]) -> List[Parameter]:
     """Return every trainable tensor of a chain of layers, in forward order."""
     found = []
     for layer in layers:
@@ -87,8 +84,7 @@ def chain_parameters(layers):
     return found
 
 
-def chain_multiply_adds(layers, side=1):
-    # type: (Sequence[Layer], int) -> List[int]
+def chain_multiply_adds(layers: Sequence[Layer], side: int = 1) -> List[int]:
     """Return the multiply-adds of each layer for one example, forward; ``side`` is that of its image."""
     products = []
     for layer in layers:
@@ -101,14 +97,12 @@ def chain_multiply_adds(layers, side=1):
     return products
 
 
-def has_kinks(layers):
-    # type: (Sequence[Layer]) -> bool
+def has_kinks(layers: Sequence[Layer]) -> bool:
     """Tell whether rounding can turn a unit of the chain from one side to the other: ReLUs and maxima."""
     return any(isinstance(layer, MaxPool) or getattr(layer, "activation", "") == "relu" for layer in layers)
 
 
-def chain_words(layers):
-    # type: (Sequence[Layer]) -> str
+def chain_words(layers: Sequence[Layer]) -> str:
     """Return how many layers of each kind a chain has, in words."""
     kinds = (("conv", Convolution), ("pool", MaxPool), ("dense", Dense))
     counts = [(sum(isinstance(layer, kind) for layer in layers), word) for word, kind in kinds]

@@ -22,21 +22,18 @@ SENTINEL_SIZE = 1536
 class Phases:
     """Tells the host what the guest is doing, between measurements only."""
 
-    def __init__(self, directory):
-        # type: (str) -> None
+    def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, PHASE_FILE)
         self.process = os.getpid()
 
-    def enter(self, phase, expected_seconds=None):
-        # type: (str, Optional[float]) -> None
+    def enter(self, phase: str, expected_seconds: Optional[float] = None) -> None:
         """Announce a phase and, where it can be told, how long it will last."""
         if os.getpid() != self.process:
             os._exit(1)  # a copy that the adapter forked and let go on: the launch is the original's
         write_json(self.path, {"phase": phase, "expected_seconds": expected_seconds})
 
 
-def _finite(value):
-    # type: (float) -> Optional[float]
+def _finite(value: float) -> Optional[float]:
     return value if math.isfinite(value) else None
 
 
@@ -49,8 +46,9 @@ class Opening(NamedTuple):
     entries: Dict[str, np.ndarray]  # the parameters' sampled entries after these steps
 
 
-def _parity_steps(adapter, network, before, launch):
-    # type: (Adapter, networks.Network, Dict[str, np.ndarray], Launch) -> Opening
+def _parity_steps(
+    adapter: Adapter, network: networks.Network, before: Dict[str, np.ndarray], launch: Launch
+) -> Opening:
     """Run the recipe's steps and compare them with the reference."""
     recipe, allowed = network.parity, parity.allowance(network, launch.cell.precision)
     watch = parity.Stopwatch()
@@ -77,8 +75,7 @@ def _parity_steps(adapter, network, before, launch):
     return Opening(verdict, first, observation.parameter_count, observation.entries)
 
 
-def _still_trained(adapter, network, opening, final_loss):
-    # type: (Adapter, networks.Network, Opening, float) -> Parity
+def _still_trained(adapter: Adapter, network: networks.Network, opening: Opening, final_loss: float) -> Parity:
     """Return the verdict once more is known: whether the steps after the parity steps changed any parameter.
 
     Where the loss is not finite, nothing is to be learnt from the parameters.
@@ -104,8 +101,7 @@ class Series(NamedTuple):
     steady: Optional[bool]  # None: not looked for
 
 
-def _timed(sample, synchronize, protocol):
-    # type: (Callable[[], None], Callable[[], None], Protocol) -> Series
+def _timed(sample: Callable[[], None], synchronize: Callable[[], None], protocol: Protocol) -> Series:
     """Time samples, and more of them while too few are steady; what came before the steady ones was warm-up.
 
     With the longest warm-up over, or once more samples have lasted for the protocol's seconds, it is given up: all
@@ -128,16 +124,16 @@ def _timed(sample, synchronize, protocol):
     return Series(series[:start], series[start:], True)
 
 
-def _network(launch):
-    # type: (Launch) -> networks.Network
+def _network(launch: Launch) -> networks.Network:
     """Return the network that the launch carries; raises NumbersError where it is none that these adapters know."""
     if launch.network is None:
         raise NumbersError("network", "the launch carries none")
     return networks.from_data(launch.network)
 
 
-def _measure(launch, phases, load, gather):
-    # type: (Launch, Phases, Callable[[Launch], Adapter], Callable[[Adapter], Adapter]) -> Outcome
+def _measure(
+    launch: Launch, phases: Phases, load: Callable[[Launch], Adapter], gather: Callable[[Adapter], Adapter]
+) -> Outcome:
     cell, protocol = launch.cell, launch.protocol
     try:
         network = _network(launch)
@@ -256,15 +252,13 @@ def _measure(launch, phases, load, gather):
     )
 
 
-def _all_threads_said(adapter, launch):
-    # type: (Adapter, Launch) -> Optional[int]
+def _all_threads_said(adapter: Adapter, launch: Launch) -> Optional[int]:
     """Return how many threads the framework says it uses, of all workers together."""
     said = contract.threads(adapter)
     return said * launch.cell.world_size if said is not None and team.needed(adapter, launch) else said
 
 
-def run(directory, load=contract.load):
-    # type: (str, Callable[[Launch], Adapter]) -> int
+def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> int:
     """Carry out the launch described in this control directory; return the exit code.
 
     With several workers this is the first one; `join` is the others.
@@ -275,20 +269,18 @@ def run(directory, load=contract.load):
     launch = read_launch(directory)
     phases = Phases(directory)
     process = os.getpid()
-    made = []  # type: List[Adapter]
-    teams = []  # type: List[team.Team]
+    made: List[Adapter] = []
+    teams: List[team.Team] = []
 
-    def load_and_keep(launch):
-        # type: (Launch) -> Adapter
+    def load_and_keep(launch: Launch) -> Adapter:
         adapter = load(launch)
         made.append(adapter)
         return adapter
 
-    def gather(adapter):
-        # type: (Adapter) -> Adapter
+    def gather(adapter: Adapter) -> Adapter:
         teams.append(team.Team(launch, directory))
         adapter.join(0, team.meeting_place(directory))
-        lead = team.Lead(teams[0], adapter)  # type: Any
+        lead: Any = team.Lead(teams[0], adapter)
         return lead
 
     try:
@@ -314,10 +306,9 @@ def run(directory, load=contract.load):
     return 0
 
 
-def join(directory, worker, load=contract.load):
-    # type: (str, int, Callable[[Launch], Adapter]) -> int
+def join(directory: str, worker: int, load: Callable[[Launch], Adapter] = contract.load) -> int:
     """Be this worker, from 1, of a launch that the first one measures; return the exit code."""
-    made = []  # type: List[Adapter]
+    made: List[Adapter] = []
     try:
         launch = read_launch(directory)
         refused = affinity.refusal(affinity.share(launch, worker))
@@ -349,8 +340,7 @@ def join(directory, worker, load=contract.load):
     return 0
 
 
-def _failure(error, made):
-    # type: (Exception, List[Adapter]) -> Outcome
+def _failure(error: Exception, made: List[Adapter]) -> Outcome:
     """Return the outcome of a launch in which the framework, or what drives it, raised this."""
     traceback.print_exc()
     ran_out = isinstance(error, MemoryError) or (bool(made) and made[0].is_out_of_memory(error))
@@ -358,8 +348,7 @@ def _failure(error, made):
     return Outcome(status, "%s: %s" % (type(error).__name__, _first_line(error)))
 
 
-def _first_line(error):
-    # type: (BaseException) -> str
+def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
     if len(lines) > 1 and lines[0].startswith("Traceback"):

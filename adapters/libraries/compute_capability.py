@@ -7,8 +7,7 @@ AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 in its ma
 _ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])([af]?)\Z")
 
 
-def has_code(architectures, capability):
-    # type: (Iterable[str], Tuple[int, int]) -> bool
+def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
     """Tell whether code for these architectures, such as "sm_90" and "compute_90", runs on a GPU of this capability.
 
     Machine code ("sm_") runs on its own compute capability and on later ones of the same major version; PTX

@@ -10,8 +10,7 @@ from ..protocol import Cell
 _GIVE_ANOTHER = "give a build that can, --python mxnet=<its interpreter>"
 
 
-def context(cell):
-    # type: (Cell) -> Any
+def context(cell: Cell) -> Any:
     """Return where a cell computes: a launch sees one GPU, so it is always MXNet's first.
 
     Called before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
@@ -22,8 +21,7 @@ def context(cell):
     return mx.gpu(0)
 
 
-def refusal(cell):
-    # type: (Cell) -> str
+def refusal(cell: Cell) -> str:
     """Return why this build of MXNet cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "MXNet %s" % mx.__version__
     if cell.device.partition(":")[0] != "cuda":

@@ -36,15 +36,13 @@ class OnnxAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(OnnxAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         onnxruntime.set_default_logger_severity(3)
         self.options = self._session_options()
         self._run_options = devices.run_options(cell)
 
-    def _session_options(self):
-        # type: () -> Any
+    def _session_options(self) -> Any:
         options = onnxruntime.SessionOptions()
         if self.cell.threads:
             options.intra_op_num_threads = self.cell.threads
@@ -61,27 +59,23 @@ class OnnxAdapter(Adapter):
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         return options
 
-    def _spins(self):
-        # type: () -> bool
+    def _spins(self) -> bool:
         spin = self.settings.get("spin", "within_cores")
         if spin == "within_cores":
             return self.cell.threads <= len(os.sched_getaffinity(0))
         return bool(spin == "always")
 
-    def _rate_in_product(self):
-        # type: () -> bool
+    def _rate_in_product(self) -> bool:
         return bool(self.settings.get("rate_in_product", True))
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
+    def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline, on a GPU, what this build cannot do."""
         if self.cell.on_cpu:
-            return super(OnnxAdapter, self).supports(network)
+            return super().supports(network)
         reason = devices.refusal(self.cell)
         return not reason, reason
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Generate the graph, load it, and bind both sets of parameters, the mini-batch and the learning rate."""
         self.network = network
         self.batch_size = len(batch.inputs)
@@ -95,36 +89,31 @@ class OnnxAdapter(Adapter):
         self._open_session(self.options)
         self.current = 0
 
-    def _value_of(self, array):
-        # type: (np.ndarray) -> Any
+    def _value_of(self, array: np.ndarray) -> Any:
         """Return an array where the graph runs: on the CPU the array itself, on a GPU a copy."""
         return onnxruntime.OrtValue.ortvalue_from_numpy(array, *devices.home(self.cell))
 
-    def _buffer(self, shape):
-        # type: (List[int]) -> Any
+    def _buffer(self, shape: List[int]) -> Any:
         """Return a float32 buffer where the graph runs, with nothing in it yet."""
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32, *devices.home(self.cell))
 
-    def _open_session(self, options):
-        # type: (Any) -> Any
+    def _open_session(self, options: Any) -> Any:
         """Make and return the session that steps run in, and bind the buffers that there are."""
         model = networks.training_graph(self.network, self.batch_size, self._rate_in_product()).SerializeToString()
         self.session = onnxruntime.InferenceSession(model, options, devices.providers(self.cell))
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
         return self.session
 
-    def _allocate(self, weights):
-        # type: (Dict[str, np.ndarray]) -> None
+    def _allocate(self, weights: Dict[str, np.ndarray]) -> None:
         """Make both sets of parameters and copy the weights into the first."""
-        self.sets = [{}, {}]  # type: List[Dict[str, Any]]
+        self.sets: List[Dict[str, Any]] = [{}, {}]
         for name in networks.parameter_names(self.network):
             for values in self.sets:
                 values[name] = self._buffer(list(weights[name].shape))
             initial = networks.from_canonical(self.network, name, weights[name])
             self.sets[0][name].update_inplace(np.ascontiguousarray(initial))
 
-    def _bind(self, source, target):
-        # type: (int, int) -> Any
+    def _bind(self, source: int, target: int) -> Any:
         """Return the binding of a step from one set of parameters to the other."""
         binding = self.session.io_binding()
         for name, value in self.given.items():
@@ -135,38 +124,32 @@ class OnnxAdapter(Adapter):
         binding.bind_ortvalue_output(networks.LOSS, self.loss)
         return binding
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Run the graph from the current parameters into the other set, which then is the current one."""
         self.session.run_with_iobinding(self.bindings[self.current], self._run_options)
         self.current = 1 - self.current
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait for the GPU; on the CPU a step is done when it returns."""
         if not self.cell.on_cpu:
             self.bindings[1 - self.current].synchronize_outputs()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Set the rate, an input of the graph."""
         self.rate[...] = rate
         if not self.cell.on_cpu:
             self.given[networks.LEARNING_RATE].update_inplace(self.rate)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Read the loss that the last step left."""
         return float(self.loss.numpy())
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield a copy of each parameter."""
         for name, value in self.sets[self.current].items():
             yield name, networks.to_canonical(self.network, name, value.numpy())
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the size of the session's pool, the calling thread included, as its options hold it.
 
         None for ONNX Runtime's own choice: it tells nobody what it chose.
@@ -175,8 +158,7 @@ class OnnxAdapter(Adapter):
         threads = (session.get_session_options() if session else self.options).intra_op_num_threads
         return int(threads) or None
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions and session options; on the CPU the matrix products are ONNX Runtime's own (MLAS)."""
         options = self.options
         described = {
@@ -199,8 +181,7 @@ class OnnxAdapter(Adapter):
         described.update(devices.describe(getattr(self, "session", None)))
         return described
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask the package which execution providers it has, and for its training and collective operations."""
         providers = onnxruntime.get_available_providers()
         training = importlib.util.find_spec("onnxruntime.training") is not None
@@ -212,8 +193,7 @@ class OnnxAdapter(Adapter):
             "automatic_gradients": (training, "the package %s onnxruntime.training" % ("has" if training else "lacks")),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product of two inputs, so that neither is packed beforehand."""
         model = networks.product(size).SerializeToString()
         session = onnxruntime.InferenceSession(model, self._session_options(), devices.providers(self.cell))
@@ -223,15 +203,13 @@ class OnnxAdapter(Adapter):
             binding.bind_ortvalue_input(name, self._value_of(array))
         binding.bind_ortvalue_output("c", self._buffer([size, size]))
 
-        def product(arrays=arrays):
-            # type: (List[np.ndarray]) -> object
+        def product(arrays: List[np.ndarray] = arrays) -> object:
             # On the CPU the values bound lie on the arrays, which nothing else keeps.
             return session.run_with_iobinding(binding)
 
         return product
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps in a second session, which profiles; None on a GPU, where it times starts alone."""
         if not self.cell.on_cpu:
             return None
@@ -241,8 +219,7 @@ class OnnxAdapter(Adapter):
         finally:
             self.session, self.bindings = kept
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise ONNX Runtime's arena (its message alone tells) and the C++ library."""
         if isinstance(error, MemoryError):
             return True

@@ -12,8 +12,7 @@ PRECISIONS = ("float32", "tf32")
 _GIVE_ANOTHER = "give a build that can, --python onnx=<its interpreter>"
 
 
-def providers(cell):
-    # type: (Cell) -> List[Any]
+def providers(cell: Cell) -> List[Any]:
     """Return what runs a session's operators; on a GPU those that it has no kernel for stay on the CPU.
 
     TF32 is off unless it is asked for. Convolutions are tried out once, as a step's shapes never change.
@@ -24,14 +23,12 @@ def providers(cell):
     return [(CUDA, {"device_id": "0", "use_tf32": tf32, "cudnn_conv_algo_search": "EXHAUSTIVE"}), CPU]
 
 
-def home(cell):
-    # type: (Cell) -> Tuple[str, int]
+def home(cell: Cell) -> Tuple[str, int]:
     """Return the memory that buffers lie in: a launch sees one GPU, so it is always the first."""
     return ("cpu", 0) if cell.on_cpu else ("cuda", 0)
 
 
-def refusal(cell):
-    # type: (Cell) -> str
+def refusal(cell: Cell) -> str:
     """Return why this build of ONNX Runtime cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "ONNX Runtime %s" % onnxruntime.__version__
     if cell.device.partition(":")[0] != "cuda":
@@ -59,15 +56,13 @@ def refusal(cell):
     return ""
 
 
-def _in_force(cell):
-    # type: (Cell) -> List[str]
+def _in_force(cell: Cell) -> List[str]:
     """Return the providers that a small session got."""
     model = networks.product(2).SerializeToString()
     return list(onnxruntime.InferenceSession(model, providers=providers(cell)).get_providers())
 
 
-def run_options(cell):
-    # type: (Cell) -> Any
+def run_options(cell: Cell) -> Any:
     """Return how a step is run; on a GPU it only starts there, and somebody else waits for its end."""
     if cell.on_cpu:
         return None
@@ -76,8 +71,7 @@ def run_options(cell):
     return options
 
 
-def describe(session):
-    # type: (Any) -> Dict[str, Any]
+def describe(session: Any) -> Dict[str, Any]:
     """Name the providers in force and their options."""
     if session is None:
         return {}

@@ -25,26 +25,24 @@ LEARNING_RATE = "learning_rate"
 _GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
 
 
-def _dense(graph, name, value):
-    # type: (Graph, str, str) -> str
+def _dense(graph: Graph, name: str, value: str) -> str:
     return graph.node("Gemm", [value, name + ".weight", name + ".bias"], name, transB=1)
 
 
-def _convolution(graph, name, value, weights, kernel, stride, padding):
-    # type: (Graph, str, str, Sequence[str], int, int, int) -> str
+def _convolution(
+    graph: Graph, name: str, value: str, weights: Sequence[str], kernel: int, stride: int, padding: int
+) -> str:
     inputs = [value] + list(weights)
     return graph.node("Conv", inputs, name, kernel_shape=[kernel, kernel], strides=[stride, stride], pads=[padding] * 4)
 
 
-def _max_pool(graph, name, value, kernel, stride, padding):
-    # type: (Graph, str, str, int, int, int) -> str
+def _max_pool(graph: Graph, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
     """Add max pooling that also tells where each maximum was."""
     numbers = {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [padding] * 4}
     return graph.several("MaxPool", [value], [name, name + ":places"], **numbers)[0]
 
 
-def _feedforward(graph, family):
-    # type: (Graph, Chain) -> str
+def _feedforward(graph: Graph, family: Chain) -> str:
     value = "inputs"
     for index, layer in enumerate(family.layers):
         if isinstance(layer, Dense):
@@ -63,10 +61,8 @@ def _feedforward(graph, family):
     return value
 
 
-def _bottleneck(graph, block, value, epsilon):
-    # type: (Graph, Bottleneck, str, float) -> str
-    def normalised(suffix, value, channels, kernel, stride):
-        # type: (Tuple[str, str], str, int, int, int) -> str
+def _bottleneck(graph: Graph, block: Bottleneck, value: str, epsilon: float) -> str:
+    def normalised(suffix: Tuple[str, str], value: str, channels: int, kernel: int, stride: int) -> str:
         name = "%s.%s" % (block.name, suffix[0])
         value = _convolution(graph, name, value, [name + ".weight"], kernel, stride, kernel // 2)
         return normalise(graph, "%s.%s" % (block.name, suffix[1]), value, channels, epsilon)
@@ -82,8 +78,7 @@ def _bottleneck(graph, block, value, epsilon):
     return graph.node("Relu", [graph.node("Add", [value, shortcut])])
 
 
-def _residual(graph, family):
-    # type: (Graph, Residual) -> str
+def _residual(graph: Graph, family: Residual) -> str:
     value = _convolution(graph, "stem", "inputs", ["stem.weight"], 7, 2, 3)
     value = normalise(graph, "stem_norm", value, family.stem_channels, family.epsilon)
     value = graph.node("Relu", [value])
@@ -94,8 +89,7 @@ def _residual(graph, family):
     return _dense(graph, "fc", value)
 
 
-def _lstm(graph, name, value, hidden, steps, batch_size):
-    # type: (Graph, str, str, int, int, int) -> str
+def _lstm(graph: Graph, name: str, value: str, hidden: int, steps: int, batch_size: int) -> str:
     """Add one layer over (steps * batch, features) rows, unrolled; return its (steps * batch, hidden) outputs."""
     projected = graph.node("Gemm", [value, name + ".input_weight", name + ".bias"], transB=1)
     rows = ["%s:projected:%d" % (name, step) for step in range(steps)]
@@ -115,16 +109,14 @@ def _lstm(graph, name, value, hidden, steps, batch_size):
     return graph.node("Concat", outputs, axis=0)
 
 
-def _recurrent(graph, family, batch_size):
-    # type: (Graph, Recurrent, int) -> str
+def _recurrent(graph: Graph, family: Recurrent, batch_size: int) -> str:
     value = graph.node("Gather", ["embedding.weight", "inputs"])
     for layer in range(1, family.layers + 1):
         value = _lstm(graph, "lstm%d" % layer, value, family.hidden, family.steps, batch_size)
     return _dense(graph, "fc", value)
 
 
-def _logits(graph, network, batch_size):
-    # type: (Graph, Network, int) -> Tuple[str, int]
+def _logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
     """Declare the mini-batch, add the forward pass and return the logits' name and number of rows."""
     family = network.family
     if isinstance(family, Recurrent):
@@ -140,14 +132,12 @@ def _logits(graph, network, batch_size):
     return _residual(graph, family), batch_size
 
 
-def updated_name(name):
-    # type: (str) -> str
+def updated_name(name: str) -> str:
     """Return the name of a parameter's value after the update."""
     return name + ":updated"
 
 
-def _update(graph, name, shape, gradient, rate_in_product):
-    # type: (Graph, str, Sequence[int], Gradient, bool) -> None
+def _update(graph: Graph, name: str, shape: Sequence[int], gradient: Gradient, rate_in_product: bool) -> None:
     """Add ``parameter - learning_rate * gradient``.
 
     Where the gradient is a matrix product, the learning rate may go into the smaller of its factors, so that one pass
@@ -165,8 +155,9 @@ def _update(graph, name, shape, gradient, rate_in_product):
     graph.node("Sub", [name, change], updated_name(name))
 
 
-def training_graph(network, batch_size, rate_in_product=True, element=np.float32):
-    # type: (Network, int, bool, Any) -> ModelProto
+def training_graph(
+    network: Network, batch_size: int, rate_in_product: bool = True, element: Any = np.float32
+) -> ModelProto:
     """Return the model of one training step on mini-batches of this size, computing in this element type."""
     graph = Graph(element)
     trained = network.family.parameters()
@@ -184,8 +175,7 @@ def training_graph(network, batch_size, rate_in_product=True, element=np.float32
     return graph.model()
 
 
-def product(size):
-    # type: (int) -> ModelProto
+def product(size: int) -> ModelProto:
     """Return the graph of one (size, size) matrix product ``c = a @ b``."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, size]) for name in "abc"]
     graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"])], "product", values[:2], values[2:])
@@ -193,35 +183,30 @@ def product(size):
     return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=operators)
 
 
-def parameter_names(network):
-    # type: (Network) -> List[str]
+def parameter_names(network: Network) -> List[str]:
     """Return the parameters' names, which are the graph's."""
     return [parameter.name for parameter in network.family.parameters()]
 
 
-def feed(network, batch):
-    # type: (Network, Batch) -> Tuple[np.ndarray, np.ndarray]
+def feed(network: Network, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch as the graph's ``inputs`` and ``labels``."""
     if isinstance(network.family, Recurrent):
         return np.ascontiguousarray(batch.inputs.T).reshape(-1), np.ascontiguousarray(batch.labels.T).reshape(-1)
     return batch.inputs, batch.labels
 
 
-def _permute_gates(network, name, value):
-    # type: (Network, str, np.ndarray) -> np.ndarray
+def _permute_gates(network: Network, name: str, value: np.ndarray) -> np.ndarray:
     if isinstance(network.family, Recurrent) and name.startswith("lstm"):
         gates = value.reshape((4, network.family.hidden) + value.shape[1:])
         return gates[list(_GATES_TO_GRAPH)].reshape(value.shape)
     return value
 
 
-def from_canonical(network, name, value):
-    # type: (Network, str, np.ndarray) -> np.ndarray
+def from_canonical(network: Network, name: str, value: np.ndarray) -> np.ndarray:
     """Turn a parameter from the canonical layout into the graph's."""
     return _permute_gates(network, name, value)
 
 
-def to_canonical(network, name, value):
-    # type: (Network, str, np.ndarray) -> np.ndarray
+def to_canonical(network: Network, name: str, value: np.ndarray) -> np.ndarray:
     """Turn a parameter from the graph's layout into the canonical one."""
     return _permute_gates(network, name, value)

@@ -20,8 +20,7 @@ _MICROSECONDS = 1e-6
 _SUFFIX = "_kernel_time"  # older versions write several events of a node; this is the one of its kernel
 
 
-def take(adapter, open_session, options, steps):
-    # type: (Adapter, Callable[[Any], Any], Any, int) -> Optional[Profile]
+def take(adapter: Adapter, open_session: Callable[[Any], Any], options: Any, steps: int) -> Optional[Profile]:
     """Run so many steps in a session made with these options, which ``open_session`` makes the adapter's."""
     with tempfile.TemporaryDirectory(prefix="onnx-", dir=adapter.cache_directory) as directory:
         options.enable_profiling = True
@@ -33,24 +32,21 @@ def take(adapter, open_session, options, steps):
     return joined(adapter, steps, seconds, list(calls(events, WARMUP)))
 
 
-def joined(adapter, steps, seconds, found):
-    # type: (Adapter, int, float, List[Calls]) -> Optional[Profile]
+def joined(adapter: Adapter, steps: int, seconds: float, found: List[Calls]) -> Optional[Profile]:
     """Return the profile; None where the device computes and nothing is told of it."""
     if not (adapter.cell.on_cpu or any(each.on_device for each in found)):
         return None
     return profiles.profile(NAME, steps, seconds, found)
 
 
-def read(path):
-    # type: (str) -> List[Dict[str, Any]]
+def read(path: str) -> List[Dict[str, Any]]:
     """Return the events of a profile."""
     with open(path, encoding="utf-8") as file:
-        events = json.load(file)  # type: List[Dict[str, Any]]
+        events: List[Dict[str, Any]] = json.load(file)
     return events
 
 
-def calls(events, skipped):
-    # type: (List[Dict[str, Any]], int) -> Iterator[Calls]
+def calls(events: List[Dict[str, Any]], skipped: int) -> Iterator[Calls]:
     """Yield the calls of each node, by its operator, after the first ``skipped`` runs of the session.
 
     An event of a node tells when the CPU was busy with it; one of a kernel, which builds for GPUs may write, when the
@@ -60,7 +56,7 @@ def calls(events, skipped):
     if len(runs) <= skipped:
         return
     first = runs[skipped]
-    of_threads = {}  # type: Dict[Any, List[Span]]
+    of_threads: Dict[Any, List[Span]] = {}
     for event in events:
         if float(event.get("ts", 0)) < first:
             continue

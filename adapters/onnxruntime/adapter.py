@@ -35,14 +35,12 @@ class OnnxRuntimeAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(OnnxRuntimeAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         onnxruntime.set_default_logger_severity(3)
         self.options = self._session_options()
 
-    def _session_options(self):
-        # type: () -> Any
+    def _session_options(self) -> Any:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.cell.threads
         options.inter_op_num_threads = 1
@@ -51,34 +49,30 @@ class OnnxRuntimeAdapter(Adapter):
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spins() else "0")
         return options
 
-    def _spins(self):
-        # type: () -> bool
+    def _spins(self) -> bool:
         spin = self.settings.get("spin", "within_cores")
         if spin == "within_cores":
             return self.cell.threads <= len(os.sched_getaffinity(0))
         return bool(spin == "always")
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
+    def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline GPUs, and say which build this is."""
         if self.cell.on_cpu:
-            return super(OnnxRuntimeAdapter, self).supports(network)
+            return super().supports(network)
         words = "device %s: this ONNX Runtime %s has the execution providers %s, and is driven here on the CPU only"
         providers = ", ".join(onnxruntime.get_available_providers())
         return False, words % (self.cell.device, onnxruntime.__version__, providers)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the graphs, load them, and hand over weights and mini-batch."""
         self.network = network
         self.batch_size = len(batch.inputs)
         self._open_sessions(weights, self.options)
         # Each OrtValue lies on its NumPy array: no copy, here or in the step.
         self.inputs = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in networks.feed(network, batch)]
-        self.loss = None  # type: Any
+        self.loss: Any = None
 
-    def _open_sessions(self, weights, options):
-        # type: (Dict[str, np.ndarray], Any) -> None
+    def _open_sessions(self, weights: Dict[str, np.ndarray], options: Any) -> None:
         """Make the sessions of a step, with parameters of these values."""
         fused_loss = bool(self.settings.get("fused_loss", True))
         model = networks.forward_model(self.network, self.batch_size, fused_loss)
@@ -93,8 +87,7 @@ class OnnxRuntimeAdapter(Adapter):
             # Only now: an optimizer that met a checkpoint without values would fault.
             self.optimizer = Optimizer(files.optimizer_model, self.module)
 
-    def _load(self, weights):
-        # type: (Dict[str, np.ndarray]) -> None
+    def _load(self, weights: Dict[str, np.ndarray]) -> None:
         """Copy the weights into the parameters through one flat buffer, the way a nominal checkpoint takes them."""
         flat = np.concatenate(
             [
@@ -105,37 +98,31 @@ class OnnxRuntimeAdapter(Adapter):
         value = onnxruntime.OrtValue.ortvalue_from_numpy(flat)
         self.module.copy_buffer_to_parameters(value._ortvalue, trainable_only=False)
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Run the training graph, which leaves the gradients in their buffers, and the SGD graph."""
         self.loss = self.module(*self.inputs)
         self.optimizer.step()
         self.module.lazy_reset_grad()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Set the rate, an input of the SGD graph."""
         self.optimizer.set_learning_rate(rate)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Read the loss that the last step left."""
         return float(self.loss.numpy())
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield a copy of each parameter."""
         for name in networks.parameter_names(self.network):
             yield name, networks.to_canonical(self.network, name, self.state.parameters[name].data)
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the size of a session's pool, the calling thread included, as the session options hold it."""
         threads = self.options.intra_op_num_threads
         return int(threads)
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions and session options; the matrix products are ONNX Runtime's own (MLAS)."""
         options = self.options
         return {
@@ -154,8 +141,7 @@ class OnnxRuntimeAdapter(Adapter):
             "allow_spinning": self._spins(),
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask the package for its execution providers and for what derives a gradient graph."""
         providers = onnxruntime.get_available_providers()
         gradients = importlib.util.find_spec("onnxruntime.training.artifacts") is not None
@@ -170,8 +156,7 @@ class OnnxRuntimeAdapter(Adapter):
             ),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product of two inputs, so that neither is packed beforehand."""
         session = onnxruntime.InferenceSession(
             networks.product(size).SerializeToString(), self._session_options(), ["CPUExecutionProvider"]
@@ -183,21 +168,18 @@ class OnnxRuntimeAdapter(Adapter):
         output = onnxruntime.OrtValue.ortvalue_from_shape_and_type([size, size], np.float32)
         binding.bind_ortvalue_output("c", output)
 
-        def product(arrays=arrays):
-            # type: (List[np.ndarray]) -> object
+        def product(arrays: List[np.ndarray] = arrays) -> object:
             # The values bound lie on the arrays, which nothing else keeps.
             return session.run_with_iobinding(binding)
 
         return product
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps in sessions of their own, which profile."""
         kept = self.state, self.module, self.optimizer
         weights = dict(self.parameters())
 
-        def close_sessions():
-            # type: () -> None
+        def close_sessions() -> None:
             self.state, self.module, self.optimizer = kept
 
         try:
@@ -211,8 +193,7 @@ class OnnxRuntimeAdapter(Adapter):
         finally:
             close_sessions()
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise ONNX Runtime's arena (its message alone tells) and the C++ library."""
         if isinstance(error, MemoryError):
             return True

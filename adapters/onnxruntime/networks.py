@@ -28,49 +28,42 @@ _GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, 
 class Graph:
     """An ONNX graph in the making; each method adds a node and returns the name of its output."""
 
-    def __init__(self, network, fused_loss):
-        # type: (Network, bool) -> None
+    def __init__(self, network: Network, fused_loss: bool) -> None:
         self.fused_loss = fused_loss
-        self.nodes = []  # type: List[Any]
-        self.constants = []  # type: List[Any]
-        self.inputs = []  # type: List[Any]
-        self.parameters = []  # type: List[Any]
+        self.nodes: List[Any] = []
+        self.constants: List[Any] = []
+        self.inputs: List[Any] = []
+        self.parameters: List[Any] = []
         for parameter in network.family.parameters():
             self.parameters.append(TensorProto(name=parameter.name, data_type=TensorProto.FLOAT, dims=parameter.shape))
 
-    def input(self, name, element_type, shape):
-        # type: (str, int, Sequence[int]) -> str
+    def input(self, name: str, element_type: int, shape: Sequence[int]) -> str:
         """Declare an input of the model."""
         self.inputs.append(helper.make_tensor_value_info(name, element_type, list(shape)))
         return name
 
-    def constant(self, name, value):
-        # type: (str, np.ndarray) -> str
+    def constant(self, name: str, value: np.ndarray) -> str:
         """Put an array into the graph, once under each name."""
         if all(constant.name != name for constant in self.constants):
             self.constants.append(numpy_helper.from_array(value, name))
         return name
 
-    def node(self, operator, inputs, output, **attributes):
-        # type: (str, Sequence[str], str, **Any) -> str
+    def node(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
         """Add a node with one output (or whose first output alone is wanted)."""
         self.nodes.append(helper.make_node(operator, list(inputs), [output], name=output, **attributes))
         return output
 
-    def split(self, value, outputs, axis, sizes):
-        # type: (str, Sequence[str], int, Sequence[int]) -> None
+    def split(self, value: str, outputs: Sequence[str], axis: int, sizes: Sequence[int]) -> None:
         """Cut a value into consecutive pieces along an axis."""
         name = "sizes:" + ",".join(str(size) for size in sizes)
         inputs = [value, self.constant(name, np.array(sizes, dtype=np.int64))]
         self.nodes.append(helper.make_node("Split", inputs, list(outputs), name=value + ":split", axis=axis))
 
-    def dense(self, name, value):
-        # type: (str, str) -> str
+    def dense(self, name: str, value: str) -> str:
         """Add ``value @ weight.T + bias`` with the parameters NAME.weight and NAME.bias."""
         return self.node("Gemm", [value, name + ".weight", name + ".bias"], name, transB=1)
 
-    def convolution(self, name, value, weights, kernel, stride, padding):
-        # type: (str, str, Sequence[str], int, int, int) -> str
+    def convolution(self, name: str, value: str, weights: Sequence[str], kernel: int, stride: int, padding: int) -> str:
         """Add a square convolution; ``weights`` are the names of its weight and, where it has one, its bias."""
         return self.node(
             "Conv",
@@ -81,8 +74,7 @@ class Graph:
             pads=[padding] * 4,
         )
 
-    def max_pool(self, name, value, kernel, stride, padding):
-        # type: (str, str, int, int, int) -> str
+    def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
         """Add max pooling over square windows."""
         return self.node(
             "MaxPool",
@@ -93,8 +85,7 @@ class Graph:
             pads=[padding] * 4,
         )
 
-    def normalise(self, name, value, channels, epsilon):
-        # type: (str, str, int, float) -> str
+    def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
         """Add batch normalisation in training mode; its running statistics start at 0 and 1 and go nowhere."""
         mean = self.constant("running_mean:%d" % channels, np.zeros(channels, dtype=np.float32))
         variance = self.constant("running_variance:%d" % channels, np.ones(channels, dtype=np.float32))
@@ -105,8 +96,7 @@ class Graph:
         )
         return name
 
-    def _loss(self, logits, labels):
-        # type: (str, str) -> None
+    def _loss(self, logits: str, labels: str) -> None:
         if self.fused_loss:
             outputs = [LOSS, "log_probabilities"]
             self.nodes.append(
@@ -119,8 +109,7 @@ class Graph:
         picked = self.node("GatherElements", [every, rows], "label_log_probabilities", axis=1)
         self.node("Neg", [self.node("ReduceMean", [picked], "mean_log_probability", keepdims=0)], LOSS)
 
-    def finish(self, logits, labels):
-        # type: (str, str) -> ModelProto
+    def finish(self, logits: str, labels: str) -> ModelProto:
         """Add the mean softmax cross-entropy and return the model."""
         self._loss(logits, labels)
         graph = helper.make_graph(
@@ -134,8 +123,7 @@ class Graph:
         return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=operators)
 
 
-def _feedforward(graph, family, batch_size):
-    # type: (Graph, Chain, int) -> ModelProto
+def _feedforward(graph: Graph, family: Chain, batch_size: int) -> ModelProto:
     value = graph.input("inputs", TensorProto.FLOAT, (batch_size,) + tuple(family.input_shape))
     labels = graph.input("labels", TensorProto.INT64, (batch_size,))
     for index, layer in enumerate(family.layers):
@@ -156,10 +144,8 @@ def _feedforward(graph, family, batch_size):
     return graph.finish(value, labels)
 
 
-def _bottleneck(graph, block, value, epsilon):
-    # type: (Graph, Bottleneck, str, float) -> str
-    def normalised(suffix, value, channels, kernel, stride):
-        # type: (Tuple[str, str], str, int, int, int) -> str
+def _bottleneck(graph: Graph, block: Bottleneck, value: str, epsilon: float) -> str:
+    def normalised(suffix: Tuple[str, str], value: str, channels: int, kernel: int, stride: int) -> str:
         name = "%s.%s" % (block.name, suffix[0])
         value = graph.convolution(name, value, [name + ".weight"], kernel, stride, kernel // 2)
         return graph.normalise("%s.%s" % (block.name, suffix[1]), value, channels, epsilon)
@@ -176,8 +162,7 @@ def _bottleneck(graph, block, value, epsilon):
     return graph.node("Relu", [value], block.name + ":relu")
 
 
-def _residual(graph, family, batch_size):
-    # type: (Graph, Residual, int) -> ModelProto
+def _residual(graph: Graph, family: Residual, batch_size: int) -> ModelProto:
     value = graph.input("inputs", TensorProto.FLOAT, (batch_size,) + tuple(family.input_shape))
     labels = graph.input("labels", TensorProto.INT64, (batch_size,))
     value = graph.convolution("stem", value, ["stem.weight"], 7, 2, 3)
@@ -191,8 +176,7 @@ def _residual(graph, family, batch_size):
     return graph.finish(graph.dense("fc", value), labels)
 
 
-def _lstm(graph, name, value, hidden, steps, batch_size):
-    # type: (Graph, str, str, int, int, int) -> str
+def _lstm(graph: Graph, name: str, value: str, hidden: int, steps: int, batch_size: int) -> str:
     """Add one layer over (steps * batch, features) rows, unrolled; return its (steps * batch, hidden) outputs."""
     projected = graph.node("Gemm", [value, name + ".input_weight", name + ".bias"], name + ":projected", transB=1)
     rows = ["%s:projected:%d" % (name, step) for step in range(steps)]
@@ -201,8 +185,7 @@ def _lstm(graph, name, value, hidden, steps, batch_size):
     outputs = []
     for step in range(steps):
 
-        def called(what, step=step):
-            # type: (str, int) -> str
+        def called(what: str, step: int = step) -> str:
             return "%s:%s:%d" % (name, what, step)
 
         gates = graph.node("Gemm", [state, name + ".hidden_weight", rows[step]], called("gates"), transB=1)
@@ -220,8 +203,7 @@ def _lstm(graph, name, value, hidden, steps, batch_size):
     return graph.node("Concat", outputs, name + ":outputs", axis=0)
 
 
-def _recurrent(graph, family, batch_size):
-    # type: (Graph, Recurrent, int) -> ModelProto
+def _recurrent(graph: Graph, family: Recurrent, batch_size: int) -> ModelProto:
     tokens = graph.input("inputs", TensorProto.INT64, (family.steps * batch_size,))
     labels = graph.input("labels", TensorProto.INT64, (family.steps * batch_size,))
     value = graph.node("Gather", ["embedding.weight", tokens], "embedding")
@@ -230,8 +212,7 @@ def _recurrent(graph, family, batch_size):
     return graph.finish(graph.dense("fc", value), labels)
 
 
-def forward_model(network, batch_size, fused_loss=True):
-    # type: (Network, int, bool) -> ModelProto
+def forward_model(network: Network, batch_size: int, fused_loss: bool = True) -> ModelProto:
     """Return the graph from ``inputs`` and ``labels`` to ``loss`` for mini-batches of this size.
 
     ``fused_loss`` chooses the one operator for softmax and cross-entropy, otherwise it is LogSoftmax and a gather.
@@ -246,8 +227,7 @@ def forward_model(network, batch_size, fused_loss=True):
     return _recurrent(graph, family, batch_size)
 
 
-def product(size):
-    # type: (int) -> ModelProto
+def product(size: int) -> ModelProto:
     """Return the graph of one (size, size) matrix product ``c = a @ b``."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, size]) for name in "abc"]
     graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"])], "product", values[:2], values[2:])
@@ -255,35 +235,30 @@ def product(size):
     return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=operators)
 
 
-def parameter_names(network):
-    # type: (Network) -> List[str]
+def parameter_names(network: Network) -> List[str]:
     """Return the parameters' names in the order of the graph's parameters."""
     return [parameter.name for parameter in network.family.parameters()]
 
 
-def feed(network, batch):
-    # type: (Network, Batch) -> Tuple[np.ndarray, np.ndarray]
+def feed(network: Network, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch as the graph's ``inputs`` and ``labels``."""
     if isinstance(network.family, Recurrent):
         return np.ascontiguousarray(batch.inputs.T).reshape(-1), np.ascontiguousarray(batch.labels.T).reshape(-1)
     return batch.inputs, batch.labels
 
 
-def _permute_gates(network, name, value, order):
-    # type: (Network, str, np.ndarray, Sequence[int]) -> np.ndarray
+def _permute_gates(network: Network, name: str, value: np.ndarray, order: Sequence[int]) -> np.ndarray:
     if isinstance(network.family, Recurrent) and name.startswith("lstm"):
         gates = value.reshape((4, network.family.hidden) + value.shape[1:])
         return gates[list(order)].reshape(value.shape)
     return value
 
 
-def from_canonical(network, name, value):
-    # type: (Network, str, np.ndarray) -> np.ndarray
+def from_canonical(network: Network, name: str, value: np.ndarray) -> np.ndarray:
     """Turn a parameter from the canonical layout into the graph's."""
     return _permute_gates(network, name, value, _GATES_TO_GRAPH)
 
 
-def to_canonical(network, name, value):
-    # type: (Network, str, np.ndarray) -> np.ndarray
+def to_canonical(network: Network, name: str, value: np.ndarray) -> np.ndarray:
     """Turn a parameter from the graph's layout into the canonical one."""
     return _permute_gates(network, name, value, _GATES_TO_GRAPH)

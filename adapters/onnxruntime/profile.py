@@ -14,8 +14,9 @@ from ..onnx.profile import WARMUP, calls, joined, read
 from ..protocol import Profile
 
 
-def take(adapter, open_sessions, close_sessions, options, steps):
-    # type: (Adapter, Callable[[Any], None], Callable[[], None], Any, int) -> Optional[Profile]
+def take(
+    adapter: Adapter, open_sessions: Callable[[Any], None], close_sessions: Callable[[], None], options: Any, steps: int
+) -> Optional[Profile]:
     """Run so many steps in sessions made with these options.
 
     ``open_sessions`` makes them the adapter's, ``close_sessions`` lets them go, which is when they write.

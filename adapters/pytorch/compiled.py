@@ -19,14 +19,12 @@ from .eager import EagerStep
 from .mixed import ScaledStep
 
 
-def use_cache(directory):
-    # type: (str) -> None
+def use_cache(directory: str) -> None:
     """Keep what the compiler makes in this directory, so that a later process finds it."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
 
 
-def available():
-    # type: () -> Tuple[bool, str]
+def available() -> Tuple[bool, str]:
     """Return whether the compiler's back end for CPUs can work here, and if not, why."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
@@ -37,8 +35,7 @@ def available():
     return _headers()
 
 
-def available_on_gpu():
-    # type: () -> Tuple[bool, str]
+def available_on_gpu() -> Tuple[bool, str]:
     """Return whether the compiler's back end for GPUs can work here, and if not, why."""
     if importlib.util.find_spec("triton") is None:
         return False, "torch.compile needs the package triton for GPUs, and this interpreter does not have it"
@@ -52,24 +49,27 @@ def available_on_gpu():
     return _headers()
 
 
-def _headers():
-    # type: () -> Tuple[bool, str]
+def _headers() -> Tuple[bool, str]:
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
     if not os.path.exists(header):
         return False, "torch.compile needs Python's headers, and %s is missing" % header
     return True, ""
 
 
-def traces_gradients():
-    # type: () -> Tuple[bool, str]
+def traces_gradients() -> Tuple[bool, str]:
     """Return whether the compiler takes a whole step, its gradients included, as one graph, and if not, why."""
     if hasattr(torch._dynamo.config, "trace_autograd_ops"):
         return True, ""
     return False, "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
 
 
-def make_step(module, trainable, inputs, labels, settings):
-    # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> Union[WholeStep, PiecewiseStep]
+def make_step(
+    module: nn.Module,
+    trainable: List[nn.Parameter],
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+    settings: Dict[str, Any],
+) -> "Union[WholeStep, PiecewiseStep]":
     """Return the training step as one graph, or in pieces around recurrent layers."""
     if any(isinstance(part, nn.RNNBase) for part in module.modules()):
         return PiecewiseStep(module, trainable, inputs, labels, settings)
@@ -79,8 +79,9 @@ def make_step(module, trainable, inputs, labels, settings):
 class WholeStep:
     """Forward, softmax cross-entropy, backward and SGD of one resident mini-batch, as one compiled function."""
 
-    def __init__(self, module, trainable, inputs, labels):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor) -> None
+    def __init__(
+        self, module: nn.Module, trainable: List[nn.Parameter], inputs: torch.Tensor, labels: torch.Tensor
+    ) -> None:
         self.module = module
         self.trainable = trainable
         self.inputs = inputs
@@ -90,8 +91,7 @@ class WholeStep:
         torch._dynamo.config.trace_autograd_ops = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
 
-    def _step(self, inputs, labels, rate):
-        # type: (torch.Tensor, torch.Tensor, torch.Tensor) -> torch.Tensor
+    def _step(self, inputs: torch.Tensor, labels: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
         loss = functional.cross_entropy(self.module(inputs), labels)
         gradients = torch.autograd.grad(loss, self.trainable)
         with torch.no_grad():
@@ -99,18 +99,15 @@ class WholeStep:
                 parameter.sub_(rate * gradient)
         return loss.detach()
 
-    def __call__(self):
-        # type: () -> torch.Tensor
+    def __call__(self) -> torch.Tensor:
         """Carry out one step; return its loss, a scalar still on the device."""
         return self.function(self.inputs, self.labels, self.rate)
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on."""
         self.rate.fill_(rate)
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name what was chosen."""
         return {"compiler": "inductor", "graph": "forward, backward and update in one"}
 
@@ -118,15 +115,20 @@ class WholeStep:
 class PiecewiseStep(EagerStep):
     """Eager mode's step whose loss is compiled in pieces: the graph breaks at recurrent layers."""
 
-    def __init__(self, module, trainable, inputs, labels, settings):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
-        super(PiecewiseStep, self).__init__(module, trainable, inputs, labels, settings)
+    def __init__(
+        self,
+        module: nn.Module,
+        trainable: List[nn.Parameter],
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        settings: Dict[str, Any],
+    ) -> None:
+        super().__init__(module, trainable, inputs, labels, settings)
         self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name what was chosen."""
-        described = super(PiecewiseStep, self).describe()
+        described = super().describe()
         described.update(compiler="inductor", graph="forward and backward, in pieces around recurrent layers")
         return described
 
@@ -134,14 +136,19 @@ class PiecewiseStep(EagerStep):
 class ScaledPieces(ScaledStep):
     """The step with a scaled loss, forward and backward compiled: the scaling itself is driven by Python."""
 
-    def __init__(self, module, trainable, inputs, labels, settings):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
-        super(ScaledPieces, self).__init__(module, trainable, inputs, labels, settings)
+    def __init__(
+        self,
+        module: nn.Module,
+        trainable: List[nn.Parameter],
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        settings: Dict[str, Any],
+    ) -> None:
+        super().__init__(module, trainable, inputs, labels, settings)
         self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name what was chosen."""
-        described = super(ScaledPieces, self).describe()
+        described = super().describe()
         described.update(compiler="inductor", graph="forward and backward")
         return described

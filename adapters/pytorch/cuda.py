@@ -24,8 +24,7 @@ _OUT_OF_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CU
 _GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
 
 
-def refusal(cell):
-    # type: (Cell) -> str
+def refusal(cell: Cell) -> str:
     """Return why this build of PyTorch cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "PyTorch %s" % torch.__version__
     if cell.device.partition(":")[0] != "cuda":
@@ -59,8 +58,7 @@ def refusal(cell):
     return ""
 
 
-def recurrent_refusal(precision, device):
-    # type: (str, str) -> str
+def recurrent_refusal(precision: str, device: str) -> str:
     """Return why an LSTM cannot be had at this precision on "cpu" or `DEVICE`; empty where it can.
 
     On GPUs autocast has long given it float16 for bfloat16 as well, in which the gradients of these networks vanish; on
@@ -81,14 +79,12 @@ def recurrent_refusal(precision, device):
     return ""
 
 
-def _first_line(error):
-    # type: (BaseException) -> str
+def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
 
 
-def set_up(precision):
-    # type: (str) -> None
+def set_up(precision: str) -> None:
     """Let float32 products, convolutions and LSTMs use TF32 or not, and cuDNN try its convolutions out once."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -96,49 +92,42 @@ def set_up(precision):
     torch.backends.cudnn.benchmark = True
 
 
-def mark():
-    # type: () -> torch.cuda.Event
+def mark() -> torch.cuda.Event:
     """Put a timed event into the current stream and return it."""
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
 
 
-def nanoseconds_between(earlier, later):
-    # type: (torch.cuda.Event, torch.cuda.Event) -> int
+def nanoseconds_between(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
     """Return the time between two events that have passed; CUDA resolves it to about half a microsecond."""
     return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
 
-def multiply(size, precision):
-    # type: (int, str) -> Callable[[], object]
+def multiply(size: int, precision: str) -> Callable[[], object]:
     """Return a call that multiplies two square matrices on the GPU and waits for the result."""
     left, right = (torch.rand(size, size, device=DEVICE).to(DTYPES[precision]) for _ in range(2))
     result = torch.empty_like(left)
 
-    def product():
-        # type: () -> None
+    def product() -> None:
         torch.mm(left, right, out=result)
         torch.cuda.synchronize()
 
     return product
 
 
-def is_out_of_memory(error):
-    # type: (BaseException) -> bool
+def is_out_of_memory(error: BaseException) -> bool:
     """Recognise the failures of CUDA and its libraries that are none of PyTorch's own allocator."""
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
-def slug():
-    # type: () -> str
+def slug() -> str:
     """Return the GPU's model as a part of a file name: what is tuned for one serves no other."""
     name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
     return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
 
 
-def describe(precision):
-    # type: (str) -> Dict[str, Any]
+def describe(precision: str) -> Dict[str, Any]:
     """Name the GPU as PyTorch sees it, the libraries that drive it and what decides its arithmetic."""
     properties = torch.cuda.get_device_properties(0)
     matmul = torch.backends.cuda.matmul
