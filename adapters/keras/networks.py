@@ -74,17 +74,9 @@ class Builder:
         return values
 
     def convolution(
-        self,
-        values: Any,
-        name: str,
-        outputs: int,
-        kernel: int,
-        stride: int,
-        padding: int,
-        activation: str = "none",
-        bias: bool = False,
+        self, values: Any, name: str, outputs: int, kernel: int, stride: int, padding: int, activation: str = ""
     ) -> Any:
-        """Apply a convolution with symmetric zero padding.
+        """Apply a convolution with symmetric zero padding; one without an activation, not even "none", has no bias.
 
         "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
         more) the images are padded first.
@@ -98,13 +90,13 @@ class Builder:
             stride,
             padding="same" if same else "valid",
             data_format=self.options.data_format,
-            activation=None if activation == "none" else activation,
-            use_bias=bias,
+            activation=None if activation in ("", "none") else activation,
+            use_bias=bool(activation),
             kernel_initializer="zeros",
         )
         values = layer(values)
         self.parameters[name + ".weight"] = (layer.kernel, ConvolutionLayout())
-        if bias:
+        if activation:
             self.parameters[name + ".bias"] = (layer.bias, Layout())
         return values
 
@@ -148,16 +140,8 @@ def _feedforward(family: Chain, values: Any, builder: Builder) -> Any:
             values = builder.dense(values, layer.name, layer.outputs, layer.activation, layout)
             layout = None
         elif isinstance(layer, Convolution):
-            values = builder.convolution(
-                values,
-                layer.name,
-                layer.out_channels,
-                layer.kernel,
-                layer.stride,
-                layer.padding,
-                layer.activation,
-                bias=True,
-            )
+            shape = layer.out_channels, layer.kernel, layer.stride, layer.padding
+            values = builder.convolution(values, layer.name, *shape, activation=layer.activation)
         elif isinstance(layer, MaxPool):
             values = builder.pool(values, layer.kernel, layer.stride, layer.padding)
         elif isinstance(layer, Flatten):
