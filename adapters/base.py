@@ -82,15 +82,22 @@ class Adapter:
                 )
         return ""
 
+    def refuses_gpu(self) -> str:
+        """Return why this build of the framework cannot do the cell on its GPU, in its own terms; empty where it can.
+
+        Asked by ``supports`` for every device but the CPU: a build without GPU code, one without kernels for this GPU,
+        a driver too old, a precision or a placement that it does not know.
+        """
+        return "device %s: this adapter drives the CPU only" % self.cell.device
+
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Return whether this framework can do the cell, and if not, why, in words for the reader of a matrix.
 
-        This refuses all but the CPU, ``precisions`` and a resident mini-batch. An adapter that drives GPUs answers for
-        them itself, in its framework's own terms: a build without GPU code, one without kernels for this GPU, a driver
-        too old.
+        On the CPU this refuses all but ``precisions`` and a resident mini-batch; on a GPU ``refuses_gpu`` answers.
         """
         if not self.cell.on_cpu:
-            return False, "device %s: this adapter drives the CPU only" % self.cell.device
+            reason = self.refuses_gpu()
+            return not reason, reason
         if self.cell.precision not in self.precisions:
             known = " and ".join(self.precisions)
             return False, "precision %s: this adapter computes in %s only" % (self.cell.precision, known)

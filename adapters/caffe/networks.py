@@ -11,7 +11,7 @@ from caffe import NetSpec
 from caffe import layers as L  # noqa: N812 - as every Caffe script has it
 from caffe import params as P  # noqa: N812
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 LOSS = "loss"
@@ -179,7 +179,7 @@ def build(family: Family, batch: Batch) -> Built:
         if isinstance(family, Residual):
             scores = _residual(spec, family, images, places)
         else:
-            assert isinstance(family, CHAINS)
+            assert isinstance(family, Chain)
             scores = _feedforward(spec, family, images, places)
         scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", batch.labels, feeds))
     spec[LOSS] = scored

@@ -10,7 +10,7 @@ import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
@@ -141,5 +141,5 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
         return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens), inputs, labels)
     if isinstance(spec, Residual):
         return Built(model, lambda images: _residual(spec, model.by_name, images), inputs, labels)
-    assert isinstance(spec, CHAINS)
+    assert isinstance(spec, Chain)
     return Built(model, lambda values: _feedforward(spec, model.by_name, values), inputs, labels)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple
 import cntk
 import numpy as np
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 
@@ -182,7 +182,7 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
         if isinstance(spec, Residual):
             logits = _residual(spec, build_from, inputs)
         else:
-            assert isinstance(spec, CHAINS)
+            assert isinstance(spec, Chain)
             logits = _feedforward(spec, build_from, inputs)
     loss = cntk.cross_entropy_with_softmax(logits, labels)
     return Built(loss, build_from.trained, {inputs: inputs_held, labels: labels_held})

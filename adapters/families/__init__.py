@@ -5,20 +5,13 @@ hand), and its name in ``Adapter.families`` of each adapter that builds it; ever
 Standard library only, and the syntax of Python 3.6: host and guest both import this.
 """
 
-from typing import Dict, Type, Union
+from typing import Dict, Type
 
+from .chain import Chain
 from .convolutional import Convolutional
 from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
 from .feedforward import Feedforward
-from .layers import (
-    ACTIVATIONS,
-    Convolution,
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    Parameter,
-)
+from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, Parameter
 from .numbers import NumbersError
 from .recurrent import Recurrent
 from .residual import Bottleneck, Residual
@@ -28,13 +21,8 @@ FAMILIES: Dict[str, Type[Family]] = {
     family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent)
 }
 
-#: Families whose networks are a chain of ``layers`` on inputs of ``input_shape``.
-CHAINS = (Feedforward, Convolutional)
-Chain = Union[Feedforward, Convolutional]
-
 __all__ = [
     "ACTIVATIONS",
-    "CHAINS",
     "FAMILIES",
     "LEARNING_RATE",
     "Bottleneck",

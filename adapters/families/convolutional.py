@@ -2,21 +2,9 @@
 
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from .family import Drawn, Family, ParityRecipe, kinked_recipe, of_sane_size, smooth_recipe
-from .layers import (
-    ACTIVATIONS,
-    Convolution,
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    Parameter,
-    chain_multiply_adds,
-    chain_parameters,
-    chain_words,
-    has_kinks,
-    output_side,
-)
+from .chain import Chain
+from .family import of_sane_size
+from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, output_side
 from .numbers import Numbers, without_usual
 
 _EXAMPLE = "[{ convolution = 32, kernel = 3, padding = 1 }, { pool = 2, stride = 2 }, { dense = 128 }]"
@@ -30,8 +18,8 @@ class _Numbers(NamedTuple):
     input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
 
 
-class Convolutional(_Numbers, Family):
-    """A chain of layers ending in logits; loss: softmax cross-entropy, mean over the batch."""
+class Convolutional(_Numbers, Chain):
+    """Convolutions and pools, then dense layers."""
 
     __slots__ = ()
 
@@ -51,7 +39,7 @@ class Convolutional(_Numbers, Family):
         numbers = Numbers(data)
         channels = numbers.whole("channels", example="3")
         side = numbers.whole("side", example="32", most=10000)
-        chain = _Chain(channels, side)
+        chain = _Reader(channels, side)
         for table in numbers.tables("layers", _EXAMPLE):
             chain.add(table)
         chain.dense(numbers.whole("outputs", least=2, example="10"), "none")
@@ -85,39 +73,8 @@ class Convolutional(_Numbers, Family):
         """Return the shape of one example's inputs."""
         return (self.channels, self.side, self.side)
 
-    def parameters(self) -> List[Parameter]:
-        """Return a weight and a bias for each layer but pools."""
-        return chain_parameters(self.layers)
 
-    def multiply_adds(self) -> List[int]:
-        """Return those of each layer but pools."""
-        return chain_multiply_adds(self.layers, self.side)
-
-    def drawn_inputs(self) -> Drawn:
-        """Return uniform numbers."""
-        return Drawn(self.input_shape, None, self.input_scale)
-
-    def drawn_labels(self) -> Drawn:
-        """Return one class."""
-        last = self.layers[-1]
-        assert isinstance(last, Dense)
-        return Drawn((), last.outputs)
-
-    def kinked(self) -> bool:
-        """ReLUs and maxima have kinks."""
-        return has_kinks(self.layers)
-
-    def parity(self) -> ParityRecipe:
-        """Return one step at a low rate where there are kinks, or two at a high rate."""
-        weights = len(self.multiply_adds())
-        return kinked_recipe() if self.kinked() else smooth_recipe(weights)
-
-    def words(self) -> str:
-        """Return the number of layers of each kind."""
-        return chain_words(self.layers)
-
-
-class _Chain:
+class _Reader:
     """Layers while they are read: each gets its inputs from the one before, and a name with its place among weights."""
 
     def __init__(self, channels: int, side: int) -> None:

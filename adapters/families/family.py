@@ -149,27 +149,3 @@ def of_sane_size(family: Family) -> Family:
             "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (count, MOST_PARAMETERS),
         )
     return family
-
-
-def kinked_recipe() -> ParityRecipe:
-    """Return the recipe of chains of layers with ReLUs or maxima."""
-    return ParityRecipe(
-        1,
-        LEARNING_RATE,
-        3e-6,
-        5e-2,
-        "one step: ReLU and max-pool ties make float32 trajectories part after it, and move single entries in it",
-    )
-
-
-def smooth_recipe(layers: int) -> ParityRecipe:
-    """Return the recipe of chains of so many layers without kinks."""
-    # Each further sigmoid layer shrinks the first layers' updates towards the rounding of the weights. Seen of the
-    # reference's code in float32 at a mini-batch of 64: 1.2e-2 with 13 layers of 256, 4.2e-2 with 25 of 64.
-    return ParityRecipe(
-        2,
-        1.0,
-        5e-5,
-        2e-3 if layers <= 4 else min(0.5, 1e-2 * max(1.0, layers / 7.0) ** 3.5),
-        "learning rate 1: at 0.01 the updates sink towards float32 resolution of the weights",
-    )

@@ -1,9 +1,10 @@
 """Fully connected networks: inputs, hidden layers of one activation, logits."""
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
-from .family import Drawn, Family, ParityRecipe, kinked_recipe, of_sane_size, smooth_recipe
-from .layers import ACTIVATIONS, Dense, Layer, Parameter, chain_multiply_adds, chain_parameters, chain_words
+from .chain import Chain
+from .family import of_sane_size
+from .layers import ACTIVATIONS, Dense, Layer
 from .numbers import Numbers, without_usual
 
 
@@ -15,8 +16,8 @@ class _Numbers(NamedTuple):
     input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
 
 
-class Feedforward(_Numbers, Family):
-    """Dense layers ending in logits; loss: softmax cross-entropy, mean over the batch."""
+class Feedforward(_Numbers, Chain):
+    """Dense layers."""
 
     __slots__ = ()
 
@@ -57,31 +58,3 @@ class Feedforward(_Numbers, Family):
             Dense("fc%d" % (index + 1), sizes[index], sizes[index + 1], "none" if index == last else self.activation)
             for index in range(last + 1)
         )
-
-    def parameters(self) -> List[Parameter]:
-        """Return a weight and a bias for each layer."""
-        return chain_parameters(self.layers)
-
-    def multiply_adds(self) -> List[int]:
-        """Return those of each layer."""
-        return chain_multiply_adds(self.layers)
-
-    def drawn_inputs(self) -> Drawn:
-        """Return uniform numbers."""
-        return Drawn(self.input_shape, None, self.input_scale)
-
-    def drawn_labels(self) -> Drawn:
-        """Return one class."""
-        return Drawn((), self.outputs)
-
-    def kinked(self) -> bool:
-        """ReLUs have kinks."""
-        return self.activation == "relu" and bool(self.hidden)
-
-    def parity(self) -> ParityRecipe:
-        """Return two steps at a high rate, or one at a low rate where there are ReLUs."""
-        return kinked_recipe() if self.kinked() else smooth_recipe(len(self.hidden) + 1)
-
-    def words(self) -> str:
-        """Return the number of layers."""
-        return chain_words(self.layers)

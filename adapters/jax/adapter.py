@@ -45,10 +45,14 @@ class JaxAdapter(Adapter):
             programs = "programs-%d" % _threads_at_start() if cell.on_cpu else "programs-gpu"
             _keep_programs(os.path.join(cache_directory, programs))
 
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return devices.refusal(self.cell)
+
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, on a GPU, what this build or this GPU cannot do, and workers that have no device."""
-        reason = super().supports(network)[1] if self.cell.on_cpu else devices.refusal(self.cell)
-        if not reason and self.cell.world_size > 1:
+        """Decline, beside what every adapter declines, workers that have no device."""
+        supported, reason = super().supports(network)
+        if supported and self.cell.world_size > 1:
             reason = parallel.refusal() or devices.too_few(self.cell)
         return not reason, reason
 

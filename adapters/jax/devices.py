@@ -5,13 +5,13 @@ from typing import Any, List, Optional, Tuple
 
 import jax
 
-from ..libraries.compute_capability import AMPERE
-from ..protocol import Cell
+from ..libraries import gpus
+from ..protocol import PLACEMENTS, Cell
 
 #: What jax_default_matmul_precision is set to for each precision of a cell; it holds for products and convolutions.
 #: On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
 MATMUL_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
-PLACEMENTS = ("resident", "pinned", "pageable")
+_GIVE_ANOTHER = "give a build that has one, --python jax=<its interpreter>"
 
 
 def find_devices(name: str) -> List[Any]:
@@ -46,32 +46,24 @@ def gpu_plugins() -> List[str]:
 def refusal(cell: Cell) -> str:
     """Return why this interpreter's JAX cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "JAX %s" % jax.__version__
-    if cell.device.partition(":")[0] != "cuda":
-        return "device %s: JAX is driven here on the CPU and on CUDA GPUs only" % cell.device
     if cell.precision == "float16":
         return "precision float16: JAX has no scaling of the loss, without which small gradients become zero"
-    if cell.precision not in MATMUL_PRECISIONS:
-        return "precision %s: JAX is driven here in %s only" % (cell.precision, ", ".join(MATMUL_PRECISIONS))
-    if cell.placement not in PLACEMENTS:
-        return "placement %s: JAX is driven here with %s only" % (cell.placement, ", ".join(PLACEMENTS))
+    reason = gpus.refusal(cell, "JAX", tuple(MATMUL_PRECISIONS), PLACEMENTS)
+    if reason:
+        return reason
     plugins = gpu_plugins()
     if not any("cuda" in name for name in plugins):
-        return "%s: no plugin for CUDA is installed (found: %s): give a build that has one, %s" % (
+        return "%s: no plugin for CUDA is installed (found: %s): %s" % (
             version,
             ", ".join(plugins) or "none",
-            "--python jax=<its interpreter>",
+            _GIVE_ANOTHER,
         )
     try:
         device = find_device(cell.device)
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
-        lines = str(error).strip().splitlines() or ["the plugin finds none"]
-        return "%s with %s cannot use the GPU: %s" % (version, ", ".join(plugins), lines[0][:300])
+        return "%s with %s cannot use the GPU: %s" % (version, ", ".join(plugins), gpus.first_line(error))
     capability = compute_capability(device)
-    if cell.precision in ("tf32", "bfloat16") and capability is not None and capability < AMPERE:
-        return "precision %s: it needs compute capability %d.%d, and this GPU has %d.%d" % (
-            (cell.precision,) + AMPERE + capability
-        )
-    return ""
+    return "" if capability is None else gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, (), capability)
 
 
 def compute_capability(device: Any) -> Optional[Tuple[int, int]]:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..base import Unsupported
-from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 
@@ -57,7 +57,7 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
     """
     family = network.family
     logits: Any = None
-    if isinstance(family, CHAINS):
+    if isinstance(family, Chain):
         logits = partial(_feedforward, family, convolve)
     elif isinstance(family, Residual):
         logits = partial(_residual, family, convolve)

@@ -12,7 +12,7 @@ import numpy as np
 from keras import layers
 
 from ..base import Unsupported
-from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
@@ -198,7 +198,7 @@ def build(network: Network, batch_size: int, options: Options) -> Built:
         if len(shape) == 3 and options.data_format == "channels_last":
             shape = shape[1:] + shape[:1]
         inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="float32")
-        if isinstance(family, CHAINS):
+        if isinstance(family, Chain):
             outputs = _feedforward(family, inputs, builder)
         elif isinstance(family, Residual):
             outputs = _residual(family, inputs, builder)

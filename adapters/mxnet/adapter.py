@@ -34,12 +34,9 @@ class MxnetAdapter(Adapter):
         self.static = bool(settings.get("static", True))
         self.rate = LEARNING_RATE
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, on a GPU, what this build cannot do."""
-        if self.cell.on_cpu:
-            return super().supports(network)
-        reason = devices.refusal(self.cell)
-        return not reason, reason
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return devices.refusal(self.cell)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the block with these weights; the mini-batch becomes NDArrays."""

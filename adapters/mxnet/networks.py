@@ -12,7 +12,6 @@ import numpy as np
 from mxnet.gluon import nn, rnn
 
 from ..families import (
-    CHAINS,
     Bottleneck,
     Chain,
     Convolution,
@@ -188,7 +187,7 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch, context: A
     """
     found: Dict[str, Any] = {}
     inputs, labels = batch.inputs, batch.labels
-    if isinstance(spec, CHAINS):
+    if isinstance(spec, Chain):
         body = _feedforward(spec, found)
     elif isinstance(spec, Residual):
         body = _residual(spec, fused_norm, found)

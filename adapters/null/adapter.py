@@ -75,13 +75,11 @@ class NullAdapter(Adapter):
         self.loss = 1.0
         self.held = b""
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        """Support everything on a GPU, unless told to have no code for it."""
-        if self.device is None:
-            return super().supports(network)
+    def refuses_gpu(self) -> str:
+        """Decline nothing, unless told to have no code for GPUs."""
         if self.settings.get("cpu_only_build"):
-            return False, "device %s: this build of the null framework has no code for GPUs" % self.cell.device
-        return True, ""
+            return "device %s: this build of the null framework has no code for GPUs" % self.cell.device
+        return ""
 
     def join(self, worker: int, meeting: str) -> None:
         """Keep the worker's number and wait for the others."""

@@ -4,10 +4,13 @@ from typing import Any, Dict, List, Tuple
 
 import onnxruntime
 
+from ..libraries import gpus
+from ..libraries.onnx_graphs import add_product
+from ..libraries.onnx_sessions import CPU
 from ..protocol import Cell
-from . import networks
+from .graph import Graph
 
-CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+CUDA = "CUDAExecutionProvider"
 PRECISIONS = ("float32", "tf32")
 _GIVE_ANOTHER = "give a build that can, --python onnx=<its interpreter>"
 
@@ -31,12 +34,9 @@ def home(cell: Cell) -> Tuple[str, int]:
 def refusal(cell: Cell) -> str:
     """Return why this build of ONNX Runtime cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "ONNX Runtime %s" % onnxruntime.__version__
-    if cell.device.partition(":")[0] != "cuda":
-        return "device %s: ONNX Runtime is driven here on the CPU and on CUDA GPUs only" % cell.device
-    if cell.precision not in PRECISIONS:
-        return "precision %s: ONNX Runtime is driven here in %s only" % (cell.precision, " and ".join(PRECISIONS))
-    if cell.placement != "resident":
-        return "placement %s: ONNX Runtime is driven here with a resident mini-batch only" % cell.placement
+    reason = gpus.refusal(cell, "ONNX Runtime", PRECISIONS)
+    if reason:
+        return reason
     there = onnxruntime.get_available_providers()
     if CUDA not in there:
         return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), _GIVE_ANOTHER)
@@ -48,17 +48,14 @@ def refusal(cell: Cell) -> str:
     if CUDA not in in_force:
         return (
             "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
-            % (
-                version,
-                CUDA,
-            )
+            % (version, CUDA)
         )
     return ""
 
 
 def _in_force(cell: Cell) -> List[str]:
     """Return the providers that a small session got."""
-    model = networks.product(2).SerializeToString()
+    model = add_product(Graph(), 2).model().SerializeToString()
     return list(onnxruntime.InferenceSession(model, providers=providers(cell)).get_providers())
 
 

@@ -15,7 +15,8 @@ import onnx
 from onnx import ModelProto
 from onnxruntime.training import onnxblock
 
-from .networks import LOSS, OPERATOR_SET
+from ..libraries.onnx_graphs import LOSS
+from .networks import Graph
 
 
 class Artifacts(NamedTuple):
@@ -59,7 +60,7 @@ def generate(model: ModelProto, directory: str) -> Artifacts:
         training_model, _ = block.to_model_proto()  # the other is for evaluation
         parameters = block.parameters()
     optimizer = onnxblock.optim.SGD()
-    with onnxblock.empty_base(opset_version=OPERATOR_SET):
+    with onnxblock.empty_base(opset_version=Graph.operator_set):
         optimizer(parameters)
         optimizer_model = optimizer.to_model_proto()
     names = ("training.onnx", "sgd.onnx", "checkpoint")

@@ -52,9 +52,6 @@ class PaddleAdapter(Adapter):
         # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
         self.built.layer.clear_gradients(set_to_zero=False)
 
-    def synchronize(self) -> None:
-        """Nothing is pending."""
-
     def set_learning_rate(self, rate: float) -> None:
         """Hand the rate to the optimizer."""
         self.optimizer.set_lr(rate)

@@ -11,7 +11,7 @@ import paddle
 from paddle import nn
 
 from ..base import Unsupported
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 
@@ -155,7 +155,7 @@ class LanguageModel(nn.Layer):
 def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
     """Build the network in training mode with copies of these weights (canonical layouts)."""
     family, naming = network.family, Naming()
-    if isinstance(family, CHAINS):
+    if isinstance(family, Chain):
         layer = _feedforward(family, naming)
     elif isinstance(family, Residual):
         layer = _residual(family, naming)

@@ -68,20 +68,20 @@ class TorchAdapter(Adapter):
     def _compilers_folder(self) -> str:
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
 
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return cuda.refusal(self.cell)
+
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline what this build, this GPU or this mode cannot do."""
-        reason = self._against_device(network) or self._against_mode()
-        if not reason and self.compiles and self.cell.precision != "float16":
-            whole = not isinstance(network.family, Recurrent)
-            reason = compiled.traces_gradients()[1] if whole else ""
+        recurrent, precision = isinstance(network.family, Recurrent), self.cell.precision
+        reason = super().supports(network)[1]
+        if not reason and precision != "float32" and recurrent:
+            reason = cuda.recurrent_refusal(precision, "cpu" if self.cell.on_cpu else cuda.DEVICE)
+        reason = reason or self._against_mode()
+        if not reason and self.compiles and precision != "float16" and not recurrent:
+            reason = compiled.refuses_gradients()
         return not reason, reason
-
-    def _against_device(self, network: Network) -> str:
-        on_cpu, precision = self.cell.on_cpu, self.cell.precision
-        reason = super().supports(network)[1] if on_cpu else cuda.refusal(self.cell)
-        if not reason and precision != "float32" and isinstance(network.family, Recurrent):
-            reason = cuda.recurrent_refusal(precision, "cpu" if on_cpu else cuda.DEVICE)
-        return reason
 
     def _against_mode(self) -> str:
         mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
@@ -97,14 +97,14 @@ class TorchAdapter(Adapter):
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
             if precision != "float32":
                 return "mode %s, precision %s: its products are in float32 only" % (mode, precision)
-            return onednn.available()[1]
+            return onednn.refusal()
         if self.graphs:
             if on_cpu:
                 return "mode %s: CUDA graphs run on GPUs, and this cell is one of the CPU" % mode
             if precision == "float16":
                 return "mode %s, precision float16: PyTorch cannot capture the scaling of its loss" % mode
         if self.compiles:
-            return (compiled.available() if on_cpu else compiled.available_on_gpu())[1]
+            return compiled.refusal(on_cpu)
         return ""
 
     def join(self, worker: int, meeting: str) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..base import Unsupported
+from ..libraries.gpus import first_line
 from .eager import EagerStep
 
 #: Before the capture, as PyTorch's documentation asks: libraries set themselves up and try their kernels out.
@@ -62,8 +63,7 @@ class GraphStep(EagerStep):
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            lines = str(error).strip().splitlines() or ["(no message)"]
-            raise Unsupported("a CUDA graph cannot hold this step: %s" % lines[0][:300]) from error
+            raise Unsupported("a CUDA graph cannot hold this step: %s" % first_line(error)) from error
         # A graph's own memory counts as free once it is captured, though every replay uses it.
         self.captured_bytes = int(torch.cuda.max_memory_allocated())
         return graph

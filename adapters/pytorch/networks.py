@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..networks import Network
 
 MakeDense = Callable[[int, int], nn.Linear]
@@ -167,7 +167,7 @@ def _recurrent(family: Recurrent, dense: MakeDense) -> Tuple[nn.Module, Dict[str
 def build(network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = plain_dense) -> Built:
     """Build the network in training mode with a copy of these weights (canonical layouts)."""
     family = network.family
-    if isinstance(family, CHAINS):
+    if isinstance(family, Chain):
         module, found = _feedforward(family, dense)
     elif isinstance(family, Residual):
         module, found = _residual(family, dense)

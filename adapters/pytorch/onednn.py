@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 
-def available() -> Tuple[bool, str]:
-    """Return whether this build of PyTorch has oneDNN's product, and if not, why."""
+def refusal() -> str:
+    """Return why this build of PyTorch does not have oneDNN's product; empty where it has."""
     if not torch.backends.mkldnn.is_available():
-        return False, "this build of PyTorch has no oneDNN"
+        return "this build of PyTorch has no oneDNN"
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return False, "this version of PyTorch has no operator mkldnn::_linear_pointwise"
-    return True, ""
+        return "this version of PyTorch has no operator mkldnn::_linear_pointwise"
+    return ""
 
 
 def product(left: torch.Tensor, right: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:

@@ -52,12 +52,9 @@ class TensorFlowAdapter(Adapter):
         elif cell.world_size > 1:
             parallel.set_up_cpu(cell.world_size)
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, on a GPU, what this build or this GPU cannot do."""
-        if self.cell.on_cpu:
-            return super().supports(network)
-        reason = gpu.refusal(self.cell)
-        return not reason, reason
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return gpu.refusal(self.cell)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
@@ -94,11 +91,8 @@ class TensorFlowAdapter(Adapter):
         return self._workers.training_step(model, self._rate, self._compile)
 
     def step(self) -> None:
-        """Run the graph once; on the CPU it returns when the update is done."""
+        """Run the graph once; on the CPU functions are synchronous, and nothing is pending when it returns."""
         self._loss = self._step(*self._batch)
-
-    def synchronize(self) -> None:
-        """Nothing is pending: functions run synchronously on the CPU."""
 
     def set_learning_rate(self, rate: float) -> None:
         """Assign the variable that the graph reads."""

@@ -8,8 +8,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow as tf
 
-from ..libraries import device_ceilings
-from ..libraries.compute_capability import AMPERE, has_code
+from ..libraries import device_ceilings, gpus
 from ..libraries.device_ceilings import Probe
 from ..protocol import Cell
 
@@ -21,12 +20,9 @@ _GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
 def refusal(cell: Cell) -> str:
     """Return why this build of TensorFlow cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "TensorFlow %s" % tf.version.VERSION
-    if cell.device.partition(":")[0] != "cuda":
-        return "device %s: TensorFlow is driven here on the CPU and on CUDA GPUs only" % cell.device
-    if cell.precision not in PRECISIONS:
-        return "precision %s: TensorFlow is driven here in %s only" % (cell.precision, " and ".join(PRECISIONS))
-    if cell.placement != "resident":
-        return "placement %s: TensorFlow is driven here with a resident mini-batch only" % cell.placement
+    reason = gpus.refusal(cell, "TensorFlow", PRECISIONS)
+    if reason:
+        return reason
     built = tf.sysconfig.get_build_info()
     if not built.get("is_cuda_build"):
         return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
@@ -42,26 +38,14 @@ def refusal(cell: Cell) -> str:
             version,
             len(found),
         )
-    for each in found[: cell.world_size]:
-        reason = _against(each, cell, version, built)
-        if reason:
-            return reason
-    return ""
-
-
-def _against(device: Any, cell: Cell, version: str, built: Dict[str, Any]) -> str:
-    """Return why this build cannot do the cell on this GPU; empty where it can."""
-    capability = compute_capability(device)
     architectures = list(built.get("cuda_compute_capabilities") or [])
-    if capability is None:
-        return ""
-    if architectures and not has_code(architectures, capability):
-        return "%s: this build has no kernels for compute capability %d.%d (it has %s): %s" % (
-            (version,) + capability + (", ".join(architectures), _GIVE_ANOTHER)
-        )
-    if cell.precision == "tf32" and capability < AMPERE:
-        return "precision tf32: it needs compute capability %d.%d, and this GPU has %d.%d" % (AMPERE + capability)
-    return ""
+    capabilities = [compute_capability(each) for each in found[: cell.world_size]]
+    reasons = [
+        gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
+        for capability in capabilities
+        if capability is not None
+    ]
+    return next((reason for reason in reasons if reason), "")
 
 
 def compute_capability(device: Any) -> Optional[Tuple[int, int]]:

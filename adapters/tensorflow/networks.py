@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Unsupported
-from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
@@ -209,7 +209,7 @@ def build(network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> 
     family = network.family
     variables = Variables(weights)
     model: Any = None
-    if isinstance(family, CHAINS):
+    if isinstance(family, Chain):
         model = FeedforwardModel(family, variables)
     elif isinstance(family, Residual):
         model = ResidualModel(family, variables)

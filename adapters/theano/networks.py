@@ -11,7 +11,7 @@ import theano
 from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 
@@ -157,7 +157,7 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
         if isinstance(spec, Residual):
             logits = _residual(spec, parameters, images)
         else:
-            assert isinstance(spec, CHAINS)
+            assert isinstance(spec, Chain)
             logits = _feedforward(spec, parameters, images)
     targets = theano.shared(labels.astype(np.int32), name="labels")
     loss = tensor.nnet.categorical_crossentropy(tensor.nnet.softmax(logits), targets).mean()

@@ -9,7 +9,7 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
-IMPORTS = "from guest.onnxruntime import networks as onnx_networks"
+IMPORTS = "from guest.libraries.onnx_graphs import permute_gates"
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def test_gates_are_permuted_and_only_in_lstm_layers(guest: Guest) -> None:
     found = guest("""
         network = SMALL["small-recurrent"]
         value = np.arange(20.0).reshape(20, 1)
-        there = onnx_networks.from_canonical(network, "lstm1.input_weight", value)
-        back = onnx_networks.to_canonical(network, "lstm1.input_weight", there)
-        same = onnx_networks.from_canonical(network, "fc.weight", value)
+        there = permute_gates(network, "lstm1.input_weight", value)
+        back = permute_gates(network, "lstm1.input_weight", there)
+        same = permute_gates(network, "fc.weight", value)
         answer = there[:, 0].tolist(), np.array_equal(back, value), np.array_equal(same, value)
     """)
     # Five units: input and forget stay, output comes before cell.
