@@ -137,7 +137,7 @@ class TorchAdapter(Adapter):
         if self.cell.world_size > 1:
             module = parallel.wrap(module, self.cell.on_cpu)
         trainable = list(built.parameters.values())
-        self._training = self._make_step()(module, trainable, inputs, labels, self.settings)
+        self._training = self._make_step()(eager.Task(module, trainable, inputs, labels, self.settings))
 
     def _placed(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""

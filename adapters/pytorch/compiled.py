@@ -9,13 +9,13 @@ import importlib.util
 import os
 import shutil
 import sysconfig
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, Union
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from .eager import EagerStep
+from .eager import EagerStep, Task
 from .mixed import ScaledStep
 
 
@@ -52,31 +52,22 @@ def refuses_gradients() -> str:
     return "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
 
 
-def make_step(
-    module: nn.Module,
-    trainable: List[nn.Parameter],
-    inputs: torch.Tensor,
-    labels: torch.Tensor,
-    settings: Dict[str, Any],
-) -> "Union[WholeStep, PiecewiseStep]":
+def make_step(task: Task) -> "Union[WholeStep, PiecewiseStep]":
     """Return the training step as one graph, or in pieces around recurrent layers."""
-    if any(isinstance(part, nn.RNNBase) for part in module.modules()):
-        return PiecewiseStep(module, trainable, inputs, labels, settings)
-    return WholeStep(module, trainable, inputs, labels)
+    recurrent = any(isinstance(part, nn.RNNBase) for part in task.module.modules())
+    return PiecewiseStep(task) if recurrent else WholeStep(task)
 
 
 class WholeStep:
     """Forward, softmax cross-entropy, backward and SGD of one resident mini-batch, as one compiled function."""
 
-    def __init__(
-        self, module: nn.Module, trainable: List[nn.Parameter], inputs: torch.Tensor, labels: torch.Tensor
-    ) -> None:
-        self.module = module
-        self.trainable = trainable
-        self.inputs = inputs
-        self.labels = labels
+    def __init__(self, task: Task) -> None:
+        self.module = task.module
+        self.trainable = task.trainable
+        self.inputs = task.inputs
+        self.labels = task.labels
         # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
-        self.rate = torch.zeros((), device=inputs.device)
+        self.rate = torch.zeros((), device=task.inputs.device)
         torch._dynamo.config.trace_autograd_ops = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
 
@@ -106,15 +97,8 @@ class CompiledLoss(EagerStep):
 
     graph = ""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        trainable: List[nn.Parameter],
-        inputs: torch.Tensor,
-        labels: torch.Tensor,
-        settings: Dict[str, Any],
-    ) -> None:
-        super().__init__(module, trainable, inputs, labels, settings)
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
         self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
 
     def describe(self) -> Dict[str, Any]:

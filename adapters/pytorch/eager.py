@@ -1,31 +1,34 @@
 """The training step run operation by operation."""
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 
+class Task(NamedTuple):
+    """What a step trains, and on what."""
+
+    module: nn.Module
+    trainable: List[nn.Parameter]
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    settings: Dict[str, Any]  # of the mode
+
+
 class EagerStep:
     """Forward, softmax cross-entropy, backward and SGD of one resident mini-batch, as ordinary PyTorch."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        trainable: List[nn.Parameter],
-        inputs: torch.Tensor,
-        labels: torch.Tensor,
-        settings: Dict[str, Any],
-    ) -> None:
-        kind = settings.get("optimizer", "fused")
+    def __init__(self, task: Task) -> None:
+        kind = task.settings.get("optimizer", "fused")
         if kind not in ("fused", "foreach", "single"):
             raise ValueError("optimizer %r is none of fused, foreach, single" % kind)
-        self.module = module
-        self.inputs = inputs
-        self.labels = labels
+        self.module = task.module
+        self.inputs = task.inputs
+        self.labels = task.labels
         self.kind = kind
-        self.optimizer = torch.optim.SGD(trainable, lr=0.0, foreach=kind == "foreach", fused=kind == "fused")
+        self.optimizer = torch.optim.SGD(task.trainable, lr=0.0, foreach=kind == "foreach", fused=kind == "fused")
 
     def loss(self) -> torch.Tensor:
         """Return the mini-batch's mean loss."""

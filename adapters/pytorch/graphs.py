@@ -4,14 +4,13 @@ For a network of many small operators, starting each of them costs more than com
 already, with the addresses of their arguments: mini-batch, parameters and learning rate stay where they are.
 """
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import torch
-from torch import nn
 
 from ..base import Unsupported
 from ..libraries.gpus import first_line
-from .eager import EagerStep
+from .eager import EagerStep, Task
 
 #: Before the capture, as PyTorch's documentation asks: libraries set themselves up and try their kernels out.
 WARM_UP_STEPS = 3
@@ -20,18 +19,11 @@ WARM_UP_STEPS = 3
 class GraphStep(EagerStep):
     """Forward, softmax cross-entropy, backward and SGD of one mini-batch, in one CUDA graph."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        trainable: List[nn.Parameter],
-        inputs: torch.Tensor,
-        labels: torch.Tensor,
-        settings: Dict[str, Any],
-    ) -> None:
-        super().__init__(module, trainable, inputs, labels, settings)
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
         # A tensor, and not a number that the graph would hold as a constant.
-        self.rate = torch.zeros((), device=inputs.device)
-        self.optimizer = torch.optim.SGD(trainable, lr=self.rate, fused=True)
+        self.rate = torch.zeros((), device=task.inputs.device)
+        self.optimizer = torch.optim.SGD(task.trainable, lr=self.rate, fused=True)
         self.graph: Optional[torch.cuda.CUDAGraph] = None
         self.captured_bytes = 0
 

@@ -1,11 +1,11 @@
 """Mixed precision: weights and their update in float32, products in a data type of 16 bits, chosen by autocast."""
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import torch
 from torch import nn
 
-from .eager import EagerStep
+from .eager import EagerStep, Task
 
 
 class Narrowed(nn.Module):
@@ -32,16 +32,9 @@ class ScaledStep(EagerStep):
     Where a scaled gradient overflows, the step changes nothing and the scale is halved; both stay on the device.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        trainable: List[nn.Parameter],
-        inputs: torch.Tensor,
-        labels: torch.Tensor,
-        settings: Dict[str, Any],
-    ) -> None:
-        super().__init__(module, trainable, inputs, labels, settings)
-        self.scaler = torch.amp.GradScaler(inputs.device.type)
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.scaler = torch.amp.GradScaler(task.inputs.device.type)
 
     def __call__(self) -> torch.Tensor:
         """Carry out one step; return its loss, a scalar still on the device."""
