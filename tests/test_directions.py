@@ -100,11 +100,7 @@ LARGER: dict[str, int] = {
     "reports/comparison/analysis.py: lines of compare_runs": 63,
     "reports/comparison/verdict.py: parameters of _decide": 11,
     "tests/characterisation/kept_commands.py: lines of add_help": 82,
-    "tests/helpers/guests/one_launch.py: lines of launch_once": 61,
-    "tests/helpers/guests/one_launch.py: parameters of launch_once": 15,
     "tests/helpers/pretended_runs.py: parameters of runner_of": 9,
-    "tests/plain/onnx.py: parameters of conv": 10,
-    "tests/plain/pytorch.py: lines of main": 64,
 }
 
 
