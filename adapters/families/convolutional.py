@@ -108,7 +108,7 @@ class _Reader:
         activation = table.word("activation", _ACTIVATIONS, "relu") if kind == "convolution" else "none"
         table.finish()
         if self._flat:
-            raise table.error(kind, "it comes behind a fully connected layer. Put all dense layers last.")
+            raise table.error(kind, "it comes after a fully connected layer. Put all dense layers last.")
         if kernel > self._side + 2 * padding:
             raise table.error(
                 "kernel" if kind == "convolution" else kind,

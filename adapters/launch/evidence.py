@@ -41,16 +41,23 @@ def _read(path: str) -> Optional[str]:
         return None
 
 
-def _thread_times() -> Optional[Dict[str, float]]:
+def _schedules() -> Optional[Dict[str, List[int]]]:
+    """Nanoseconds each thread ran and waited to run; no numbers of a thread that the kernel does not tell of."""
     try:
         names = os.listdir("/proc/self/task")
     except OSError:
         return None
+    told = {name: (_read("/proc/self/task/%s/schedstat" % name) or "").split() for name in names}
+    return {name: [int(field) for field in fields[:2]] if len(fields) == 3 else [] for name, fields in told.items()}
+
+
+def _thread_times(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[str, float]]:
+    if schedules is None:
+        return None
     times = {}
-    for name in names:
-        content = _read("/proc/self/task/%s/schedstat" % name)
-        if content is not None and len(content.split()) == 3 and content.split()[0] != "0":
-            times[name] = int(content.split()[0]) * 1e-9
+    for name, schedule in schedules.items():
+        if schedule and schedule[0]:
+            times[name] = schedule[0] * 1e-9
             continue
         content = _read("/proc/self/task/%s/stat" % name)
         if content is not None:
@@ -60,18 +67,10 @@ def _thread_times() -> Optional[Dict[str, float]]:
     return times
 
 
-def _run_queue() -> Optional[Dict[str, float]]:
-    try:
-        names = os.listdir("/proc/self/task")
-    except OSError:
+def _run_queue(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[str, float]]:
+    if schedules is None or not all(schedules.values()):
         return None
-    waits = {}
-    for name in names:
-        content = _read("/proc/self/task/%s/schedstat" % name)
-        if content is None or len(content.split()) != 3:
-            return None
-        waits[name] = int(content.split()[1]) * 1e-9
-    return waits
+    return {name: schedule[1] * 1e-9 for name, schedule in schedules.items()}
 
 
 def _pressure(what: str) -> Optional[float]:
@@ -132,11 +131,12 @@ def snapshot() -> Snapshot:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     total = _pressure("total")
     machine_cpu, steal = _machine_times()
+    schedules = _schedules()
     return Snapshot(
         wall=time.perf_counter(),
         cpu=usage.ru_utime + usage.ru_stime,
-        thread_cpu=_thread_times(),
-        run_queue=_run_queue(),
+        thread_cpu=_thread_times(schedules),
+        run_queue=_run_queue(schedules),
         involuntary=usage.ru_nivcsw,
         voluntary=usage.ru_nvcsw,
         major_faults=usage.ru_majflt,

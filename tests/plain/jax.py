@@ -148,13 +148,7 @@ def lstm():
     return p, model
 
 
-params, model = (
-    lstm()
-    if given.length
-    else fully_connected(given.hidden)
-    if given.hidden
-    else {"alexnet": alexnet, "resnet50": resnet50}[given.network]()
-)
+params, model = given.build(lambda length: lstm(), fully_connected, alexnet, resnet50)
 x, y = mini_batch(given, channels_last=True)
 x, y = jnp.asarray(x if given.length == 0 else x.astype(np.int32)), jnp.asarray(y, jnp.int32)
 

@@ -98,12 +98,7 @@ class WithLoss(gluon.HybridBlock):
 
 def main():
     given = arguments("hybrid")
-    if given.length:
-        net = LanguageModel()
-    elif given.hidden:
-        net = fully_connected(given.hidden)
-    else:
-        net = {"alexnet": alexnet, "resnet50": resnet50}[given.network]()
+    net = given.build(lambda length: LanguageModel(), fully_connected, alexnet, resnet50)
     model = WithLoss(net)
     model.initialize(mx.init.Xavier())
     model.hybridize(static_alloc=True, static_shape=True)

@@ -327,12 +327,7 @@ def lstm(length, hidden=256, vocabulary=10000):
     return dense(x, "out", hidden, vocabulary)
 
 
-if given.length:
-    logits = lstm(given.length)
-elif given.hidden:
-    logits = fcn(given.hidden)
-else:
-    logits = {"alexnet": alexnet, "resnet50": resnet50}[given.network]()
+logits = given.build(lstm, fcn, alexnet, resnet50)
 inputs, labels = mini_batch(given)
 inputs = inputs.reshape(-1) if given.length else inputs
 rows = len(inputs)

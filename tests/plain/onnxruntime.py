@@ -131,12 +131,7 @@ def lstm(length, hidden=256, vocabulary=10000):
     dense(x, "logits", hidden, vocabulary)
 
 
-if given.length:
-    lstm(given.length)
-elif given.hidden:
-    fcn(given.hidden)
-else:
-    {"alexnet": alexnet, "resnet50": resnet50}[given.network]()
+given.build(lstm, fcn, alexnet, resnet50)
 inputs, labels = mini_batch(given)
 inputs = inputs.reshape(-1) if given.length else inputs
 classes = 10000 if given.length else 26752 if given.hidden else 1000

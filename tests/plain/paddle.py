@@ -77,12 +77,7 @@ class LanguageModel(nn.Layer):
         return self.head(y.reshape([-1, 256]))
 
 
-if given.length:
-    model = LanguageModel()
-elif given.hidden:
-    model = fully_connected(given.hidden)
-else:
-    model = {"alexnet": alexnet, "resnet50": resnet50}[given.network]()
+model = given.build(lambda length: LanguageModel(), fully_connected, alexnet, resnet50)
 x, y = map(paddle.to_tensor, mini_batch(given))
 # One of PaddlePaddle's two biases per LSTM gate stays as it is.
 trained = [p for name, p in model.named_parameters() if "bias_hh" not in name]

@@ -163,12 +163,7 @@ def fully_connected(hidden):
     return call
 
 
-if given.length:
-    model = lstm()
-elif given.hidden:
-    model = fully_connected(given.hidden)
-else:
-    model = {"alexnet": alexnet, "resnet50": resnet50}[given.network]()
+model = given.build(lambda length: lstm(), fully_connected, alexnet, resnet50)
 x, y = mini_batch(given, channels_last=True)
 x, y = tf.constant(x.astype(np.int32) if given.length else x), tf.constant(y, tf.int32)
 

@@ -9,10 +9,8 @@ pytestmark = pytest.mark.framework
 
 
 IMPORTS = """
-import onnxruntime
 from onnx.reference import ReferenceEvaluator
 from guest.onnx import composites, gradients
-from guest.onnx import networks as onnx_networks
 from guest.onnx.graph import Graph
 from guest.libraries import onnx_graphs
 
@@ -70,7 +68,7 @@ def errors(build, shapes, integers={}, seed=0):
 @pytest.fixture
 def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in ONNX Runtime's interpreter and returns what they bind to ``answer``."""
-    return guests("onnx", IMPORTS)
+    return guests("onnx", imports=IMPORTS)
 
 
 # Each a graph built from inputs a, b, c of these shapes. Every operator appears, with every form the networks use.

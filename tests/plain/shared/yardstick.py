@@ -45,6 +45,14 @@ class Arguments(NamedTuple):
         """Hidden layers of a fully connected network; 0 of any other."""
         return int(self.network[3:]) - 2 if self.network.startswith("fcn") else 0
 
+    def build(self, recurrent, fully_connected, alexnet, resnet50):
+        """Build the network: by its steps where it is recurrent, by its hidden layers where it is fully connected."""
+        if self.length:
+            return recurrent(self.length)
+        if self.hidden:
+            return fully_connected(self.hidden)
+        return {"alexnet": alexnet, "resnet50": resnet50}[self.network]()
+
 
 def arguments(*modes):
     """Read the command line of a script that knows these modes."""
