@@ -207,8 +207,9 @@ def test_figure_1_of_the_null_framework_from_run_to_picture(tmp_path):
     (panel,) = json.loads(done.stdout)["panels"]
     (line,) = panel["lines"]
     assert [point["batch_size"] for point in line["points"]] == list(suite.load("figure1").cpu_batch_sizes["lstm32"])
-    # A step of the null framework takes as long whatever its mini-batch: throughput doubles to the end.
-    assert line["best_batch_size"] == line["points"][-1]["batch_size"]
-    assert line["knee"]["batch_size"] is None
-    assert all(point["growth_per_doubling"]["value"] > 1.3 for point in line["points"][1:])
+    # How fast each size was is this machine's affair at that moment; what follows from it is not.
+    speeds = {point["batch_size"]: point["items_per_second"] for point in line["points"] if point["takes_part"]}
+    fastest = [line["best_batch_size"], *line["as_fast"]]
+    assert max(speeds, key=speeds.__getitem__) in fastest
+    assert line["best_batch_size"] == min(fastest)
     assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
