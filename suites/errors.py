@@ -13,8 +13,9 @@
 Results of a command that ran to its end, where they are not 0, are the constants below.
 """
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dlbench.reports.errors import DlbenchError
 
@@ -26,6 +27,7 @@ __all__ = [
     "SuitesError",
     "Terminated",
     "UsageError",
+    "interruptible",
     "unknown_name",
 ]
 
@@ -72,6 +74,18 @@ class Terminated(Interrupted):
     """SIGTERM ended the run; every finished record is stored."""
 
     exit_code = 143
+
+
+@contextlib.contextmanager
+def interruptible(go_on: str) -> Iterator[None]:
+    """Say with which command to go on where Ctrl-C or SIGTERM ends what is measured within."""
+    words = f"Every finished launch is stored; go on with: {go_on}"
+    try:
+        yield
+    except Terminated as error:
+        raise Terminated(f"Ended by SIGTERM. {words}") from error
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"Interrupted. {words}") from error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -11,10 +11,11 @@ from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say
 from ..errors import UsageError
+from ..measuring import stored_runs
 from ..measuring.pairs import for_compare
 from ..planning import values
-from . import named_runs, options
-from .option_groups import OptionGroup, grouped
+from . import options
+from .options import OptionGroup, grouped
 from .plan import plan_of
 from .two_sides import Asked, LaunchOptions, OutputOptions, RuleOptions, SideOptions, choices, measure, share_of, show
 
@@ -75,7 +76,7 @@ def compare_command(
             raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
         if not what.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        show(named_runs.compare(what.first, what.second, session.store_file, rule), form, output.write)
+        show(stored_runs.compare(what.first, what.second, session.store_file, rule), form, output.write)
         return
     if what.first or what.second:
         raise UsageError("With --now both sides are measured: leave the names of stored runs out.")

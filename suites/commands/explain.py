@@ -1,6 +1,5 @@
 """`dlbench explain`: the operators of one cell's step, by the time they take."""
 
-import contextlib
 import os
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,7 @@ from dlbench.reports.storage.record import Record
 
 from ..display.screen import err, say
 from ..display.status_line import StatusLine
-from ..environments import environment
+from ..environments import environment, row_interpreters
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..measuring import preparation, references
 from ..measuring.attempts import Carrier
@@ -36,7 +35,7 @@ from ..planning.plan import Plan, PlannedLaunch
 from ..planning.suite import ProtocolSection, Suite
 from ..quiet.machine_lock import measuring
 from . import options
-from .option_groups import OptionGroup, grouped
+from .options import OptionGroup, grouped
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
 _PROTOCOL = ProtocolSection(warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0)
@@ -138,22 +137,21 @@ class _Profiling:
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
     """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
     planned = PlannedLaunch(plan.cells[0], 0)
-    sources = preparation.prepare_sources(plan, say, build_missing)
+    sources = row_interpreters.prepare(plan.builds, say, build_missing)
     source = sources[planned.cell.framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
     launcher = _Profiling(ProcessLauncher(), steps)
     run = preparation.new_run(plan, machine, "explain")
     carrier = Carrier(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
-    # What computes nothing disturbs nobody, and nobody disturbs it.
-    with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
+    with measuring(say, wait=True, computes=plan.computes):
         say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:
 
             def tick(directory: Path) -> None:
                 status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-            return carrier.carry_out(planned, plan.protocol, tick=tick)[0]
+            return next(carrier.attempts(planned, plan.protocol, tick=tick))
 
 
 def _reference_at_hand(plan: Plan, cell: Cell) -> Reference | None:

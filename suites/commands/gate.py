@@ -14,7 +14,7 @@ from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED
 from ..measuring.pairs import for_gate
 from ..planning.values import one_of
 from . import options
-from .option_groups import OptionGroup, grouped
+from .options import OptionGroup, grouped
 from .plan import plan_of
 from .two_sides import Asked, LaunchOptions, OutputOptions, RuleOptions, SideOptions, choices, measure, show
 

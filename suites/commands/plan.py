@@ -22,7 +22,7 @@ from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.plan import Plan
 from . import listing, options
-from .option_groups import grouped
+from .options import grouped
 
 
 @grouped

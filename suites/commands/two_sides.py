@@ -1,6 +1,5 @@
 """What `compare` and `gate` share: options, measuring two sides, and showing what came of it."""
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +19,11 @@ from dlbench.reports.storage.store import Store
 
 from ..display.pair_progress import PairDisplay
 from ..display.screen import counted, err, resume_command, say
-from ..errors import Interrupted, Terminated, UsageError, unknown_name
-from ..measuring import comparison, comparison_sides, preparation
+from ..environments.folders import write_whole
+from ..errors import UsageError, interruptible, unknown_name
+from ..measuring import comparison, comparison_sides, preparation, resuming
 from ..measuring.comparison_sides import Side
-from ..measuring.launcher import ProcessLauncher
-from ..measuring.pair_runner import PairEnding, PairRunner
+from ..measuring.pair_runner import PairRunner
 from ..measuring.pairs import Next
 from ..planning import values
 from ..planning.choices import Choices
@@ -32,7 +31,7 @@ from ..planning.plan import Plan
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from . import options
-from .option_groups import OptionGroup
+from .options import OptionGroup
 
 EXPORTERS: dict[str, Callable[[Comparison], str]] = {
     "terminal": lambda found: comparison_to_terminal(found, colour=os.isatty(1) and "NO_COLOR" not in os.environ),
@@ -161,32 +160,31 @@ def measure(asked: Asked, following: Next) -> Comparison:
     ``following`` says which pairs are needed.
     """
     plan, machine, session = asked.plan, asked.machine, asked.session
-    allowed = session.seconds
-    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
-        run = preparation.unfinished(store, plan, machine, asked.purpose, asked.bare) if session.resume else None
-        store.add_machine(machine.fingerprint, machine.to_dict())
+    allowed, unfinished = session.seconds, None
+    if session.resume:  # refused before a store of an earlier dlbench is brought up to date
+        with Store.open(session.store_file, create=False) as store:
+            unfinished = resuming.unfinished(store, plan, machine, asked.purpose, asked.bare)
         prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
-        if run is not None:
-            comparison.check_same_sides(run, asked.pair, prepared)
-            plan = replace(plan, cells=run.plan, protocol=run.protocol, seed=run.seed)
-        else:
-            run = comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose)
+        comparison.check_same_sides(unfinished, asked.pair, prepared)
+        plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
+        store.add_machine(machine.fingerprint, machine.to_dict())
+        if unfinished is None:
+            prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
+        run = unfinished or comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose)
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
         go_on = resume_command()
         with (
-            measuring(say, wait=True) if plan.computes else contextlib.nullcontext(),
+            measuring(say, wait=True, computes=plan.computes),
             preparation.exclusive(run),
             PairDisplay(err) as display,
         ):
             gate = open_gate(store, run, say) if plan.computes else None
-            before_repeat = gate.before_repeat if gate else (lambda: True)
-            carriers = comparison.carriers(
-                plan, run, asked.pair, prepared, ProcessLauncher(), machine, say, before_repeat
-            )
-            runner = PairRunner(plan, run, store, carriers, following, display, allowed, gate)
-            ending = _watched(runner, go_on)
+            carriers = comparison.carriers(plan, run, asked.pair, prepared, machine, gate)
+            with interruptible(go_on):
+                ending = PairRunner(store, carriers, following, display, allowed).run()
         if ending.pairs_left:
             left = counted(ending.pairs_left, "pair")
             say(f"The budget is spent with at most {left} left. Go on: {go_on}")
@@ -198,16 +196,6 @@ def measure(asked: Asked, following: Next) -> Comparison:
             f"{counted(measured, 'pair')} measured{f', {left_out} of them disturbed or incomplete' if left_out else ''}"
         )
         return found
-
-
-def _watched(runner: PairRunner, go_on: str) -> PairEnding:
-    words = f"Every finished launch is stored; go on with: {go_on}"
-    try:
-        return runner.run()
-    except Terminated as error:
-        raise Terminated(f"Ended by SIGTERM. {words}") from error
-    except KeyboardInterrupt as error:
-        raise Interrupted(f"Interrupted. {words}") from error
 
 
 def share_of(text: str | None, option: str) -> float | None:
@@ -231,10 +219,7 @@ def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     print(EXPORTERS[form](found), flush=True)
     for path in write or ():
         text = EXPORTERS[format_of(path)](found)
-        partial = Path(f"{path}.part")
         try:
-            partial.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
-            partial.replace(path)
+            write_whole(Path(path), text if text.endswith("\n") else text + "\n")
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise UsageError(f"The report {path} cannot be written: {error.strerror}.") from error

@@ -23,7 +23,7 @@ from ..errors import FrameworkEnvironmentError, SuiteError
 from ..planning.framework import Framework, find
 from . import debian, needs, python_packages
 from .debian import Draw
-from .folders import cache_directory, caches, downloads, home, make_folder
+from .folders import cache_directory, caches, downloads, home, make_folder, write_whole
 from .interpreters import MANIFEST, inspect
 
 __all__ = [
@@ -190,9 +190,7 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
         "distributions": inspection.distributions,
         "debian": packages,
     }
-    partial = directory / (MANIFEST + ".part")
-    partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    partial.replace(directory / MANIFEST)
+    write_whole(directory / MANIFEST, json.dumps(manifest, indent=1))
     report(f"{framework.title}: ready")
 
 

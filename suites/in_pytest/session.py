@@ -14,14 +14,13 @@ from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
 from dlbench.reports.naming import name_of
 from dlbench.reports.pytest_benchmark import export as files
-from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..commands.options import adapter_names
 from ..display.progress import clock as clock_text
 from ..display.screen import counted
-from ..environments import environment
+from ..environments import environment, row_interpreters
 from ..errors import DlbenchError
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
@@ -52,8 +51,7 @@ class SuiteSession:
             self._machine = probe()
             self._plan = _plan(config, preparation.capacity(self._machine))
             self._budget = _seconds(config.getoption("dlbench_budget"))
-            brought = {row.build.name: row.build for row in self._plan.rows if row.build.interpreter is not None}
-            preparation.check_brought(brought.values())
+            preparation.check_brought(build for build in self._plan.builds if build.interpreter is not None)
         except DlbenchError as error:
             raise pytest.UsageError(of_suite(error)) from error
         self._described = self._machine.to_dict()
@@ -118,24 +116,15 @@ class SuiteSession:
             store = stack.enter_context(Store.open(target, report=said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
-            sources = preparation.prepare_sources(plan, said.line, build_missing=False)
+            sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
             reference = preparation.prepare_references(plan, self._machine, said.line)
             run = preparation.begin(plan, store, self._machine)
             said.line(f"measuring {counted(len(cells), 'cell')}, {_launches(plan)} of each")
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
-            carrier = Carrier(
-                plan,
-                run,
-                ProcessLauncher(),
-                sources,
-                reference,
-                machine=self._machine,
-                before_repeat=gate.before_repeat if gate else lambda: False,
-            )
-            host = host_of(self._machine)
-            ending = Runner(plan, run, store, carrier, said, self._budget, gate=gate, host=host).run()
+            carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=self._machine, gate=gate)
+            ending = Runner(store, carrier, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""

@@ -16,6 +16,7 @@ from dlbench.adapters.protocol import Outcome, Status
 from ..environments import environment
 from ..environments.adapter_digest import code_digest
 from ..environments.environment import Report
+from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..errors import DlbenchError
 from ..planning.framework import Framework
@@ -110,9 +111,7 @@ def probe(
     watched = _Watched(launcher)
     found = _ask(framework, source, cpus, watched)
     if not found.problem and not watched.failed:  # what failed may have failed by chance
-        partial = path.with_suffix(".part")
-        partial.write_bytes(TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1))
-        partial.replace(path)
+        write_whole(path, TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1).decode())
     return found
 
 

@@ -23,6 +23,7 @@ import psutil
 
 from dlbench.adapters.launch.companions import oom_kills
 from dlbench.adapters.protocol import PHASE_FILE, Launch, Outcome, ProtocolError, Status, read_outcome, write_launch
+from dlbench.hardware_probe.gpu.processes import descends_from_this_process
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
@@ -169,6 +170,20 @@ def _end_strays(mark: str) -> None:
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARK) == mark:
                 process.kill()
+
+
+def of_a_launch(pid: int) -> bool | None:
+    """Tell whether a process belongs to a launch; None where no such process can be seen.
+
+    One that left its launch's tree still carries the mark. There is one launch at a time on a machine.
+    """
+    descends = descends_from_this_process(pid)
+    if descends is not False:
+        return descends
+    try:
+        return MARK in psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return False
 
 
 def _signal_group(child: "subprocess.Popen[bytes]", number: signal.Signals) -> None:

@@ -10,7 +10,7 @@ from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
 from . import networks
-from .values import Row
+from .values import Build, Row
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,14 @@ class Plan:
         return self.launches_most or self.launches
 
     @property
+    def builds(self) -> tuple[Build, ...]:
+        """The builds of the rows, each once."""
+        return tuple({row.build.name: row.build for row in self.rows}.values())
+
+    @property
     def computes(self) -> bool:
         """Whether any row computes anything: else there is nothing that others could disturb."""
-        return any(row.build.framework.computes for row in self.rows)
+        return any(build.framework.computes for build in self.builds)
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""

@@ -10,7 +10,7 @@ from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..errors import UsageError, unknown_name
-from ..measuring import comparison
+from . import comparison
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]
 """A run, its records, the store it lies in, and its machine."""
