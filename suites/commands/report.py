@@ -21,7 +21,7 @@ from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
-from ..planning.axes import AXIS_OPTIONS
+from ..planning.axes import AXIS_OPTIONS, narrowing_help
 from ..planning.lineage import release_dates, stands_for_2016
 from . import options
 
@@ -49,11 +49,9 @@ _ALWAYS: dict[str, tuple[Any, Any]] = {
         None,
     ),
 }
-_FORMS = ": `a`, `a,b`, `'a*'`"
 _NARROWING: dict[str, tuple[Any, Any]] = {
-    each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=f"Only these {words}{_FORMS}.")], "")
+    each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=narrowing_help(each))], "")
     for each in AXIS_OPTIONS
-    for words in [{"affinity": "affinities"}.get(each.key, each.key.replace("_", " "))]
 }
 
 

@@ -101,6 +101,7 @@ def test_a_build_that_was_killed_is_half_built_and_made_anew(tiny, home, tmp_pat
         until = time.monotonic() + 60
         while not (hangs.exists() and hangs.read_text().strip()) and time.monotonic() < until:
             time.sleep(0.02)
+        assert environment.locate(tiny).state is State.BEING_BUILT
     finally:
         builder.kill()
         builder.wait()
