@@ -104,7 +104,19 @@ def add_comparisons() -> None:
     add("history-since", "history --store nights.sqlite --since 2026-10-04")
     add("history-plot", "history --store nights.sqlite --plot drawn.png")
     add("history-too-few", "history --store gates.sqlite --network lstm32")
-    add("history-unknown", "history --store nights.sqlite --network fnc5", "history --store nights.sqlite --since soon")
+    narrower = (
+        "--framework null:null --threads 2-4",
+        "--suite nightly --network '*5'",
+        "--machine none",
+        "--threads 64",
+    )
+    add("history-narrower", *(f"history --store nights.sqlite {words}" for words in narrower))
+    wrong = (
+        *("--network fnc5", "--framework torch:compile", "--framework ,", "--threads many", "--suite daily"),
+        *("--since soon", "--since 2027-01-01", "--since 2026-10-16", "--magnitude 0%", "--magnitude much"),
+        *("--format latex", "--plot drawn.jpg", "--plot none/drawn.png"),
+    )
+    add("history-bad", *(f"history --store nights.sqlite {words}" for words in wrong))
     every = (*FORMATS[:2], "json", "csv", "junit")
     for number, run in enumerate(GATES_RUNS):
         add_formats(f"compare-gates-{number}", f"compare {run} --store gates.sqlite", every)
@@ -130,6 +142,8 @@ def add_comparisons() -> None:
         "compare previous latest --store nights.sqlite --write r.doc",
         "compare --now previous latest",
         "compare --now",
+        "compare --now --same --pairs x",
+        "compare --now --same --interval 0%",
     )
 
 
@@ -158,7 +172,8 @@ def add_exchange() -> None:
         "compare previous latest --store new.sqlite",
         "history --store new.sqlite",
     )
-    add("import-bad", "import", "import none.json --store new.sqlite", "import small.toml --store new.sqlite")
+    files = ("none.json", "small.toml", "not-a-number.json", "foreign-a1.json foreign-a1.json", "no-benchmark.json")
+    add("import-bad", "import", *(f"import {each} --store new.sqlite" for each in files))
 
 
 def add_live() -> None:
@@ -210,13 +225,19 @@ def add_plans() -> None:
 
 def add_bad_input() -> None:
     """Add what is said of bad input, many bad command lines under one name."""
+    two_sides = (
+        *("--threshold 200%", "--write report.exe", "--write none/report.md", "--format tape"),
+        *("--baseline null=/none/python", "--baseline torch=/none/python"),
+    )
+    of_gate = ("small.toml", *(f"unsupported.toml --same {words}" for words in two_sides))
     for command in ("plan", "run", "gate"):
         of_quick = (
             *("--networks fnc5", "--frameworks trch", "--threads 0", "--threads many", "--devices cuda:0"),
             *("--batch-sizes -1", "--precisions f8", "--python torch"),
         )
         wrong = ("nosuch", *(f"quick {words}" for words in of_quick), "none.toml")
-        add(f"{command}-bad", *(f"{command} {words}" for words in wrong))
+        more = of_gate if command == "gate" else ()
+        add(f"{command}-bad", *(f"{command} {words}" for words in (*wrong, *more)))
     of_quick = (
         *("--launches 5-2", "--interval 0%", "--cell-budget soon", "--world-sizes 0", "--affinity loose", "--seed x"),
         *("--nosuch", "--placements far", "--threads-limit x", "--frameworks torch:x"),
@@ -232,12 +253,12 @@ def add_bad_input() -> None:
         *("--store cpu.sqlite --run nosuch", "--store cpu.sqlite --suite nosuch --machine nosuch"),
         *("--store cpu.sqlite --quantity watts", "--store cpu.sqlite --all-modes", "--reference shi2017"),
         *("--store cpu.sqlite --against shi2016 --quantity items", "--against shi2016 --reference shi2016"),
+        "--store cpu.sqlite --against shi2061",
     )
     of_others = (
         *("report nosuch", "report figure1 --store cpu.sqlite --quantity gflops"),
         *("report progress --store cpu.sqlite --plot drawn.gif", "report runs --store none.sqlite"),
-        *("history --store none.sqlite", "history --store nights.sqlite --format latex"),
-        "history --store nights.sqlite --magnitude much",
+        *("report progress --store cpu.sqlite --format jsn", "history --store none.sqlite"),
     )
     add("report-bad", *(f"report matrix {words}" for words in of_matrix), *of_others)
 
