@@ -4,6 +4,7 @@ A side differs from the other in any of three things, and in nothing else: the f
 environment variables of its launches, and the adapters' code at a revision of this repository.
 """
 
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -22,7 +23,7 @@ from ..planning import values as axes
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.values import Build
 
-_VARIABLE_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def variables(words: Sequence[str]) -> dict[str, str]:
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals or not name or name[0].isdigit() or not _VARIABLE_NAME_CHARACTERS.issuperset(name):
+        if not equals or not _VARIABLE_NAME.fullmatch(name):
             raise UsageError(
                 f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
             )

@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from dlbench.hardware_probe.sentinel import Reading, take
 
@@ -66,18 +67,11 @@ def judge(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
     reasons = [*_disturbances(reading)]
     calm = [each for each in record if each.method == reading.method and not _disturbances(each)][-RECORD_LENGTH:]
     if len(calm) >= ENOUGH_READINGS:
-        reasons += _slower(
-            "matrix products ran",
-            reading.gemm_flops_per_second,
-            [each.gemm_flops_per_second for each in calm],
-            GEMM_SHORTFALL,
-        )
-        reasons += _slower(
-            "memory was read and written",
-            reading.bandwidth_bytes_per_second,
-            [each.bandwidth_bytes_per_second for each in calm],
-            BANDWIDTH_SHORTFALL,
-        )
+        for what, rate_of, least in (
+            ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
+            ("memory was read and written", attrgetter("bandwidth_bytes_per_second"), BANDWIDTH_SHORTFALL),
+        ):
+            reasons += _slower(what, rate_of(reading), [rate_of(each) for each in calm], least)
     return Verdict(not reasons, tuple(reasons))
 
 
