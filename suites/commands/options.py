@@ -20,7 +20,7 @@ import typer
 from ..errors import UsageError
 from ..planning import external_adapters, values
 from ..planning.axes import AXIS_OPTIONS, LIMITS, option_of
-from ..planning.choices import Choices
+from ..planning.choices import PROTOCOL_KEYS, Choices
 
 DEFAULT_STORE = "dlbench.sqlite"
 
@@ -60,6 +60,21 @@ class OptionGroup:
     def of(cls, given: dict[str, Any]) -> Self:
         """Make the group of what was given for each of its options."""
         return cls(**given)
+
+
+class GroupOfGroups(OptionGroup):
+    """Groups that several commands share; a subclass is a dataclass whose fields are groups."""
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Return the options of all its groups."""
+        return [each for group in get_type_hints(cls).values() for each in group.parameters()]
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Make each of its groups of what was given for the options of it."""
+        groups = get_type_hints(cls).items()
+        return cls(**{name: each.of({key.name: given[key.name] for key in each.parameters()}) for name, each in groups})
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -236,12 +251,5 @@ def adapter_names(given: Sequence[str] | None) -> tuple[str, ...]:
 
 def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> Choices:
     """Return what the options say as one object; raises UsageError for empty words, or a --python that is none."""
-    return Choices(
-        axes.words,
-        steps=launches.steps,
-        builds=builds.builds,
-        joining=builds.joining,
-        launches=launches.launches,
-        interval=launches.interval,
-        cell_budget=launches.cell_budget,
-    )
+    how = {key: getattr(launches, key) for key in ("steps", *PROTOCOL_KEYS)}
+    return Choices(axes.words, builds=builds.builds, joining=builds.joining, **how)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dlbench.hardware_probe import Machine
+from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.comparison.analysis import Comparison
 from dlbench.reports.comparison.data import comparison_to_csv, comparison_to_json
 from dlbench.reports.comparison.junit import comparison_to_junit
@@ -32,6 +32,7 @@ from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from . import options
 from .options import OptionGroup
+from .plan import plan_of
 
 EXPORTERS: dict[str, Callable[[Comparison], str]] = {
     "terminal": lambda found: comparison_to_terminal(found, colour=os.isatty(1) and "NO_COLOR" not in os.environ),
@@ -130,16 +131,6 @@ class LaunchOptions(OptionGroup):
     cell_budget: options.CellBudget = None
 
 
-def choices(
-    candidate: Side, axes: options.AxisOptions, launches: LaunchOptions, builds: options.BuildOptions
-) -> Choices:
-    """Return what the options narrow a suite to; raises UsageError."""
-    chosen = Choices(axes.words, steps=launches.steps, builds=candidate.builds, cell_budget=launches.cell_budget)
-    # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
-    given = dict.fromkeys([*(build.name for build in candidate.builds), *builds.joining])
-    return chosen if chosen["frameworks"] or not given else chosen.but(frameworks=",".join(given))
-
-
 @dataclass(frozen=True)
 class Asked:
     """A comparison to be measured: which cells, which sides, by which rule, and where it is kept."""
@@ -152,6 +143,36 @@ class Asked:
     session: options.SessionOptions
     bare: bool
     """Whether nothing was chosen of the suite."""
+
+
+@dataclass(frozen=True)
+class ComparisonOptions(options.GroupOfGroups):
+    """What `compare` and `gate` both take."""
+
+    axes: options.AxisOptions
+    launches: LaunchOptions
+    builds: options.BuildOptions
+    sides: SideOptions
+    rules: RuleOptions
+    session: options.SessionOptions
+    output: OutputOptions
+
+    def asked(self, purpose: str, suite: str, baseline: Sequence[str] = ()) -> Asked:
+        """Return what these options ask of a suite's cells; raises UsageError.
+
+        ``baseline`` are the words of a baseline's interpreters.
+        """
+        rule = self.rules.rule
+        pair = self.sides.pair(self.builds.python or (), baseline)
+        machine = probe()
+        steps, budget = self.launches.steps, self.launches.cell_budget
+        chosen = Choices(self.axes.words, steps=steps, builds=pair[1].builds, cell_budget=budget)
+        # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
+        given = dict.fromkeys([*(build.name for build in pair[1].builds), *self.builds.joining])
+        if given and not chosen["frameworks"]:
+            chosen = chosen.but(frameworks=",".join(given))
+        plan = plan_of(suite, chosen, machine, self.session.seed)
+        return Asked(plan, pair, machine, purpose, rule, self.session, bare=not chosen.narrows)
 
 
 def measure(asked: Asked, following: Next) -> Comparison:

@@ -29,23 +29,19 @@ def test_without_names_a_build_leaves_out_what_is_built_on_request(home, monkeyp
     assert ("caffe" in built, built.count("caffe")) == (True, 1)
 
 
-def test_a_historic_framework_is_asked_of_no_machine(home, framework_python, monkeypatch):
+@pytest.mark.parametrize(
+    ("tested", "said"), [(None, "not built here"), ("torch,mxnet", "caffe is not among the frameworks tested now")]
+)
+def test_a_historic_framework_is_asked_of_no_machine_and_others_of_those_tested(
+    home, framework_python, monkeypatch, tested, said
+):
     monkeypatch.setenv("CI", "1")
     monkeypatch.delenv("DLBENCH_TEST_FRAMEWORKS", raising=False)
+    if tested:
+        monkeypatch.setenv("DLBENCH_TEST_FRAMEWORKS", tested)
     for name in ("CAFFE", "MXNET"):
         monkeypatch.delenv(f"DLBENCH_PYTHON_{name}", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="not built here"):
-        framework_python("caffe")
-    with pytest.raises(pytest.fail.Exception, match="not built here"):
-        framework_python("mxnet")
-
-
-def test_the_frameworks_tested_now_are_asked_for_and_no_others(home, framework_python, monkeypatch):
-    monkeypatch.setenv("CI", "1")
-    monkeypatch.setenv("DLBENCH_TEST_FRAMEWORKS", "torch,mxnet")
-    for name in ("CAFFE", "MXNET"):
-        monkeypatch.delenv(f"DLBENCH_PYTHON_{name}", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="caffe is not among the frameworks tested now"):
+    with pytest.raises(pytest.skip.Exception, match=said):
         framework_python("caffe")
     with pytest.raises(pytest.fail.Exception, match="not built here"):
         framework_python("mxnet")
