@@ -24,9 +24,9 @@ Format = Annotated[str, typer.Option("--format", help=f"The form of the file: {'
 def export_command(
     form: Format = PYTEST_BENCHMARK,
     store_file: options.StoreFile = options.DEFAULT_STORE,
-    run: Annotated[str | None, typer.Option("--run", help="The run with this id; else the newest.")] = None,
-    suite: Annotated[str | None, typer.Option("--suite", help="Of the runs of this suite.")] = None,
-    machine: Annotated[str | None, typer.Option("--machine", help="Of the runs on this machine (fingerprint).")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="The run with this id. Without it, the newest.")] = None,
+    suite: Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")] = None,
+    machine: Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")] = None,
 ) -> None:
     """Write one run, raw samples and all, to standard output in the form of another tool.
 
@@ -58,7 +58,7 @@ def import_command(
     one_run: Annotated[
         bool,
         typer.Option(
-            "--one-run", help="Somebody else's files are launches (repetitions in fresh processes) of one run."
+            "--one-run", help="Files of other benchmarks: each is one launch (a fresh process) of the same run."
         ),
     ] = False,
 ) -> None:

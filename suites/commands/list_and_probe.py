@@ -85,7 +85,9 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
             for each in found
         ],
     )
-    out.print("\nEach answer's how and source: --json. Of a framework with several modes the default one was asked.")
+    out.print(
+        "\n--json shows how each answer was found. Of a framework with several modes only the default one was asked."
+    )
     for each in found:
         if each["problem"]:
             out.print(f"{each['name']}: not asked. {each['problem']}", soft_wrap=True, markup=False)

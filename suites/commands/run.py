@@ -139,5 +139,5 @@ def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> 
         print("  report tables           software, networks and hardware behind the numbers")
         print("  report matrix --json    everything, for a script (also csv, markdown, latex)")
     if not any(record.outcome.samples_ns for record in store.records(run=run.id)):
-        say("dlbench: no cell gave a number; the reasons are beneath the matrix.")
+        say("dlbench: no cell gave a number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)

@@ -231,7 +231,7 @@ def remove(framework: Framework) -> bool:
     if framework.unavailable:
         return False
     if framework.environment == "host":
-        raise FrameworkEnvironmentError(f"{framework.name} lives in dlbench's own environment; nothing to remove.")
+        raise FrameworkEnvironmentError(f"{framework.name} uses dlbench's own environment; there is nothing to remove.")
     try:
         with ExitStack() as locks:
             environments = [home() / "environments" / name for name in _names(framework)]

@@ -45,7 +45,7 @@ def _builds(plan: Plan, side: Side) -> list[Build]:
         if build.framework.outside is not None:
             raise UsageError(
                 f"The adapter of {build.name} lies outside dlbench: adapters at revision {side.revision} do not "
-                "hold it. Leave its row out, or --baseline-adapters and --candidate-adapters."
+                "include it. Leave its row out, or --baseline-adapters and --candidate-adapters."
             )
     found = []
     for build in plan.builds:

@@ -51,7 +51,7 @@ def variables(words: Sequence[str]) -> dict[str, str]:
                 f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
             )
         if "\0" in value:
-            raise UsageError(f"The value of {name} holds a zero byte, which no environment variable can.")
+            raise UsageError(f"The value of {name} contains a zero byte, which no environment variable can.")
         found[name] = value
     return found
 

@@ -154,7 +154,7 @@ def _control_directory(launch: Launch) -> Path:
             shutil.rmtree(directory, ignore_errors=True)
         raise FrameworkEnvironmentError(
             f"A launch cannot write its folder for temporary files: {error.strerror or error}. Make room there, or set "
-            "TMPDIR to a folder you may write to; --resume goes on."
+            "TMPDIR to a folder you may write to; --resume continues."
         ) from error
 
 

@@ -69,7 +69,8 @@ def fitting(
         smaller = _largest_within(network, batch_size) or _largest_computed(network, batch_size, report, threads)
     if smaller is not None:
         times = batch_size // smaller.size
-        report(f"parity of {network.name} at mini-batch {batch_size}: that of {smaller.size}, repeated {times} times")
+        what = f"parity of {network.name} at mini-batch {batch_size}"
+        report(f"{what} uses the reference of mini-batch {smaller.size}, repeated {times} times")
         return Reference(smaller.path, smaller.size)
     path = found or ensure(network, batch_size, report, threads)
     return None if path is None else Reference(path)

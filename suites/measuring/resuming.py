@@ -69,8 +69,8 @@ def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple
     for name in chosen.joining:
         if name not in {row.build.framework.name for row in planned_rows}:
             raise UsageError(
-                f"The unfinished run has no row of {name}, and a resumed run takes none on. Leave --adapter {name}=... "
-                "out, or leave out --resume to start a run of its own."
+                f"The unfinished run has no row of {name}, and a resumed run cannot get new rows. Leave out --adapter "
+                f"{name}=..., or leave out --resume to start a run of its own."
             )
     if run is None:
         raise _refusal(plan, runs[-1], bare=not chosen.narrows)

@@ -92,5 +92,5 @@ def _find(word: str, store_file: str) -> Found:
         records = store.records(run=run.id)
         host = read_host(run.machine, store.machine(run.machine))
     if not records:
-        raise UsageError(f"Run {run.id} holds no record: it ended before its first launch did.")
+        raise UsageError(f"Run {run.id} has no record: it ended before its first launch.")
     return run, records, target, {run.machine: host}

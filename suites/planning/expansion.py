@@ -169,7 +169,9 @@ def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
     builds = list(choices.builds)
     names = [build.name for build in builds]
     if len(set(names)) < len(names):
-        raise UsageError("Two --python options give the same row name. Name them apart, as in torch-a:torch=/path.")
+        raise UsageError(
+            "Two --python options give the same row name. Give them different names, as in torch-a:torch=/path."
+        )
     chosen = choices["frameworks"]
     wanted = values.words(chosen) if chosen else list(suite.frameworks)
     # A build under a name of its own joins the rows, lest an option be ignored in silence; under a framework's name it

@@ -66,10 +66,10 @@ class Plan:
         found = self.networks.get(cell.network) or networks.shipped().get(cell.network)
         if found is None:
             raise UsageError(
-                f"{cell.network} is no network of dlbench. Give the suite file that defines it instead of a name."
+                f"{cell.network} is not a network of dlbench. Give the suite file that defines it instead of a name."
             )
         if cell.specification != specification_of_cells(found):
-            raise UsageError(f"{cell.network} had other numbers when this was planned. Begin a run of its own.")
+            raise UsageError(f"{cell.network} had other numbers when this was planned. Start a new run.")
         return found
 
     def order(self) -> Iterator[PlannedLaunch]:

@@ -119,7 +119,7 @@ def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home
     located = environment.locate(gone)
     assert (located.state, located.interpreter) == (State.UNAVAILABLE, None)
     assert gone.unavailable in located.reason
-    assert "torch stands for it" in located.reason
+    assert "torch takes its place" in located.reason
     assert refused(gone) == located.reason
     assert not environment.remove(gone)
     source, said = source_of(gone, name="torch7")

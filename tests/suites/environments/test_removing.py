@@ -21,7 +21,7 @@ def test_removing_takes_environment_and_cache(tiny):
     assert not directory.exists()
     assert not cache.exists()
     assert not environment.remove(tiny)
-    with pytest.raises(FrameworkEnvironmentError, match="nothing to remove"):
+    with pytest.raises(FrameworkEnvironmentError, match="there is nothing to remove"):
         environment.remove(find("null"))
 
 

@@ -40,7 +40,7 @@ def test_the_names_are_those_of_the_contract():
 
 def test_numbers_are_read_up_to_the_most():
     assert parse_plain(BY_AXIS["world_size"], "2,1,4", MACHINE) == (1, 2, 4)
-    with pytest.raises(UsageError, match="largest world size taken here, 64"):
+    with pytest.raises(UsageError, match="largest world size allowed, 64"):
         parse_plain(BY_AXIS["world_size"], "65", MACHINE)
 
 

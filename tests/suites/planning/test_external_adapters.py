@@ -196,14 +196,6 @@ def test_what_the_variable_names_wrongly_is_left_out_and_the_rest_is_there(tmp_p
         external_adapters.register([f"gone={tmp_path / 'gone'}"])
 
 
-def test_every_command_runs_beside_an_adapter_that_is_gone(tmp_path):
-    done = run_command(tmp_path, "list", "--json", **{external_adapters.VARIABLE: f"gone={tmp_path / 'gone'}"})
-    assert done.returncode == 0
-    assert "null" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
-    (line,) = done.stderr.splitlines()
-    assert "It is left out." in line
-
-
 def test_its_identity_is_its_name_not_its_folders(tmp_path):
     """A folder named as one of ours takes over nothing that is known of ours, such as the dates of releases."""
     mine = external_adapters.read(f"mine={write_adapter(tmp_path / 'pytorch')}", "--adapter")
@@ -253,14 +245,6 @@ def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     with (mine / "adapter.py").open("a") as code:
         code.write("# another speed\n")
     assert "its code has changed" in refused(*both[:2])
-
-
-def test_an_adapter_that_was_left_out_of_a_run_is_named_as_it_was_typed(tmp_path):
-    folder = write_adapter(tmp_path / "a")
-    words = ["--networks", "fcn5", "--threads", "1", "--steps", "2", "--launches", "2", "--budget", "0.001s"]
-    done = run_command(tmp_path, "run", "quick", "--frameworks", "null", "--adapter", f"mine={folder}", *words)
-    assert "--resume" in done.stderr, done.stderr
-    assert f"--adapter mine={folder}" in done.stderr
 
 
 def test_a_revision_of_our_adapters_varies_none_from_outside(tmp_path):

@@ -294,7 +294,7 @@ def test_a_build_joins_the_frameworks_that_were_typed(frameworks, rows):
 
 
 def test_two_builds_of_one_name_are_refused():
-    with pytest.raises(UsageError, match="Name them apart"):
+    with pytest.raises(UsageError, match="Give them different names"):
         plan_of(Choices(builds=(NIGHTLY, NIGHTLY)))
 
 
