@@ -13,7 +13,7 @@ from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say
 from ..environments import environment, row_interpreters
 from ..errors import NOTHING_MEASURED, interruptible
-from ..measuring import preparation, resuming
+from ..measuring import preparation, resuming, short_launch
 from ..measuring.attempts import Carrier
 from ..measuring.launcher import ProcessLauncher
 from ..measuring.runner import Ending, Runner
@@ -102,7 +102,7 @@ def _measure(asked: _Asked, allowed: float | None, go_on: str) -> tuple[Run, End
         if not asked.how.no_ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
-        defaults = preparation.prepare_defaults(plan, sources, machine, launcher, say)
+        defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
         run = asked.unfinished or preparation.begin(plan, store, machine)
         say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
         for line in (kind_of_protocol(plan), *busy_gpus(plan.cells, machine.gpus)):

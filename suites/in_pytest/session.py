@@ -50,7 +50,8 @@ class SuiteSession:
         try:
             self._machine = probe()
             self._plan = _plan(config, preparation.capacity(self._machine))
-            self._budget = _seconds(config.getoption("dlbench_budget"))
+            budget = config.getoption("dlbench_budget")
+            self._budget = None if budget is None else values.duration(budget)
             preparation.check_brought(build for build in self._plan.builds if build.interpreter is not None)
         except DlbenchError as error:
             raise pytest.UsageError(of_suite(error)) from error
@@ -189,10 +190,6 @@ def _plan(config: pytest.Config, capacity: Capacity) -> Plan:
     seed = config.getoption("dlbench_seed")
     new = preparation.new_seed() if seed is None else seed
     return expand(suite.load(config.getoption("dlbench_suite")), choices, capacity, new)
-
-
-def _seconds(budget: str | None) -> float | None:
-    return None if budget is None else values.duration(budget)
 
 
 def _launches(plan: Plan) -> str:

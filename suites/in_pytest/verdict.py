@@ -32,14 +32,8 @@ _FINDINGS = {
     Verdict.IMPROVEMENT: Finding.IMPROVEMENT,
     Verdict.NO_REGRESSION: Finding.NO_REGRESSION,
 }
-_ORDER = (
-    Verdict.REGRESSION,
-    Verdict.CONTENDED,
-    Verdict.INCONCLUSIVE,
-    Verdict.COMPARISON,
-    Verdict.IMPROVEMENT,
-    Verdict.NO_REGRESSION,
-)
+_ORDER = tuple(_FINDINGS)
+"""In which verdicts are listed."""
 
 
 class VerdictSession:

@@ -253,15 +253,9 @@ def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, 
     if returncode == -signal.SIGKILL and killed > 0:
         return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
     if returncode < 0:
-        return Outcome(Status.CRASHED, f"ended by signal {-returncode} ({_signal_name(-returncode)}){tail}")
+        name = next((each.name for each in signal.Signals if each == -returncode), "unknown")
+        return Outcome(Status.CRASHED, f"ended by signal {-returncode} ({name}){tail}")
     return Outcome(Status.CRASHED, f"exit code {returncode}, no answer{tail}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
 
 
 def read_phase(directory: Path) -> tuple[str, float | None]:

@@ -16,14 +16,13 @@ from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
+from ..display.screen import counted
 from ..environments import environment, row_interpreters
 from ..environments.environment import Report
-from ..environments.row_interpreters import Source
 from ..errors import UsageError
 from ..planning.plan import Plan
 from ..planning.values import Build, Capacity
-from . import references, short_launch
-from .launcher import Launcher
+from . import references
 from .references import Reference
 
 
@@ -90,7 +89,7 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
     if not missing:
         return
     counts = ", ".join(map(str, sorted(missing)))
-    report(f"measuring this machine's peak speed with {counts} thread{'' if counts == '1' else 's'}")
+    report(f"measuring this machine's peak speed with {counts} thread{'' if missing == {1} else 's'}")
     try:
         new = measure(missing)
     except CeilingError as error:
@@ -98,8 +97,7 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
         return
     for each in new.measured:
         if each.doubt:
-            with_threads = f"{each.threads} thread{'' if each.threads == 1 else 's'}"
-            report(f"no peak speed with {with_threads}: {each.doubt}")
+            report(f"no peak speed with {counted(each.threads, 'thread')}: {each.doubt}")
     sound = [each for each in new.measured if not each.doubt]
     merged = sorted((*known, *sound), key=lambda each: each.threads)
     if not merged:
@@ -111,18 +109,6 @@ def check_brought(builds: Iterable[Build]) -> None:
     """Look into every interpreter the user brought; raises FrameworkEnvironmentError for the first that will not do."""
     for build in builds:
         row_interpreters.brought(build)
-
-
-def prepare_defaults(
-    plan: Plan, prepared: dict[str, Source], machine: Machine, launcher: Launcher, report: Report
-) -> dict[tuple[str, str], int]:
-    """Return the thread count each row takes when nobody asks for one; see ``short_launch.threads_by_default``.
-
-    Left out are rows without a cell on the CPU: their threads only start what a GPU computes.
-    """
-    used = {(cell.framework, cell.mode) for cell in plan.cells if cell.on_cpu}
-    rows = [row for row in plan.rows if (row.build.name, row.mode) in used]
-    return short_launch.threads_by_default(rows, prepared, short_launch.place(machine), launcher, report)
 
 
 @contextlib.contextmanager

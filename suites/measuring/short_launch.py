@@ -5,7 +5,6 @@ How many threads it takes when nobody asks for a number is one such question: se
 
 import json
 import math
-from collections.abc import Iterable
 from pathlib import Path
 
 from dlbench.adapters.networks import to_data
@@ -20,7 +19,7 @@ from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..planning import devices, networks
 from ..planning.framework import Framework
-from ..planning.values import Row
+from ..planning.plan import Plan
 from .launcher import Launcher, Order
 
 # Large dense layers: whatever threads a framework has find work in them.
@@ -79,9 +78,11 @@ def place(machine: Machine) -> str:
 
 
 def threads_by_default(
-    rows: Iterable[Row], sources: dict[str, Source], where: str, launcher: Launcher, report: Report
+    plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
 ) -> dict[tuple[str, str], int]:
     """Return how many threads each row (framework and mode) takes when nobody asks for a number, where that is known.
+
+    Left out are rows without a cell on the CPU: their threads only start what a GPU computes.
 
     Not typed in but seen: one short launch that sets no thread count at all. The framework's own word counts where it
     has one, else the threads that the operating system saw working. The answer is kept for each place (see ``place``),
@@ -90,9 +91,10 @@ def threads_by_default(
     path = environment.make_folder(environment.home() / "cache") / "default-threads.json"
     known = _read(path)
     found: dict[tuple[str, str], int] = {}
-    for row in rows:
+    on_cpu = {(cell.framework, cell.mode) for cell in plan.cells if cell.on_cpu}
+    for row in plan.rows:
         framework, source = row.build.framework, sources[row.build.name]
-        if source.interpreter is None or not framework.computes:
+        if source.interpreter is None or not framework.computes or (row.build.name, row.mode) not in on_cpu:
             continue
         key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{row.mode}"
         if key not in known:

@@ -41,7 +41,7 @@ def plan(tmp_path, monkeypatch):
 
 def ask(plan, launcher, machine="here", digest="env"):
     found = {row.build.name: Source(row.build, Path("/python"), "CPython", digest) for row in plan.rows}
-    return short_launch.threads_by_default(plan.rows, found, machine, launcher, lambda line: None)
+    return short_launch.threads_by_default(plan, found, machine, launcher, lambda line: None)
 
 
 def test_the_launch_sets_no_thread_count(plan):
