@@ -45,8 +45,6 @@ def test_a_tampered_line_of_the_lock_is_refused(recipe):
     good = digest(recipe.mirror.folder / "pool" / "tiny-a_1.0_all.deb")
     (recipe.adapter / "debian.lock").write_text(right.replace(good, "0" * 64))
     assert "tiny-a_1.0_all.deb is not the file that debian.lock names" in recipe.refused()
-    (recipe.adapter / "debian.lock").write_text(right.replace(good, "0" * 63))
-    assert "debian.lock, line 2 is not 'package version architecture bytes SHA-256'" in recipe.refused()
     (recipe.adapter / "debian.lock").write_text(right)
     recipe.succeeds()
 

@@ -30,20 +30,13 @@ def test_the_states_of_an_environment(tiny, home, tmp_path):
     half = environment.locate(tiny)
     assert (half.state, half.interpreter) == (State.HALF_BUILT, None)
     assert "dlbench env build tiny" in half.reason
-
-
-def test_an_environment_without_its_interpreter_is_half_built(tiny):
     built = environment.build(tiny)
     built.interpreter.unlink()
     assert environment.locate(tiny).state is State.HALF_BUILT
-    assert environment.build(tiny).state is State.READY
-
-
-def test_a_changed_lock_is_another_environment(tiny, tmp_path):
-    built = environment.build(tiny)
-    changed = make_framework(tmp_path, "numpy==1.0\n")
-    assert environment.locate(changed).state is State.NOT_BUILT
-    assert environment.locate(changed).directory != built.directory
+    changed = environment.locate(make_framework(tmp_path, "numpy==1.0\n"))
+    assert (changed.state, changed.directory == built.directory) == (State.NOT_BUILT, False)
+    null = environment.locate(find("null"))
+    assert (null.state, null.interpreter) == (State.READY, Path(sys.executable))
 
 
 def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
@@ -168,8 +161,3 @@ def test_variables_name_the_environments_folder(tiny):
     assert source.folder == folder
     source, _ = source_of(tiny.model_copy(update={"imports": "sys"}), Path(sys.executable), name="mine")
     assert source.folder == Path(sys.prefix)
-
-
-def test_the_null_framework_is_always_ready():
-    located = environment.locate(find("null"))
-    assert (located.state, located.interpreter) == (State.READY, Path(sys.executable))

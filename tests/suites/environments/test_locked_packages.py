@@ -8,7 +8,7 @@ import sys
 import pytest
 from debian_mirror import serving
 from made_up_pythons import make_wheel, script
-from tiny_framework import HOST, left_behind, make_framework, refused
+from tiny_framework import HOST, left_behind, make_framework, refused, start_build
 
 from dlbench.suites.environments import (
     environment,
@@ -57,17 +57,11 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
         lines.append(f"{name}==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
     framework = make_framework(tmp_path, "".join(lines), python=HOST, imports="othermodule")
-    program = (
-        "import sys\n"
-        "from dlbench.suites.environments import environment\n"
-        "from dlbench.suites.planning.framework import Framework\n"
-        "environment.build(Framework.model_validate_json(sys.argv[1]))"
-    )
     with serving(served) as server:
         monkeypatch.setenv("PIP_INDEX_URL", f"{server.address}/simple")
         monkeypatch.setenv("PIP_TIMEOUT", "60")
         server.stalls = "othermodule-1.0-py3-none-any.whl"
-        builder = subprocess.Popen([sys.executable, "-c", program, framework.model_dump_json()])
+        builder = start_build(framework)
         assert server.stalled.wait(60)
         builder.kill()
         builder.wait()

@@ -251,13 +251,6 @@ def test_any_value_of_a_known_key_gives_a_plan_or_a_suite_error(content):
     accepted_or_refused(toml({**GOOD, **content}))
 
 
-@pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
-def test_shipped_suites_are_valid_and_found_by_name(name):
-    read = suite.load(name)
-    assert read == suite.shipped()[name]
-    assert read.name == name
-
-
 def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_cpus():
     read = suite.load("table4")
     plan = expand(read, Choices(), Capacity(cores=2, cpus=2), seed=0)
@@ -297,28 +290,15 @@ def test_threads_is_both_affinities_up_to_twice_the_cpus_and_32_with_a_precision
 
 @pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
 def test_shipped_suites_search_for_the_end_of_warm_up_and_time_short_steps_together(name):
+    assert suite.load(name) == suite.shipped()[name]
     protocol = suite.load(name).protocol.protocol()
     assert (protocol.maximum_warmup_steps, protocol.sample_seconds) == (30, 0.01)
 
 
-def test_an_unknown_suite_is_refused_with_the_nearest_and_the_way_to_give_a_file():
-    with pytest.raises(UsageError, match=r"Did you mean 'table4'\?.*ending in \.toml"):
-        suite.load("tabel4")
-
-
-def test_a_missing_file_is_named(tmp_path):
+def test_a_folder_or_nothing_is_no_file(tmp_path):
     with pytest.raises(SuiteError, match="cannot be read: No such file"):
         suite.load(str(tmp_path / "none.toml"))
-
-
-def test_a_folder_is_no_file(tmp_path):
     folder = tmp_path / "folder.toml"
     folder.mkdir()
     with pytest.raises(SuiteError, match="cannot be read: Is a directory"):
         suite.load(str(folder))
-
-
-def test_a_file_of_ones_own_is_read(tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text(toml(GOOD), encoding="utf-8")
-    assert suite.load(str(file)).name == "mine"
