@@ -14,7 +14,7 @@ from dlbench.reports.comparison.data import comparison_to_csv, comparison_to_jso
 from dlbench.reports.comparison.junit import comparison_to_junit
 from dlbench.reports.comparison.markdown import comparison_to_markdown
 from dlbench.reports.comparison.terminal import comparison_to_terminal
-from dlbench.reports.comparison.verdict import Rule
+from dlbench.reports.comparison.verdict import DEFAULT, Rule
 from dlbench.reports.storage.store import Store
 
 from ..display.pair_progress import PairDisplay
@@ -120,7 +120,9 @@ class RuleOptions(OptionGroup):
     @property
     def rule(self) -> Rule:
         """The rule of this comparison; raises UsageError."""
-        return comparison.rule_for(share_of(self.threshold, "--threshold"), share_of(self.tolerance, "--tolerance"))
+        threshold, tolerance = share_of(self.threshold, "--threshold"), share_of(self.tolerance, "--tolerance")
+        rule = DEFAULT if threshold is None else replace(DEFAULT, magnitude=threshold, screen_magnitude=threshold)
+        return rule if tolerance is None else replace(rule, tolerance=tolerance)
 
 
 @dataclass(frozen=True)

@@ -121,9 +121,3 @@ def report_of(store: Store, run: Run, rule: Rule = DEFAULT) -> Comparison:
     unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
     return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))
-
-
-def rule_for(threshold: float | None, tolerance: float | None) -> Rule:
-    """Return the rule with the user's own magnitude and tolerance (0.05 is 5 %) where given."""
-    rule = DEFAULT if threshold is None else replace(DEFAULT, magnitude=threshold, screen_magnitude=threshold)
-    return rule if tolerance is None else replace(rule, tolerance=tolerance)

@@ -24,8 +24,9 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
     expansion = _Expansion(suite, choices, capacity)
     distinct = expansion.cells()
-    kept = tuple(cell for cell in distinct if not _binds_too_many(cell, capacity))
-    if not kept:
+    bound = (cell for cell in distinct if cell.affinity == BOUND)
+    left_out = dict.fromkeys(cell for cell in bound if cell.all_threads > capacity.cpus)
+    if len(left_out) == len(distinct):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
             f"its workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
@@ -39,7 +40,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     fewest, most, interval = _launches(suite, choices)
     return Plan(
         suite.name,
-        kept,
+        tuple(cell for cell in distinct if cell not in left_out),
         expansion.rows,
         section.protocol(),
         fewest,
@@ -48,13 +49,9 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
         suite.settings,
         most if most > fewest else None,
         interval,
-        tuple(cell for cell in distinct if _binds_too_many(cell, capacity)),
+        tuple(left_out),
         {name: suite.known[name] for name in expansion.networks},
     )
-
-
-def _binds_too_many(cell: Cell, capacity: Capacity) -> bool:
-    return cell.affinity == BOUND and cell.all_threads > capacity.cpus
 
 
 class _Expansion:
