@@ -8,7 +8,7 @@ import typer
 
 from ..display.screen import err, out, print_json, say
 from ..display.status_line import StatusLine
-from ..environments import environment
+from ..environments import environment, folders
 from ..errors import DlbenchError
 from ..planning.framework import find, offered
 from . import listing, options
@@ -28,7 +28,7 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
     if as_json:
         print_json(frameworks)
         return
-    home = environment.home() / "environments"
+    home = folders.home() / "environments"
     out.print(f"The environments are in {home}.", soft_wrap=True, markup=False)
     for each in frameworks:
         kinds = [kind for kind in ("historic", "large") if each[kind]]

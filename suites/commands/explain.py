@@ -21,7 +21,7 @@ from dlbench.reports.storage.record import Record
 
 from ..display.screen import err, say
 from ..display.status_line import StatusLine
-from ..environments import environment, row_interpreters
+from ..environments import folders, row_interpreters
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..measuring import preparation, references
 from ..measuring.attempts import Carrier
@@ -84,7 +84,7 @@ def explain_command(
     machine = probe()
     plan = _plan(cell, how.suite_name, chosen, machine)
     preparation.check_brought(chosen.builds)
-    environment.make_folder(environment.home())
+    folders.make_folder(folders.home())
     record = _launch(plan, machine, how.steps, build_missing=not how.no_build)
     outcome = record.outcome
     if not outcome.samples_ns:

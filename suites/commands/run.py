@@ -11,7 +11,7 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say
-from ..environments import environment, row_interpreters
+from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, interruptible
 from ..measuring import preparation, resuming, short_launch
 from ..measuring.attempts import Carrier
@@ -67,7 +67,7 @@ def run_command(
     plan = plan_of(name, chosen, machine, session.seed)
     preparation.check_brought(chosen.builds)
     allowed = session.seconds
-    environment.make_folder(environment.home())  # where it cannot be, nothing is built or measured
+    folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
     unfinished: Run | None = None
     if session.resume:  # refused before a store of an earlier dlbench is brought up to date
         with Store.open(session.store_file, create=False) as store:

@@ -24,24 +24,8 @@ from ..errors import FrameworkEnvironmentError, SuiteError
 from ..planning.framework import Framework, find
 from . import debian, needs, python_packages
 from .debian import Draw
-from .folders import cache_directory, caches, downloads, home, make_folder, write_whole
+from .folders import caches, downloads, home, make_folder, write_whole
 from .interpreters import MANIFEST, inspect
-
-__all__ = [
-    "MANIFEST",
-    "Environment",
-    "Report",
-    "State",
-    "announce",
-    "build",
-    "cache_directory",
-    "downloads",
-    "find_interpreter",
-    "home",
-    "locate",
-    "make_folder",
-    "remove",
-]
 
 Report = Callable[[str], None]
 _PATIENCE = 2.0  # seconds that removing waits for a build to end

@@ -104,16 +104,9 @@ def _debian_packages(interpreter: Path) -> dict[str, str]:
 
 def _version_of(interpreter: str) -> str | None:
     try:
-        answer = subprocess.run(
-            [interpreter, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
+        return ".".join(inspect(Path(interpreter)).version.split(".")[:2])
+    except FrameworkEnvironmentError:
         return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def _candidates(version: str) -> Iterator[str]:

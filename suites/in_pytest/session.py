@@ -21,7 +21,7 @@ from ..commands.options import adapter_names
 from ..commands.plan import plan_of, size_of
 from ..display.progress import clock as clock_text
 from ..display.screen import counted
-from ..environments import environment, row_interpreters
+from ..environments import folders, row_interpreters
 from ..errors import DlbenchError
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
@@ -105,7 +105,7 @@ class SuiteSession:
         used = {(cell.framework, cell.mode) for cell in cells}
         plan = replace(plan, rows=tuple(row for row in plan.rows if (row.build.name, row.mode) in used))
         target = self._config.getoption("dlbench_store")
-        environment.make_folder(environment.home())
+        folders.make_folder(folders.home())
         with ExitStack() as stack:
             said = stack.enter_context(_progress(self._config))
             if plan.computes:  # what computes nothing disturbs nobody, and nobody disturbs it

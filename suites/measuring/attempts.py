@@ -31,7 +31,7 @@ from dlbench.reports.evidence.attempts import disturbed
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.record import Record, Run
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
@@ -189,7 +189,7 @@ class Carrier:
         framework = row.build.framework
         settings = {**framework.modes[row.mode].settings, **self.plan.settings.get(framework.name, {})}
         reference = self.reference(cell)
-        cache = environment.make_folder(environment.cache_directory(framework))
+        cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
             cell,
             protocol,

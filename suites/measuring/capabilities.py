@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Outcome, Status
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.adapter_digest import code_digest
 from ..environments.environment import Report
 from ..environments.folders import write_whole
@@ -102,7 +102,7 @@ def probe(
 
     ``machine`` names what the answer depends on besides: the machine and the CPUs this process may use.
     """
-    path = environment.make_folder(environment.home() / "cache" / "capabilities") / f"{framework.name}.json"
+    path = folders.make_folder(folders.home() / "cache" / "capabilities") / f"{framework.name}.json"
     key = f"{machine}:{source.digest}:{code_digest(framework)}"
     kept = _read(path)
     if kept is not None and kept.key == key:

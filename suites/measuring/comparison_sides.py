@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dlbench.reports.comparison.analysis import BASELINE, CANDIDATE
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.adapter_digest import adapter_digest
 from ..environments.interpreters import inspect
 from ..environments.row_interpreters import Source
@@ -88,7 +88,7 @@ def guest_at(revision: str) -> Path:
         raise UsageError("The adapters do not lie in a git checkout: a revision of them needs a clone of dlbench.")
     if commit is None:
         raise UsageError(f"git knows no revision {revision!r} here. `git log --oneline` lists them.")
-    target = environment.make_folder(environment.home() / "cache" / "adapters") / commit.strip()
+    target = folders.make_folder(folders.home() / "cache" / "adapters") / commit.strip()
     if target.exists():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:

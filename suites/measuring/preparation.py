@@ -17,7 +17,7 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import counted
-from ..environments import environment, row_interpreters
+from ..environments import folders, row_interpreters
 from ..environments.environment import Report
 from ..errors import UsageError
 from ..planning.plan import Plan
@@ -114,7 +114,7 @@ def check_brought(builds: Iterable[Build]) -> None:
 @contextlib.contextmanager
 def exclusive(run: Run) -> Iterator[None]:
     """Hold a run, so that no second process of this user resumes it meanwhile; raises UsageError where one does."""
-    folder = environment.make_folder(environment.home() / "runs")
+    folder = folders.make_folder(folders.home() / "runs")
     lock = filelock.FileLock(folder / f"{run.id}.lock")
     try:
         lock.acquire(timeout=0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from dlbench.adapters.launch import reference_files
 from dlbench.adapters.networks import Network, digest, specification
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.environment import Report
 from ..planning import networks
 
@@ -125,7 +125,7 @@ def _digest(network: Network) -> str:
 
 def _own(network: Network, batch_size: int, label_sets: int) -> Path:
     stem = reference_files.stem(network.name, batch_size, label_sets)
-    return environment.home() / "references" / f"{stem}-{_digest(network)}.npz"
+    return folders.home() / "references" / f"{stem}-{_digest(network)}.npz"
 
 
 def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
@@ -140,7 +140,7 @@ def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, 
         report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
     path = _own(network, batch_size, label_sets)
-    environment.make_folder(path.parent)
+    folders.make_folder(path.parent)
     sets = f" with {label_sets} sets of labels" if label_sets > 1 else ""
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
     try:

@@ -12,7 +12,7 @@ from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.adapter_digest import code_digest
 from ..environments.environment import Report
 from ..environments.folders import write_whole
@@ -51,7 +51,7 @@ def ask(
         _PROTOCOL,
         framework.modes[mode].settings,
         None,
-        str(environment.make_folder(environment.cache_directory(framework))),
+        str(folders.make_folder(folders.cache_directory(framework))),
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,
         network=to_data(network),
@@ -88,7 +88,7 @@ def threads_by_default(
     has one, else the threads that the operating system saw working. The answer is kept for each place (see ``place``),
     environment, adapter's code and mode, so that it is asked once.
     """
-    path = environment.make_folder(environment.home() / "cache") / "default-threads.json"
+    path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
     known = _read(path)
     found: dict[tuple[str, str], int] = {}
     on_cpu = {(cell.framework, cell.mode) for cell in plan.cells if cell.on_cpu}

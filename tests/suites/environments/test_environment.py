@@ -11,6 +11,8 @@ from dlbench.suites.commands import listing
 from dlbench.suites.environments import (
     apt,
     environment,
+    folders,
+    interpreters,
     needs,
 )
 from dlbench.suites.environments.environment import State
@@ -26,7 +28,7 @@ def test_the_states_of_an_environment(tiny, home, tmp_path):
     assert environment.locate(tiny) == built
     assert built.interpreter == built.directory / "bin" / "python"
     assert built.directory.is_relative_to(home)
-    (built.directory / environment.MANIFEST).unlink()
+    (built.directory / interpreters.MANIFEST).unlink()
     half = environment.locate(tiny)
     assert (half.state, half.interpreter) == (State.HALF_BUILT, None)
     assert "dlbench env build tiny" in half.reason
@@ -75,10 +77,10 @@ def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path,
     monkeypatch.setenv("DLBENCH_HOME", "here")
     built = environment.build(tiny)
     assert built.interpreter.is_relative_to(tmp_path / "here")
-    assert environment.cache_directory(tiny).is_absolute()
+    assert folders.cache_directory(tiny).is_absolute()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DLBENCH_HOME", "~/there")
-    assert environment.home() == tmp_path / "there"
+    assert folders.home() == tmp_path / "there"
     monkeypatch.setenv("DLBENCH_DEBIAN_KEYRING", "keys.gpg")
     assert apt.keyring() == tmp_path / "keys.gpg"
 

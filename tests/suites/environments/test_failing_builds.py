@@ -14,6 +14,7 @@ from tiny_framework import left_behind, make_framework, refused, start_build
 from dlbench.suites.environments import (
     children,
     environment,
+    folders,
     python_packages,
 )
 from dlbench.suites.environments.environment import State
@@ -105,7 +106,7 @@ def test_a_home_that_cannot_be_written_is_named_with_the_remedy(tiny, home):
     assert "Set DLBENCH_HOME" in message
     assert home.read_text() == "a file where a folder should be"
     with pytest.raises(FrameworkEnvironmentError, match="Set DLBENCH_HOME"):
-        environment.make_folder(environment.cache_directory(tiny))
+        folders.make_folder(folders.cache_directory(tiny))
 
 
 def test_a_home_that_may_not_be_looked_into_holds_no_environment(tiny, home, monkeypatch):
