@@ -21,7 +21,7 @@ from pathlib import Path
 import filelock
 
 from ..errors import FrameworkEnvironmentError, SuiteError
-from ..planning.framework import Framework, find
+from ..planning.framework import Framework
 from . import debian, needs, python_packages
 from .debian import Draw
 from .folders import caches, downloads, home, make_folder, write_whole
@@ -115,11 +115,6 @@ def locate(framework: Framework) -> Environment:
         return Environment(framework, directory, State.UNAVAILABLE, None, reason)
     reason = f"`dlbench env build {framework.name}` builds it."
     return Environment(framework, directory, State.NOT_BUILT, None, reason)
-
-
-def find_interpreter(name: str) -> Path | None:
-    """Return the interpreter of a framework's built environment, None where it is not built."""
-    return locate(find(name)).interpreter
 
 
 def announce(framework: Framework) -> str:

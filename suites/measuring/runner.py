@@ -65,10 +65,6 @@ class Runner:
         self._plan, self._gate = self.carrier.plan, self.carrier.gate
         self._start, self._launched = 0.0, 0
 
-    def missing(self) -> list[PlannedLaunch]:
-        """Return the launches known to be needed that have no record yet, in launching order."""
-        return [planned for planned in self._plan.order() if self.ledger.wants(planned.cell, planned.block)]
-
     def run(self) -> Ending:
         """Launch what is missing until all is done or the budget is spent; the run is marked finished only then.
 

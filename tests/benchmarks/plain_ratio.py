@@ -86,7 +86,7 @@ def main() -> None:
         name, _, mode_wanted = word.partition(":")
         framework = find(name)
         given = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
-        interpreter = Path(given) if given else environment.find_interpreter(name)
+        interpreter = Path(given) if given else environment.locate(framework).interpreter
         if interpreter is None or (name not in offered() and not given):
             raise SystemExit(f"{name}: {environment.locate(framework).reason}")
         for mode in modes_meant(framework, mode_wanted):
