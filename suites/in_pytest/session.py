@@ -4,7 +4,6 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +101,6 @@ class SuiteSession:
 
     def _measure(self, cells: tuple[Cell, ...]) -> None:
         plan = narrow_to(self._plan, cells)
-        used = {(cell.framework, cell.mode) for cell in cells}
-        plan = replace(plan, rows=tuple(row for row in plan.rows if (row.build.name, row.mode) in used))
         target = self._config.getoption("dlbench_store")
         folders.make_folder(folders.home())
         with ExitStack() as stack:

@@ -172,11 +172,8 @@ def _of_cells(now: Collection[Cell], then: Collection[Cell]) -> list[str]:
 
 
 def _said(name: str, now: object, then: object) -> str:
-    return f"{name.replace('_', ' ')}: {_none(now)} now, {_none(then)} in the run"
-
-
-def _none(value: object) -> object:
-    return "none" if value is None else value
+    shown = ["none" if value is None else value for value in (now, then)]
+    return f"{name.replace('_', ' ')}: {shown[0]} now, {shown[1]} in the run"
 
 
 def _listed(values: Iterable[object]) -> str:

@@ -129,6 +129,9 @@ def _places(cells: list[Cell], group: Callable[[Cell], Cell]) -> Iterable[list[i
 
 
 def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
-    """Return the plan with these cells only, in the plan's order."""
+    """Return the plan with these cells and their rows only, in the plan's order."""
     wanted = set(cells)
-    return replace(plan, cells=tuple(cell for cell in plan.cells if cell in wanted))
+    kept = tuple(cell for cell in plan.cells if cell in wanted)
+    used = {(cell.framework, cell.mode) for cell in kept}
+    rows = tuple(row for row in plan.rows if (row.build.name, row.mode) in used)
+    return replace(plan, cells=kept, rows=rows)
