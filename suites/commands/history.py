@@ -22,7 +22,7 @@ from ..measuring import preparation
 from ..planning import values
 from ..planning.networks import LARGEST_BATCH
 from . import options
-from .option_groups import OptionGroup, grouped
+from .options import OptionGroup, grouped
 
 if TYPE_CHECKING:
     from dlbench.reports.history.analysis import History

@@ -39,7 +39,7 @@ def find_framework_python(name: str) -> Path:
     # ones are built where they are asked for.
     refuse = pytest.fail if os.environ.get("CI") and not find(name).on_request else pytest.skip
     try:
-        found = environment.find_interpreter(name)
+        found = environment.locate(find(name)).interpreter
     except DlbenchError as error:
         refuse(str(error))
     if found is None:
