@@ -13,8 +13,7 @@ import types
 PACKAGE = "_dlbench_guest"
 
 
-def _die_with_parent():
-    # type: () -> None
+def _die_with_parent() -> None:
     """Ask the kernel to kill this process when the host dies, lest an orphan disturb the next measurement."""
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG, Linux
     try:
@@ -23,8 +22,7 @@ def _die_with_parent():
         pass  # not Linux: the host's own clean-up must do
 
 
-def main():
-    # type: () -> int
+def main() -> int:
     """Carry out the launch in the control directory that the first argument names, or be one of its further workers."""
     _die_with_parent()
     here = os.path.dirname(os.path.abspath(__file__))

@@ -44,26 +44,22 @@ NAMES = tuple(axis.name for axis in AXES)
 BLANK = Cell("", "", "", "", "", 0, 0)  # no value of an axis that is always said, the usual one of all others
 
 
-def of_role(*roles):
-    # type: (str) -> Tuple[Axis, ...]
+def of_role(*roles: str) -> Tuple[Axis, ...]:
     """Return the axes that have one of these roles, in the order of the table."""
     return tuple(axis for axis in AXES if axis.role in roles)
 
 
-def project(cell, names):
-    # type: (Cell, Iterable[str]) -> Cell
+def project(cell: Cell, names: Iterable[str]) -> Cell:
     """Return the cell with these axes only: the others, and the adapter's folder, are as in ``BLANK``."""
     return BLANK._replace(**{name: getattr(cell, name) for name in names})
 
 
-def without(cell, *names):
-    # type: (Cell, str) -> Cell
+def without(cell: Cell, *names: str) -> Cell:
     """Return what cells share that differ in these axes only."""
     return project(cell, [name for name in NAMES if name not in names])
 
 
-def unusual(cell, *roles):
-    # type: (Cell, str) -> List[Axis]
+def unusual(cell: Cell, *roles: str) -> List[Axis]:
     """Return the axes (of these roles; of any where none is given) whose value is worth mentioning."""
     return [
         axis
@@ -75,16 +71,14 @@ def unusual(cell, *roles):
     ]
 
 
-def values(cell):
-    # type: (Cell) -> Dict[str, Any]
+def values(cell: Cell) -> Dict[str, Any]:
     """Return the value of every axis by its name, in the order of the table."""
     return {name: getattr(cell, name) for name in NAMES}
 
 
-def sort_key(cell):
-    # type: (Cell) -> Tuple[Any, ...]
+def sort_key(cell: Cell) -> Tuple[Any, ...]:
     """Return a key that puts cells in the order of the table: known values first, in their order."""
-    key = []  # type: List[Any]
+    key: List[Any] = []
     for axis in AXES:
         value = getattr(cell, axis.name)
         key.append(axis.order.index(value) if value in axis.order else len(axis.order))

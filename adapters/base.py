@@ -43,17 +43,16 @@ class Adapter:
     computes = True
     parity_reason = ""
     #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
-    families = ("feedforward", "convolutional", "residual", "recurrent")  # type: Tuple[str, ...]
+    families: Tuple[str, ...] = ("feedforward", "convolutional", "residual", "recurrent")
     #: Axes that it takes notice of beside those of `ALL_KNOW`: any other value than the usual one is refused for it.
-    further_axes = ()  # type: Tuple[str, ...]
+    further_axes: Tuple[str, ...] = ()
     #: What it computes in on the CPU.
-    precisions = ("float32",)  # type: Tuple[str, ...]
+    precisions: Tuple[str, ...] = ("float32",)
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     data_parallel = ""
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         """Keep the cell; a subclass sets thread counts and execution mode here, before anything else runs.
 
         With ``cell.threads`` 0 it sets no thread count: the launch finds out the framework's default.
@@ -62,8 +61,7 @@ class Adapter:
         self.settings = settings
         self.cache_directory = cache_directory
 
-    def refuses_family(self, network):
-        # type: (Network) -> str
+    def refuses_family(self, network: Network) -> str:
         """Return why this adapter cannot build the network's family, whatever its numbers; empty where it can.
 
         Asked before ``supports``, so that no adapter builds a family that it does not know as another one.
@@ -72,8 +70,7 @@ class Adapter:
             return ""
         return "no network of the family %s: this adapter builds %s" % (network.family.name, ", ".join(self.families))
 
-    def refuses_axes(self, cell):
-        # type: (Cell) -> str
+    def refuses_axes(self, cell: Cell) -> str:
         """Return why this adapter cannot do the cell: it takes no notice of an axis; empty where it can."""
         known = ALL_KNOW + self.further_axes
         for axis in axes.unusual(cell):
@@ -85,16 +82,22 @@ class Adapter:
                 )
         return ""
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
+    def refuses_gpu(self) -> str:
+        """Return why this build of the framework cannot do the cell on its GPU, in its own terms; empty where it can.
+
+        Asked by ``supports`` for every device but the CPU: a build without GPU code, one without kernels for this GPU,
+        a driver too old, a precision or a placement that it does not know.
+        """
+        return "device %s: this adapter drives the CPU only" % self.cell.device
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
         """Return whether this framework can do the cell, and if not, why, in words for the reader of a matrix.
 
-        This refuses all but the CPU, ``precisions`` and a resident mini-batch. An adapter that drives GPUs answers for
-        them itself, in its framework's own terms: a build without GPU code, one without kernels for this GPU, a driver
-        too old.
+        On the CPU this refuses all but ``precisions`` and a resident mini-batch; on a GPU ``refuses_gpu`` answers.
         """
         if not self.cell.on_cpu:
-            return False, "device %s: this adapter drives the CPU only" % self.cell.device
+            reason = self.refuses_gpu()
+            return not reason, reason
         if self.cell.precision not in self.precisions:
             known = " and ".join(self.precisions)
             return False, "precision %s: this adapter computes in %s only" % (self.cell.precision, known)
@@ -102,8 +105,7 @@ class Adapter:
             return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
         return True, ""
 
-    def join(self, worker, meeting):
-        # type: (int, str) -> None
+    def join(self, worker: int, meeting: str) -> None:
         """Become this worker, from 0, of the ``cell.world_size`` of a launch; return when all of them are there.
 
         Called in each of their processes before ``prepare``, which is then given the worker's part of the mini-batch,
@@ -113,8 +115,7 @@ class Adapter:
         """
         raise NotImplementedError
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the network with these weights (copied) and put the mini-batch where the cell's placement says.
 
         With `ONE_PROCESS` it is the whole mini-batch, to be dealt out to the workers in equal parts.
@@ -124,42 +125,34 @@ class Adapter:
         """
         raise NotImplementedError
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Run forward, loss, backward and SGD update of one mini-batch; may return before the device is done."""
         raise NotImplementedError
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait until everything that ``step`` started has finished."""
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on; must not cost a new compilation."""
         raise NotImplementedError
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean loss of the last step, as computed before its update."""
         raise NotImplementedError
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the current value of every parameter by its canonical name, in canonical layout, in any order."""
         raise NotImplementedError
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return how many intra-op threads the framework says it uses; None where it has no word on it."""
         return None
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions, BLAS, math flags and execution settings, as plain JSON."""
         return {}
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Return what this build of the framework can do: (answer, in a few words how it was found out).
 
         Keys: "gpu" (this build has code for GPUs), "automatic_gradients" (it derives the backward pass itself),
@@ -169,8 +162,7 @@ class Adapter:
         """
         return {}
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a call that does one synchronous (size, size) matrix product; None where there is none.
 
         On the cell's device and at its precision. It is timed after the steps: as a sentinel of the machine's state,
@@ -178,13 +170,11 @@ class Adapter:
         """
         return None
 
-    def device_name(self):
-        # type: () -> str
+    def device_name(self) -> str:
         """Return what the framework calls the GPU that this launch computes on."""
         return self.cell.device
 
-    def event(self):
-        # type: () -> Any
+    def event(self) -> Any:
         """Put a mark into the device's queue of work, without waiting, and return it; None where there are none.
 
         The device notes the time when it comes to the mark. Two of them around a sample tell how long the device took,
@@ -192,25 +182,21 @@ class Adapter:
         """
         return None
 
-    def event_nanoseconds(self, earlier, later):
-        # type: (Any, Any) -> int
+    def event_nanoseconds(self, earlier: Any, later: Any) -> int:
         """Return the nanoseconds of the device's clock between two marks of ``event``; called after ``synchronize``."""
         raise NotImplementedError
 
-    def reset_device_peak_memory(self):
-        # type: () -> None
+    def reset_device_peak_memory(self) -> None:
         """Let the framework's allocator on the device forget its peak, where it can."""
 
-    def device_peak_memory(self):
-        # type: () -> Optional[int]
+    def device_peak_memory(self) -> Optional[int]:
         """Return the bytes that tensors took on the device at most since the last reset; None where nobody tells.
 
         Where the framework cannot reset it: since the process began.
         """
         return None
 
-    def device_probe(self, name, size):
-        # type: (str, int) -> Optional[Probe]
+    def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Return how to do what this name of ``device_ceilings.NAMES`` says on the cell's device; None where it cannot.
 
         The copies are of one array of ``size`` bytes, each between the same two, or into a new one where the framework
@@ -222,15 +208,13 @@ class Adapter:
         """
         return None
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps more under the framework's own profiler and return its tale; None where it has none.
 
         Called after the timed steps, on the CPU too. What it raises is noted and costs nothing but the profile.
         """
         return None
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell whether this exception of the framework means that memory ran out."""
         return isinstance(error, MemoryError)

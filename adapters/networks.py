@@ -23,33 +23,28 @@ class Network(NamedTuple):
     summary: str
 
 
-def of_family(name, family, batch_size=USUAL_BATCH_SIZE, summary=""):
-    # type: (str, Family, int, str) -> Network
+def of_family(name: str, family: Family, batch_size: int = USUAL_BATCH_SIZE, summary: str = "") -> Network:
     """Return the network with the parity recipe of its family."""
     return Network(name, family, batch_size, family.parity(), summary)
 
 
-def specification(family):
-    # type: (Family) -> Dict[str, Any]
+def specification(family: Family) -> Dict[str, Any]:
     """Return what decides a network's mathematics, as plain data: what a record keeps of it."""
     return {"family": family.name, "numbers": family.data()}
 
 
-def digest(specified):
-    # type: (Dict[str, Any]) -> str
+def digest(specified: Dict[str, Any]) -> str:
     """Return what tells two specifications apart: 12 hexadecimal digits."""
     text = json.dumps(specified, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
 
 
-def digest_of(network):
-    # type: (Network) -> str
+def digest_of(network: Network) -> str:
     """Return the digest of a network's specification, see `Cell.specification`."""
     return digest(specification(network.family))
 
 
-def family_of(specified):
-    # type: (Dict[str, Any]) -> Family
+def family_of(specified: Dict[str, Any]) -> Family:
     """Read a specification; raises NumbersError where there is no such family, or where a number is wrong."""
     name, numbers = specified.get("family"), specified.get("numbers")
     if not isinstance(name, str) or name not in FAMILIES:
@@ -59,16 +54,14 @@ def family_of(specified):
     return FAMILIES[name].from_data(numbers)
 
 
-def to_data(network):
-    # type: (Network) -> Dict[str, Any]
+def to_data(network: Network) -> Dict[str, Any]:
     """Return the network as plain data, as ``cell.json`` carries it."""
     found = dict(specification(network.family), name=network.name, batch_size=network.batch_size)
     found["parity"] = dict(network.parity._asdict())
     return found
 
 
-def from_data(data):
-    # type: (Dict[str, Any]) -> Network
+def from_data(data: Dict[str, Any]) -> Network:
     """Read a network back from `to_data`; raises NumbersError."""
     family = family_of(data)
     try:

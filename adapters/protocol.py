@@ -56,14 +56,12 @@ class Cell(NamedTuple):
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
 
     @property
-    def on_cpu(self):
-        # type: () -> bool
+    def on_cpu(self) -> bool:
         """Tell whether the CPU computes; on a GPU it only starts what is computed there."""
         return self.device == "cpu"
 
     @property
-    def all_threads(self):
-        # type: () -> int
+    def all_threads(self) -> int:
         """Return the intra-op threads requested of all workers together."""
         return self.threads * self.world_size
 
@@ -212,19 +210,16 @@ class Outcome(NamedTuple):
     timed_between: Optional[List[float]] = None  # start and end of the timed samples on the system's monotonic clock, s
     profile: Optional[Profile] = None
 
-    def step_seconds(self):
-        # type: () -> List[float]
+    def step_seconds(self) -> List[float]:
         """Return the seconds of one step for each timed sample, in order."""
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
         return [max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns]
 
-    def timed_steps(self):
-        # type: () -> int
+    def timed_steps(self) -> int:
         """Return how many steps the timed samples hold together."""
         return len(self.samples_ns) * self.steps_per_sample
 
-    def observed_steps(self):
-        # type: () -> int
+    def observed_steps(self) -> int:
         """Return how many steps the readings of threads and contention span: warm-up found later is among them."""
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
@@ -240,7 +235,7 @@ _SINCE_THE_FIRST = (
     ("asked_about", None),
 )  # keys of a launch that older versions of the adapters, as a baseline, do not know, and what they then do
 
-_IN_CELL_SINCE_THE_FIRST = (("world_size", 1), ("specification", ""))  # type: Tuple[Tuple[str, Any], ...]
+_IN_CELL_SINCE_THE_FIRST: Tuple[Tuple[str, Any], ...] = (("world_size", 1), ("specification", ""))
 
 _NESTED = {
     "cell": Cell,
@@ -254,8 +249,7 @@ _NESTED = {
 }
 
 
-def to_dict(value):
-    # type: (Any) -> Any
+def to_dict(value: Any) -> Any:
     """Turn a tuple of this module (nested ones too) into plain JSON types."""
     if hasattr(value, "_asdict"):
         return {key: to_dict(item) for key, item in value._asdict().items()}
@@ -264,8 +258,7 @@ def to_dict(value):
     return [to_dict(item) for item in value] if isinstance(value, list) else value
 
 
-def _build(kind, data, where):
-    # type: (Any, Any, str) -> Any
+def _build(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ProtocolError("%s is not an object" % where)
     unknown = sorted(set(data) - set(kind._fields))
@@ -287,29 +280,25 @@ def _build(kind, data, where):
         raise ProtocolError("%s: %s" % (where, error)) from error
 
 
-def cell_from_dict(data):
-    # type: (Dict[str, Any]) -> Cell
+def cell_from_dict(data: Dict[str, Any]) -> Cell:
     """Read a cell back from ``to_dict``; raises ProtocolError where it does not fit."""
-    cell = _build(Cell, data, "cell")  # type: Cell
+    cell: Cell = _build(Cell, data, "cell")
     return cell
 
 
-def outcome_from_dict(data):
-    # type: (Dict[str, Any]) -> Outcome
+def outcome_from_dict(data: Dict[str, Any]) -> Outcome:
     """Read an outcome back from ``to_dict``; raises ProtocolError where it does not fit."""
-    outcome = _build(Outcome, data, "outcome")  # type: Outcome
+    outcome: Outcome = _build(Outcome, data, "outcome")
     return outcome
 
 
-def protocol_from_dict(data):
-    # type: (Dict[str, Any]) -> Protocol
+def protocol_from_dict(data: Dict[str, Any]) -> Protocol:
     """Read a protocol back from ``to_dict``; raises ProtocolError where it does not fit."""
-    protocol = _build(Protocol, data, "protocol")  # type: Protocol
+    protocol: Protocol = _build(Protocol, data, "protocol")
     return protocol
 
 
-def write_json(path, content):
-    # type: (str, Any) -> None
+def write_json(path: str, content: Any) -> None:
     """Write JSON so that a reader sees the old file or the whole new one, never a part."""
     partial = path + ".part"
     with open(partial, "w", encoding="utf-8") as file:
@@ -317,8 +306,7 @@ def write_json(path, content):
     os.replace(partial, path)
 
 
-def read_json_object(path):
-    # type: (str) -> Optional[Dict[str, Any]]
+def read_json_object(path: str) -> Optional[Dict[str, Any]]:
     """Return the object in a file of ``write_json``; None where there is no such file, or no object in it."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -328,8 +316,7 @@ def read_json_object(path):
     return content if isinstance(content, dict) else None
 
 
-def _read(path, kind, what):
-    # type: (str, Any, str) -> Any
+def _read(path: str, kind: Any, what: str) -> Any:
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
@@ -346,8 +333,7 @@ def _read(path, kind, what):
         raise ProtocolError("%s: %s" % (what, error)) from error
 
 
-def _write(path, value):
-    # type: (str, Any) -> None
+def _write(path: str, value: Any) -> None:
     content = to_dict(value)
     for key, usual in _SINCE_THE_FIRST:
         if key in content and content[key] == usual:
@@ -360,27 +346,23 @@ def _write(path, value):
     write_json(path, content)
 
 
-def write_launch(directory, launch):
-    # type: (str, Launch) -> None
+def write_launch(directory: str, launch: Launch) -> None:
     """Write ``cell.json`` into the control directory."""
     _write(os.path.join(directory, CELL_FILE), launch)
 
 
-def read_launch(directory):
-    # type: (str) -> Launch
+def read_launch(directory: str) -> Launch:
     """Read ``cell.json``; raises ProtocolError, or OSError where there is none."""
-    launch = _read(os.path.join(directory, CELL_FILE), Launch, CELL_FILE)  # type: Launch
+    launch: Launch = _read(os.path.join(directory, CELL_FILE), Launch, CELL_FILE)
     return launch
 
 
-def write_outcome(directory, outcome):
-    # type: (str, Outcome) -> None
+def write_outcome(directory: str, outcome: Outcome) -> None:
     """Write ``outcome.json`` into the control directory."""
     _write(os.path.join(directory, OUTCOME_FILE), outcome)
 
 
-def read_outcome(directory):
-    # type: (str) -> Outcome
+def read_outcome(directory: str) -> Outcome:
     """Read ``outcome.json``; raises ProtocolError, or OSError where there is none (the guest crashed)."""
-    outcome = _read(os.path.join(directory, OUTCOME_FILE), Outcome, OUTCOME_FILE)  # type: Outcome
+    outcome: Outcome = _read(os.path.join(directory, OUTCOME_FILE), Outcome, OUTCOME_FILE)
     return outcome

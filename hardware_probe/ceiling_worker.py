@@ -12,6 +12,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,26 @@ def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list
     return times, (time.process_time() - cpu) / sum(times)
 
 
+def run_together(work: "Callable[[int], None]", barrier: threading.Barrier) -> None:
+    """Run `work` in as many threads as meet at the barrier, each given its number; raise the first failure."""
+    failures = []  # type: list[BaseException]
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            failures.append(error)
+            barrier.abort()  # or the others would wait for ever
+
+    workers = [threading.Thread(target=guarded, args=(number,)) for number in range(barrier.parties)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failures:
+        raise failures[0]
+
+
 def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, object]":
     """Time a += b over two float32 arrays, split among Python threads: bytes per second of each round, CPUs busy.
 
@@ -78,7 +99,6 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
     spans = [[] for _ in range(threads)]  # type: list[list[tuple[float, float]]]
     plan = {"passes": 1, "rounds": CALIBRATION_ROUNDS}
     clocks = {"cpu": 0.0, "wall": 0.0}  # where the timed rounds begin
-    failures = []  # type: list[BaseException]
 
     def wall(index: int) -> float:
         return max(each[index][1] for each in spans) - min(each[index][0] for each in spans)
@@ -106,20 +126,7 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
                 plan.update(passes=passes, rounds=CALIBRATION_ROUNDS + rounds)
                 clocks.update(cpu=time.process_time(), wall=time.perf_counter())
 
-    def guarded(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            failures.append(error)
-            barrier.abort()  # or the others would wait for ever
-
-    workers = [threading.Thread(target=guarded, args=(number,)) for number in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if failures:
-        raise failures[0]
+    run_together(work, barrier)
     cpus_busy = (time.process_time() - clocks["cpu"]) / (time.perf_counter() - clocks["wall"])
     counted = 3 * 4 * length * threads * plan["passes"]
     return {

@@ -5,8 +5,6 @@ gives memory bandwidth, both for each number of threads. Every number of threads
 thread pools are sized once, at import; `ceiling_worker` is that process's program.
 """
 
-import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -15,32 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
+from dlbench.hardware_probe import workers
 from dlbench.hardware_probe.cpu import probe_cpu
 from dlbench.hardware_probe.memory import probe_memory
+from dlbench.hardware_probe.records import JsonRecord
 
 WORKER = Path(__file__).with_name("ceiling_worker.py")
-
-# Every variable that a BLAS or OpenMP runtime of NumPy may read.
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-
-# Variables that hold a BLAS to older instructions than the CPU has. A user may have reasons for them, but a
-# ceiling is about the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with AVX-512 showed half
-# its rate.
-RESTRAINING_VARIABLES = (
-    "OPENBLAS_CORETYPE",
-    "OPENBLAS_L2_SIZE",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_CBWR",
-    "BLIS_ARCH_TYPE",
-)
 
 # The share of the CPUs asked for that must have been at work: 0.99 on a quiet machine, when tried; a neighbour
 # that is always busy leaves two threads on two CPUs at most two thirds by fair sharing.
@@ -103,7 +81,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True)
-class Ceilings:
+class Ceilings(JsonRecord):
     """The ceilings for several numbers of threads."""
 
     measured: tuple[Ceiling, ...]
@@ -123,19 +101,6 @@ class Ceilings:
 
     def _highest(self, threads: int, rate: Callable[[Ceiling], float]) -> float | None:
         return max((rate(each) for each in self.measured if each.threads <= threads), default=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ceilings in JSON's types."""
-        record: dict[str, Any] = _adapter.dump_python(self, mode="json")
-        return record
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Ceilings":
-        """Read what `to_dict` wrote. Raises ValueError, which names every missing or wrong field."""
-        return _adapter.validate_python(record)
-
-
-_adapter: TypeAdapter[Ceilings] = TypeAdapter(Ceilings)
 
 
 def measure(
@@ -179,56 +144,29 @@ def measure(
 
 
 def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: float, cpus_available: float) -> Ceiling:
-    threads = request["threads"]
-    environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
-    environment.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    # Else a runtime may decide for fewer threads on a machine that it finds loaded.
-    environment.update(OMP_DYNAMIC="FALSE", MKL_DYNAMIC="FALSE")
+    measuring = f"measuring the ceilings with {request['threads']} threads"
     with tempfile.TemporaryDirectory(prefix="dlbench-ceiling-") as folder:
-        request_path, result_path = Path(folder, "request.json"), Path(folder, "result.json")
-        request_path.write_text(json.dumps(request))
         try:
-            # Standard error goes through a pipe, so that this process sleeps in the kernel until the end;
-            # waiting with a time-out and no pipe would wake up again and again beside the measurement.
-            process = subprocess.run(
-                [str(python), "-I", str(WORKER), str(request_path), str(result_path)],
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=timeout_seconds,
-                check=False,
-            )
+            result = workers.run(WORKER, request, Path(folder), python, timeout_seconds)
         except subprocess.TimeoutExpired as error:
             raise CeilingError(
-                f"measuring the ceilings with {threads} threads took longer than {timeout_seconds:g} s: "
-                "allow more time, or give a smaller array_bytes or largest_order"
+                f"{measuring} took longer than {timeout_seconds:g} s: allow more time, or give a smaller array_bytes "
+                "or largest_order"
             ) from error
         except OSError as error:
             raise CeilingError(f"the interpreter {python} cannot be started: {error}") from error
-        if not result_path.exists():
-            last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+        except workers.WorkerFailed as error:
             raise CeilingError(
-                f"measuring the ceilings with {threads} threads failed in {python} (exit status "
-                f"{process.returncode}): {last_words[0]}. The interpreter needs NumPy and memory for two "
-                f"arrays of {request['array_bytes']} bytes"
-            )
-        result = json.loads(result_path.read_text())
+                f"{measuring} failed in {python} {error}. The interpreter needs NumPy and memory for two arrays of "
+                f"{request['array_bytes']} bytes"
+            ) from error
+    samples: dict[str, Any] = {name: tuple(result.pop(name)) for name in ("gemm_samples", "bandwidth_samples")}
     return Ceiling(
-        threads=threads,
-        gemm_flops_per_second=max(result["gemm_samples"]),
-        bandwidth_bytes_per_second=max(result["bandwidth_samples"]),
-        gemm_samples=tuple(result["gemm_samples"]),
-        bandwidth_samples=tuple(result["bandwidth_samples"]),
-        gemm_order=result["gemm_order"],
-        gemm_cpus_busy=result["gemm_cpus_busy"],
-        bandwidth_cpus_busy=result["bandwidth_cpus_busy"],
+        gemm_flops_per_second=max(samples["gemm_samples"]),
+        bandwidth_bytes_per_second=max(samples["bandwidth_samples"]),
         cpus_available=cpus_available,
-        array_bytes=result["array_bytes"],
-        numpy=result["numpy"],
-        blas=result["blas"],
-        blas_threads=result["blas_threads"],
+        **samples,
+        **result,
     )
 
 

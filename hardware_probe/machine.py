@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from dlbench.hardware_probe._files import ROOT, read_text
 from dlbench.hardware_probe.cpu import Cpu, probe_cpu
 from dlbench.hardware_probe.gpu.inventory import Gpus, probe_gpus
 from dlbench.hardware_probe.memory import Memory, probe_memory
+from dlbench.hardware_probe.records import JsonRecord
 
 # Part of what is hashed. To be raised when `_identity` changes, so that old and new fingerprints never meet
 # by accident.
@@ -39,7 +38,7 @@ class OperatingSystem:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(JsonRecord):
     """What a measurement was made on."""
 
     cpu: Cpu
@@ -61,18 +60,7 @@ class Machine:
 
     def to_dict(self) -> dict[str, Any]:
         """The record in JSON's types; the fingerprint goes along for people, and is not read back."""
-        return {"fingerprint": self.fingerprint, **_adapter.dump_python(self, mode="json")}
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Machine":
-        """Read what `to_dict` wrote; keys that this version does not know are passed over.
-
-        Raises ValueError (pydantic's ValidationError), which names every missing or wrong field.
-        """
-        return _adapter.validate_python(record)
-
-
-_adapter: TypeAdapter[Machine] = TypeAdapter(Machine)
+        return {"fingerprint": self.fingerprint, **super().to_dict()}
 
 
 def probe(root: Path = ROOT, nvml: Any = None) -> Machine:

@@ -5,8 +5,6 @@ How fast they went is one sign of neighbours; what the kernel counted meanwhile 
 can be the cause: a lone thread keeps nobody waiting, as long as there is a CPU.
 """
 
-import json
-import os
 import statistics
 import subprocess
 import sys
@@ -16,11 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from dlbench.hardware_probe import pressure
-from dlbench.hardware_probe.ceilings import RESTRAINING_VARIABLES, THREAD_VARIABLES
+from dlbench.hardware_probe import pressure, workers
 from dlbench.hardware_probe.cpu import probe_cpu
+from dlbench.hardware_probe.records import JsonRecord
 
 WORKER = Path(__file__).with_name("sentinel_worker.py")
 
@@ -35,7 +31,7 @@ class SentinelError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(JsonRecord):
     """What the sentinel saw once. None where this system does not tell."""
 
     gemm_flops_per_second: float
@@ -59,31 +55,18 @@ class Reading:
     taken: str
     """When, in UTC, ISO 8601."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The reading in JSON's types."""
-        record: dict[str, Any] = _adapter.dump_python(self, mode="json")
-        return record
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Reading":
-        """Read what `to_dict` wrote. Raises ValueError, which names every missing or wrong field."""
-        return _adapter.validate_python(record)
-
-
-_adapter: TypeAdapter[Reading] = TypeAdapter(Reading)
-
 
 def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
     """Take one reading. Raises SentinelError where the process cannot be started, fails or takes far too long."""
     cpu = probe_cpu()
     array_bytes = _array_bytes(cpu.last_level_cache_bytes or 0)
-    environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
-    environment.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    before = pressure.snapshot()
     try:
         with tempfile.TemporaryDirectory(prefix="dlbench-sentinel-") as folder:
-            result, contention = _run(Path(folder), environment, array_bytes, timeout_seconds)
+            result = _run(Path(folder), array_bytes, timeout_seconds)
     except OSError as error:
         raise SentinelError(f"The sentinel cannot write to the folder of temporary files: {error.strerror}.") from error
+    contention = pressure.between(before, pressure.snapshot())
     return Reading(
         gemm_flops_per_second=statistics.median(result["gemm"]),
         bandwidth_bytes_per_second=statistics.median(result["bandwidth"]),
@@ -98,25 +81,11 @@ def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
     )
 
 
-def _run(
-    folder: Path, environment: dict[str, str], array_bytes: int, timeout_seconds: float
-) -> tuple[dict[str, Any], pressure.Contention]:
-    """What the worker measured, and what others did meanwhile."""
-    result_path = folder / "result.json"
-    before = pressure.snapshot()
+def _run(folder: Path, array_bytes: int, timeout_seconds: float) -> dict[str, Any]:
+    """What the worker measured."""
+    request = {"threads": 1, "array_bytes": array_bytes}
     try:
-        # Standard error goes through a pipe, so that this process sleeps until the end; waiting with a time-out and no
-        # pipe would wake up again and again beside the measurement.
-        process = subprocess.run(
-            [sys.executable, "-I", str(WORKER), str(result_path), str(array_bytes)],
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=timeout_seconds,
-            check=False,
-        )
+        result: dict[str, Any] = workers.run(WORKER, request, folder, sys.executable, timeout_seconds)
     except subprocess.TimeoutExpired as error:
         raise SentinelError(
             f"The sentinel took longer than {timeout_seconds:g} s instead of a third of a second: this machine is too "
@@ -124,15 +93,10 @@ def _run(
         ) from error
     except OSError as error:
         raise SentinelError(f"The sentinel's interpreter cannot be started: {error}.") from error
-    contention = pressure.between(before, pressure.snapshot())
-    if not result_path.exists():
-        last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
-        raise SentinelError(
-            f"The sentinel failed (exit status {process.returncode}): {last_words[0]}. It needs NumPy and "
-            f"{2 * array_bytes / 1e6:.0f} MB of memory."
-        )
-    result: dict[str, Any] = json.loads(result_path.read_text(encoding="utf-8"))
-    return result, contention
+    except workers.WorkerFailed as error:
+        size = 2 * array_bytes / 1e6
+        raise SentinelError(f"The sentinel failed {error}. It needs NumPy and {size:.0f} MB of memory.") from error
+    return result
 
 
 def _array_bytes(cache_bytes: int) -> int:

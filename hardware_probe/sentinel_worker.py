@@ -1,7 +1,8 @@
-"""The sentinel's program: run by path in a fresh interpreter, ``python -I sentinel_worker.py RESULT.json BYTES``.
+"""The sentinel's program, run by path in a fresh interpreter.
 
-It does a fixed amount of two kinds of work on one thread and writes how fast that went. The sizes never depend on
-how busy the machine is: the readings of one machine must stay comparable. BYTES is the size of each of two arrays.
+``python -I sentinel_worker.py REQUEST.json RESULT.json``. It does a fixed amount of two kinds of work on one thread and
+writes how fast that went. The sizes never depend on how busy the machine is: the readings of one machine must stay
+comparable. The request holds "array_bytes", the size of each of two arrays.
 """
 
 import json
@@ -57,11 +58,11 @@ def schedule() -> tuple[float, float] | None:
     return int(running) * 1e-9, int(waiting) * 1e-9
 
 
-def main(result_path: str, array_bytes: str) -> None:
+def main(request_path: str, result_path: str) -> None:
     """Measure, and write the result under its name only when it is complete."""
     result = {
         "gemm": gemm(),
-        "bandwidth": bandwidth(int(array_bytes)),
+        "bandwidth": bandwidth(json.loads(Path(request_path).read_text())["array_bytes"]),
         "schedule": schedule(),
         "gemm_order": GEMM_ORDER,
         "numpy": np.__version__,

@@ -66,18 +66,14 @@ def _options(
     external_adapters.register(None)
 
 
-app.command("list")(list_command)
-app.command("plan")(plan_command)
-app.command("run")(run_command)
-app.command("probe")(probe_command)
-app.command("compare")(compare_command)
-app.command("gate")(gate_command)
-app.command("export")(export_command)
-app.command("import")(import_command)
-app.command("doctor")(doctor_command)
-# Here each axis may be named in the singular too.
-app.command("history", context_settings={"token_normalize_func": AxesOfACell.in_plural})(history_command)
-app.command("explain", context_settings={"token_normalize_func": AxesOfACell.in_plural})(explain_command)
+for _command in (
+    *(list_command, plan_command, run_command, probe_command, compare_command, gate_command),
+    *(export_command, import_command, doctor_command),
+):
+    app.command(_command.__name__.removesuffix("_command"))(_command)
+for _command in (history_command, explain_command):  # here each axis may be named in the singular too
+    in_plural = {"token_normalize_func": AxesOfACell.in_plural}
+    app.command(_command.__name__.removesuffix("_command"), context_settings=in_plural)(_command)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

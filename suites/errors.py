@@ -13,22 +13,11 @@
 Results of a command that ran to its end, where they are not 0, are the constants below.
 """
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from dlbench.reports.errors import DlbenchError
-
-__all__ = [
-    "DlbenchError",
-    "FrameworkEnvironmentError",
-    "Interrupted",
-    "SuiteError",
-    "SuitesError",
-    "Terminated",
-    "UsageError",
-    "unknown_name",
-]
-
+from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room's modules, too
 
 NOTHING_MEASURED = 1
 """`run` and `explain`: not one cell gave a number."""
@@ -72,6 +61,18 @@ class Terminated(Interrupted):
     """SIGTERM ended the run; every finished record is stored."""
 
     exit_code = 143
+
+
+@contextlib.contextmanager
+def interruptible(go_on: str) -> Iterator[None]:
+    """Say with which command to go on where Ctrl-C or SIGTERM ends what is measured within."""
+    words = f"Every finished launch is stored; go on with: {go_on}"
+    try:
+        yield
+    except Terminated as error:
+        raise Terminated(f"Ended by SIGTERM. {words}") from error
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"Interrupted. {words}") from error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -28,15 +28,13 @@ class CaffeAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(CaffeAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         caffe.set_mode_cpu()
         if cell.threads:
             openblas.set_threads(libraries.LINKED, cell.threads)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the solver and its net; weights and mini-batch are copied into the net's blobs."""
         built = build(network.family, batch)
         self.solver = _solver(built.net)
@@ -48,35 +46,29 @@ class CaffeAdapter(Adapter):
             self.net.blobs[name].data[...] = value
         self.loss = self.net.blobs[LOSS]
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Run one iteration of the solver."""
         self.solver.step(1)
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Set the rate that the solver's "fixed" policy reads in every iteration."""
         self.solver.param.base_lr = rate
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean loss of the last step."""
         return float(self.loss.data)
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield every trainable parameter."""
         for name, place in self.places.items():
             value = self.net.params[place.layer][place.blob].data
             yield name, reorder_gates(value) if place.gates else value
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the threads of OpenBLAS: nothing else in Caffe's CPU code is parallel."""
         return openblas.threads(libraries.LINKED)
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
         return {
             "framework": "caffe",
@@ -86,8 +78,7 @@ class CaffeAdapter(Adapter):
             "optimizer": "SGDSolver, momentum 0, weight decay 0",
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Return what this build can do; each of its layers brings its own gradient, which a Net puts together."""
         return {
             "gpu": (libraries.has_cublas(), "whether it is linked to cuBLAS"),
@@ -95,14 +86,12 @@ class CaffeAdapter(Adapter):
             "several_processes": (bool(caffe.has_nccl()), "caffe.has_nccl()"),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product by the BLAS that Caffe is linked to."""
         return libraries.product(size)
 
 
-def _solver(net):
-    # type: (Any) -> Any
+def _solver(net: Any) -> Any:
     """Return a plain SGD solver of this net: no momentum, no decay, no display, no snapshot, no test net."""
     parameter = caffe_pb2.SolverParameter(
         train_net_param=net,

@@ -4,14 +4,14 @@ Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIH
 in the order input, forget, output, cell and whose data are time-major.
 """
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 import numpy as np
 from caffe import NetSpec
 from caffe import layers as L  # noqa: N812 - as every Caffe script has it
 from caffe import params as P  # noqa: N812
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 LOSS = "loss"
@@ -33,29 +33,25 @@ class Built(NamedTuple):
     feeds: Dict[str, np.ndarray]
 
 
-def reorder_gates(value):
-    # type: (np.ndarray) -> np.ndarray
+def reorder_gates(value: np.ndarray) -> np.ndarray:
     """Swap the last two quarters of the rows: from the canonical order of gates to Caffe's, and back."""
     first, second, third, fourth = np.split(value, 4)
     return np.concatenate((first, second, fourth, third))
 
 
-def _weight_and_bias(name, places):
-    # type: (str, Dict[str, Place]) -> None
+def _weight_and_bias(name: str, places: Dict[str, Place]) -> None:
     places[name + ".weight"] = Place(name, 0)
     places[name + ".bias"] = Place(name, 1)
 
 
-def _max_pool(bottom, kernel, stride, padding):
-    # type: (Any, int, int, int) -> Any
+def _max_pool(bottom: Any, kernel: int, stride: int, padding: int) -> Any:
     # FLOOR: Caffe's own rule rounds the output's size up.
     return L.Pooling(
         bottom, pool=P.Pooling.MAX, kernel_size=kernel, stride=stride, pad=padding, round_mode=P.Pooling.FLOOR
     )
 
 
-def _feedforward(spec, family, values, places):
-    # type: (NetSpec, Chain, Any, Dict[str, Place]) -> Any
+def _feedforward(spec: NetSpec, family: Chain, values: Any, places: Dict[str, Place]) -> Any:
     for index, layer in enumerate(family.layers):
         if isinstance(layer, Dense):
             spec[layer.name] = values = L.InnerProduct(values, num_output=layer.outputs)
@@ -80,8 +76,15 @@ def _feedforward(spec, family, values, places):
     return values
 
 
-def _normalised(spec, family, values, names, shape, places, relu):
-    # type: (NetSpec, Residual, Any, Tuple[str, str], Tuple[int, int, int, int], Dict[str, Place], bool) -> Any
+def _normalised(
+    spec: NetSpec,
+    family: Residual,
+    values: Any,
+    names: Tuple[str, str],
+    shape: Tuple[int, int, int, int],
+    places: Dict[str, Place],
+    relu: bool,
+) -> Any:
     """Append a convolution without bias (outputs, kernel, stride, padding), its normalisation and its ReLU."""
     name, norm = names
     outputs, kernel, stride, padding = shape
@@ -100,8 +103,7 @@ def _normalised(spec, family, values, names, shape, places, relu):
     return values
 
 
-def _bottleneck(spec, family, block, values, places):
-    # type: (NetSpec, Residual, Bottleneck, Any, Dict[str, Place]) -> Any
+def _bottleneck(spec: NetSpec, family: Residual, block: Bottleneck, values: Any, places: Dict[str, Place]) -> Any:
     shapes = (
         (block.width, 1, block.stride, 0),
         (block.width, 3, 1, 1),
@@ -120,8 +122,7 @@ def _bottleneck(spec, family, block, values, places):
     return total
 
 
-def _residual(spec, family, values, places):
-    # type: (NetSpec, Residual, Any, Dict[str, Place]) -> Any
+def _residual(spec: NetSpec, family: Residual, values: Any, places: Dict[str, Place]) -> Any:
     stem = (family.stem_channels, 7, 2, 3)
     values = _normalised(spec, family, values, ("stem", "stem_norm"), stem, places, relu=True)
     spec["stem_pool"] = values = _max_pool(values, 3, 2, 1)
@@ -133,8 +134,7 @@ def _residual(spec, family, values, places):
     return values
 
 
-def _recurrent(spec, family, tokens, continues, places):
-    # type: (NetSpec, Recurrent, Any, Any, Dict[str, Place]) -> Any
+def _recurrent(spec: NetSpec, family: Recurrent, tokens: Any, continues: Any, places: Dict[str, Place]) -> Any:
     """Append embedding, LSTM layers and dense layer; (steps, batch) to logits (steps, batch, classes)."""
     spec["embedding"] = values = L.Embed(
         tokens, input_dim=family.vocabulary, num_output=family.embedding, bias_term=False
@@ -150,17 +150,17 @@ def _recurrent(spec, family, tokens, continues, places):
     return values
 
 
-def _input(spec, name, value, feeds):
-    # type: (NetSpec, str, np.ndarray, Dict[str, np.ndarray]) -> Any
+def _input(spec: NetSpec, name: str, value: np.ndarray, feeds: Dict[str, np.ndarray]) -> Any:
     spec[name] = top = L.Input(shape={"dim": list(value.shape)})
     feeds[name] = value
     return top
 
 
-def build(family, batch):
-    # type: (Family, Batch) -> Built
+def build(family: Family, batch: Batch) -> Built:
     """Return the network as a net of Caffe for this mini-batch."""
-    spec, places, feeds = NetSpec(), {}, {}  # type: Any, Dict[str, Place], Dict[str, np.ndarray]
+    spec: Any = NetSpec()
+    places: Dict[str, Place] = {}
+    feeds: Dict[str, np.ndarray] = {}
     if isinstance(family, Recurrent):
         tokens, labels = batch.inputs.T, batch.labels.T
         # Zero where a sequence begins: there the LSTM takes its state for zero.
@@ -179,7 +179,7 @@ def build(family, batch):
         if isinstance(family, Residual):
             scores = _residual(spec, family, images, places)
         else:
-            assert isinstance(family, CHAINS)
+            assert isinstance(family, Chain)
             scores = _feedforward(spec, family, images, places)
         scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", batch.labels, feeds))
     spec[LOSS] = scored

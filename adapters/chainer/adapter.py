@@ -26,9 +26,8 @@ class ChainerAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(ChainerAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         if cell.threads:
             openblas.set_threads(libraries.openblas_loaded(), cell.threads)
         self.ideep = bool(settings.get("ideep", False))
@@ -36,54 +35,46 @@ class ChainerAdapter(Adapter):
             mkl_kernels.take_widest()
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
+    def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline, beside what every adapter declines, iDeep where it cannot be loaded."""
-        supported, reason = super(ChainerAdapter, self).supports(network)
+        supported, reason = super().supports(network)
         if supported and self.ideep and not intel64.is_ideep_available():
             return False, "iDeep (ideep4py) cannot be loaded here"
         return supported, reason
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the model and its optimiser."""
         self.model, self.forward, self.inputs, self.labels = build(network.family, weights, batch)
         if self.ideep:
             self.model.to_intel64()
         self.optimizer = chainer.optimizers.SGD(LEARNING_RATE).setup(self.model)
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Forward, loss, backward and update of one mini-batch; synchronous."""
         self.loss = F.softmax_cross_entropy(self.forward(self.inputs), self.labels)
         self.model.cleargrads()
         self.loss.backward()
         self.optimizer.update()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Hand the rate to the optimiser."""
         self.optimizer.lr = rate
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean loss of the last step."""
         return float(self.loss.array)
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield copies of the parameters, the LSTM's gates in canonical order again."""
         for name, parameter in self.model.by_name.items():
             value = np.array(parameter.array)
             yield name, from_chainer(value) if has_gates(name) else value
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the threads of iDeep's OpenMP, or of NumPy's OpenBLAS where iDeep is not used."""
         return libraries.ideep_threads() if self.ideep else openblas.threads(libraries.openblas_loaded())
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
         available = bool(intel64.is_ideep_available())
         return {
@@ -98,8 +89,7 @@ class ChainerAdapter(Adapter):
             "optimizer": "chainer.optimizers.SGD",
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask Chainer for its GPU back end, for a gradient and for a communicator."""
         value = chainer.Variable(np.array(3, np.float32))
         square = value * value
@@ -118,8 +108,7 @@ class ChainerAdapter(Adapter):
             "several_processes": together,
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return the product that dense layers use: iDeep's, or NumPy's into memory made beforehand."""
         random = np.random.RandomState(0)
         left, right = [random.rand(size, size).astype(np.float32) for _ in range(2)]

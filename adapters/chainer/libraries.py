@@ -8,16 +8,14 @@ from typing import Any, Optional
 import numpy as np
 
 
-def openblas_loaded():
-    # type: () -> Any
+def openblas_loaded() -> Any:
     """Return a handle of the OpenBLAS of NumPy's wheel, which is loaded already; None where NumPy has another BLAS."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))), "numpy.libs")
     found = sorted(glob.glob(os.path.join(folder, "libopenblas*.so")))
     return ctypes.CDLL(found[0]) if found else None
 
 
-def ideep_threads():
-    # type: () -> Optional[int]
+def ideep_threads() -> Optional[int]:
     """Return the threads of iDeep's own OpenMP runtime; None where it has none."""
     import ideep4py
 

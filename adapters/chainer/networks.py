@@ -10,7 +10,7 @@ import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
@@ -20,21 +20,18 @@ _FROM_CHAINER = [1, 2, 0, 3]
 Weights = Dict[str, chainer.Parameter]
 
 
-def has_gates(name):
-    # type: (str) -> bool
+def has_gates(name: str) -> bool:
     """Tell whether the parameter of this name has a row for each gate of an LSTM."""
     return name.startswith("lstm")
 
 
-def to_chainer(value):
-    # type: (np.ndarray) -> np.ndarray
+def to_chainer(value: np.ndarray) -> np.ndarray:
     """Turn a gates' weight or bias from (4, hidden, ...) gate after gate to the gates of each cell side by side."""
     gates = value.reshape((4, -1) + value.shape[1:])[_TO_CHAINER]
     return np.ascontiguousarray(gates.swapaxes(0, 1)).reshape(value.shape)
 
 
-def from_chainer(value):
-    # type: (np.ndarray) -> np.ndarray
+def from_chainer(value: np.ndarray) -> np.ndarray:
     """Undo ``to_chainer``."""
     gates = value.reshape((-1, 4) + value.shape[1:]).swapaxes(0, 1)[_FROM_CHAINER]
     return np.ascontiguousarray(gates).reshape(value.shape)
@@ -43,10 +40,9 @@ def from_chainer(value):
 class Model(chainer.Chain):
     """All parameters of a network, for Chainer's optimiser."""
 
-    def __init__(self, weights):
-        # type: (Dict[str, np.ndarray]) -> None
-        super(Model, self).__init__()
-        self.by_name = {}  # type: Weights
+    def __init__(self, weights: Dict[str, np.ndarray]) -> None:
+        super().__init__()
+        self.by_name: Weights = {}
         with self.init_scope():
             for name, value in weights.items():
                 parameter = chainer.Parameter(to_chainer(value) if has_gates(name) else value.copy())
@@ -63,18 +59,15 @@ class Built(NamedTuple):
     labels: np.ndarray  # int32, as Chainer wants them
 
 
-def _dense(values, w, name):
-    # type: (Any, Weights, str) -> Any
+def _dense(values: Any, w: Weights, name: str) -> Any:
     return F.linear(values, w[name + ".weight"], w[name + ".bias"])
 
 
-def _activated(values, activation):
-    # type: (Any, str) -> Any
+def _activated(values: Any, activation: str) -> Any:
     return {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh, "none": lambda same: same}[activation](values)
 
 
-def _feedforward(spec, w, values):
-    # type: (Chain, Weights, Any) -> Any
+def _feedforward(spec: Chain, w: Weights, values: Any) -> Any:
     for layer in spec.layers:
         if isinstance(layer, Dense):
             values = _activated(_dense(values, w, layer.name), layer.activation)
@@ -90,15 +83,13 @@ def _feedforward(spec, w, values):
     return values
 
 
-def _unit(values, w, name, norm, stride, padding, epsilon):
-    # type: (Any, Weights, str, str, int, int, float) -> Any
+def _unit(values: Any, w: Weights, name: str, norm: str, stride: int, padding: int, epsilon: float) -> Any:
     """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
     values = F.convolution_2d(values, w[name + ".weight"], None, stride, padding)
     return F.batch_normalization(values, w[norm + ".gamma"], w[norm + ".beta"], eps=epsilon)
 
 
-def _bottleneck(block, epsilon, w, values):
-    # type: (Bottleneck, float, Weights, Any) -> Any
+def _bottleneck(block: Bottleneck, epsilon: float, w: Weights, values: Any) -> Any:
     conv, norm = block.name + ".conv%d", block.name + ".norm%d"
     inner = F.relu(_unit(values, w, conv % 1, norm % 1, block.stride, 0, epsilon))
     inner = F.relu(_unit(inner, w, conv % 2, norm % 2, 1, 1, epsilon))
@@ -108,8 +99,7 @@ def _bottleneck(block, epsilon, w, values):
     return F.relu(inner + values)
 
 
-def _residual(spec, w, values):
-    # type: (Residual, Weights, Any) -> Any
+def _residual(spec: Residual, w: Weights, values: Any) -> Any:
     values = F.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
     values = F.max_pooling_2d(values, 3, 2, 1, cover_all=False)
     for block in spec.bottlenecks:
@@ -118,8 +108,7 @@ def _residual(spec, w, values):
     return _dense(F.reshape(values, values.shape[:2]), w, "fc")
 
 
-def _recurrent(spec, w, tokens):
-    # type: (Recurrent, Weights, Any) -> Any
+def _recurrent(spec: Recurrent, w: Weights, tokens: Any) -> Any:
     """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,).
 
     Chainer's ``n_step_lstm`` has two trainable biases a gate; this is its link ``LSTM``, one bias, with the inputs'
@@ -131,7 +120,7 @@ def _recurrent(spec, w, tokens):
         name = "lstm%d." % layer
         sums = F.linear(values, w[name + "input_weight"], w[name + "bias"])
         cells = np.zeros((batch, spec.hidden), np.float32)
-        outputs = []  # type: List[Any]
+        outputs: List[Any] = []
         for gates in F.split_axis(sums, spec.steps, 0):
             # From a zero state nothing comes back at the first step.
             if outputs:
@@ -142,8 +131,7 @@ def _recurrent(spec, w, tokens):
     return _dense(values, w, "fc")
 
 
-def build(spec, weights, batch):
-    # type: (Family, Dict[str, np.ndarray], Batch) -> Built
+def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
     """Return the network with copies of these weights, and the mini-batch."""
     model = Model(weights)
     inputs, labels = batch.inputs.copy(), batch.labels.astype(np.int32)
@@ -153,5 +141,5 @@ def build(spec, weights, batch):
         return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens), inputs, labels)
     if isinstance(spec, Residual):
         return Built(model, lambda images: _residual(spec, model.by_name, images), inputs, labels)
-    assert isinstance(spec, CHAINS)
+    assert isinstance(spec, Chain)
     return Built(model, lambda values: _feedforward(spec, model.by_name, values), inputs, labels)

@@ -24,17 +24,15 @@ class CntkAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(CntkAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         if settings.get("kernels", "widest") == "widest":
             mkl_kernels.take_widest()
         if cell.threads:
             # The only thread setting it honours, and that up to the CPUs present.
             cntk.cntk_py.set_max_num_cputhreads(cell.threads)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the graph with these weights; the mini-batch becomes CNTK values."""
         built = build(network.family, weights, batch)
         self.trained, self.arguments = built.trained, built.arguments
@@ -43,34 +41,28 @@ class CntkAdapter(Adapter):
         self.learner = cntk.sgd([item.parameter for item in built.trained.values()], rate)
         self.trainer = cntk.Trainer(None, (built.loss, None), [self.learner])
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Run forward, loss, backward and update of one mini-batch."""
         self.trainer.train_minibatch(self.arguments)
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Give the learner a new schedule of one rate; the graph has no part in it."""
         self.learner.reset_learning_rate(cntk.learning_parameter_schedule(rate))
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean loss of the last step."""
         return float(self.trainer.previous_minibatch_loss_average)
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield every trainable parameter."""
         for name, item in self.trained.items():
             yield name, item.canonical(item.parameter.value)
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the OpenMP threads that CNTK gives its operations."""
         return int(cntk.cntk_py.get_max_num_cputhreads())
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
         return {
             "framework": "cntk",
@@ -82,8 +74,7 @@ class CntkAdapter(Adapter):
             "optimizer": "cntk.sgd",
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask CNTK for the libraries it is linked with, for a gradient and for its distributed learner."""
         cuda = any("libcudart" in path or "libcublas" in path for path in libraries.loaded())
         variable = cntk.input_variable(1, needs_gradient=True)
@@ -98,8 +89,7 @@ class CntkAdapter(Adapter):
             ),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product of a mini-batch with a parameter, as a dense layer makes it."""
         random = np.random.RandomState(0)
         left, right = (random.uniform(-1, 1, (size, size)).astype(np.float32) for _ in range(2))
@@ -108,8 +98,7 @@ class CntkAdapter(Adapter):
         arguments, outputs = {rows: cntk.Value(left)}, [product.output]
         return lambda: product.forward(arguments, outputs, as_numpy=False)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise a failed allocation, which comes as a RuntimeError with C++'s word for it."""
         return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "bad_alloc" in str(error))
 

@@ -5,8 +5,7 @@ import os
 from typing import Any, Dict, List
 
 
-def loaded():
-    # type: () -> List[str]
+def loaded() -> List[str]:
     """Return the paths of the shared libraries in this process."""
     try:
         with open("/proc/self/maps", errors="replace") as file:
@@ -24,8 +23,7 @@ class _Version(ctypes.Structure):
     ]
 
 
-def mkl():
-    # type: () -> Dict[str, Any]
+def mkl() -> Dict[str, Any]:
     """Return the version and the threads of MKL; empty where it is not found.
 
     Which kernels it takes it does not tell: its word on the processor is about the maker alone.

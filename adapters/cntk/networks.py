@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple
 import cntk
 import numpy as np
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 
@@ -28,20 +28,17 @@ class Built(NamedTuple):
     arguments: Dict[Any, Any]  # cntk.Value by input variable
 
 
-def _as_it_is(value):
-    # type: (np.ndarray) -> np.ndarray
+def _as_it_is(value: np.ndarray) -> np.ndarray:
     return value
 
 
-def swap_gates(value):
-    # type: (np.ndarray) -> np.ndarray
+def swap_gates(value: np.ndarray) -> np.ndarray:
     """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's; it is its own inverse."""
     first, second, third, fourth = np.split(value, 4)
     return np.concatenate((first, third, second, fourth))
 
 
-def padded(inputs, kernel, stride, padding, value=0.0):
-    # type: (Any, int, int, int, float) -> Tuple[Any, bool]
+def padded(inputs: Any, kernel: int, stride: int, padding: int, value: float = 0.0) -> Tuple[Any, bool]:
     """Return what to slide a window over, and whether CNTK is to pad it itself, so that the padding is symmetric.
 
     CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres in the middle of
@@ -55,8 +52,7 @@ def padded(inputs, kernel, stride, padding, value=0.0):
     return cntk.pad(inputs, [(0, 0), (padding, padding), (padding, padding)], constant_value=value), False
 
 
-def max_pool(inputs, spec):
-    # type: (Any, MaxPool) -> Any
+def max_pool(inputs: Any, spec: MaxPool) -> Any:
     """Return the maxima of the windows; sizes round down."""
     lowest = float(np.finfo(np.float32).min)
     inputs, automatic = padded(inputs, spec.kernel, spec.stride, spec.padding, lowest)
@@ -67,40 +63,34 @@ def max_pool(inputs, spec):
 class Builder:
     """Makes layers out of the weights, and keeps the parameters by their canonical names."""
 
-    def __init__(self, weights):
-        # type: (Dict[str, np.ndarray]) -> None
+    def __init__(self, weights: Dict[str, np.ndarray]) -> None:
         self.weights = weights
-        self.trained = {}  # type: Dict[str, Trained]
+        self.trained: Dict[str, Trained] = {}
 
-    def parameter(self, name):
-        # type: (str) -> Any
+    def parameter(self, name: str) -> Any:
         """Return a parameter that starts as a copy of the weight of this name."""
         made = cntk.Parameter(self.weights[name].shape, init=self.weights[name])
         self.trained[name] = Trained(made, _as_it_is)
         return made
 
-    def dense(self, inputs, name):
-        # type: (Any, str) -> Any
+    def dense(self, inputs: Any, name: str) -> Any:
         """Return inputs @ weight.T + bias."""
         return cntk.times_transpose(inputs, self.parameter(name + ".weight")) + self.parameter(name + ".bias")
 
-    def convolution(self, inputs, name, kernel, stride, padding):
-        # type: (Any, str, int, int, int) -> Any
+    def convolution(self, inputs: Any, name: str, kernel: int, stride: int, padding: int) -> Any:
         """Return the convolution, without a bias."""
         inputs, automatic = padded(inputs, kernel, stride, padding)
         weight = self.parameter(name + ".weight")
         return cntk.convolution(weight, inputs, (stride, stride), auto_padding=[False, automatic, automatic])
 
-    def channel_bias(self, inputs, name):
-        # type: (Any, str) -> Any
+    def channel_bias(self, inputs: Any, name: str) -> Any:
         """Add a bias to each channel."""
         value = self.weights[name]
         bias = cntk.Parameter((len(value), 1, 1), init=value.reshape(-1, 1, 1))
         self.trained[name] = Trained(bias, np.ravel)
         return inputs + bias
 
-    def norm(self, inputs, name, epsilon):
-        # type: (Any, str, float) -> Any
+    def norm(self, inputs: Any, name: str, epsilon: float) -> Any:
         """Return the batch normalisation; its running statistics are constants that it updates itself."""
         channels = inputs.shape[0]
         return cntk.batch_normalization(
@@ -115,8 +105,7 @@ class Builder:
             running_count=cntk.Constant(0.0, ()),
         )
 
-    def bottleneck(self, inputs, spec, epsilon):
-        # type: (Any, Bottleneck, float) -> Any
+    def bottleneck(self, inputs: Any, spec: Bottleneck, epsilon: float) -> Any:
         """Return one residual block."""
         body = inputs
         for index, (kernel, stride) in enumerate(((1, spec.stride), (3, 1), (1, 1)), start=1):
@@ -128,8 +117,7 @@ class Builder:
             inputs = self.norm(inputs, spec.name + ".project_norm", epsilon)
         return cntk.relu(body + inputs)
 
-    def lstm(self, inputs, name, hidden):
-        # type: (Any, str, int) -> Any
+    def lstm(self, inputs: Any, name: str, hidden: int) -> Any:
         """Return the outputs of CNTK's LSTM block, run over the sequence from a zero state."""
         block = cntk.layers.LSTM(hidden)
         outputs = cntk.layers.Recurrence(block)(inputs)
@@ -143,8 +131,7 @@ class Builder:
         return outputs
 
 
-def _feedforward(spec, build, outputs):
-    # type: (Chain, Builder, Any) -> Any
+def _feedforward(spec: Chain, build: Builder, outputs: Any) -> Any:
     activations = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh, "none": lambda inputs: inputs}
     for layer in spec.layers:
         if isinstance(layer, Dense):
@@ -159,8 +146,7 @@ def _feedforward(spec, build, outputs):
     return outputs
 
 
-def _residual(spec, build, outputs):
-    # type: (Residual, Builder, Any) -> Any
+def _residual(spec: Residual, build: Builder, outputs: Any) -> Any:
     outputs = cntk.relu(build.norm(build.convolution(outputs, "stem", 7, 2, 3), "stem_norm", spec.epsilon))
     outputs = max_pool(outputs, MaxPool(3, 2, 1))
     for block in spec.bottlenecks:
@@ -169,16 +155,14 @@ def _residual(spec, build, outputs):
     return build.dense(cntk.reshape(outputs, (-1,)), "fc")
 
 
-def _recurrent(spec, build, tokens):
-    # type: (Recurrent, Builder, Any) -> Any
+def _recurrent(spec: Recurrent, build: Builder, tokens: Any) -> Any:
     outputs = cntk.times(tokens, build.parameter("embedding.weight"))
     for layer in range(spec.layers):
         outputs = build.lstm(outputs, "lstm%d" % (layer + 1), spec.hidden)
     return build.dense(outputs, "fc")
 
 
-def build(spec, weights, batch):
-    # type: (Family, Dict[str, np.ndarray], Batch) -> Built
+def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
     """Return the network with copies of these weights, and the mini-batch.
 
     Labels and tokens are sparse one-hot vectors, CNTK's form of an index.
@@ -198,7 +182,7 @@ def build(spec, weights, batch):
         if isinstance(spec, Residual):
             logits = _residual(spec, build_from, inputs)
         else:
-            assert isinstance(spec, CHAINS)
+            assert isinstance(spec, Chain)
             logits = _feedforward(spec, build_from, inputs)
     loss = cntk.cross_entropy_with_softmax(logits, labels)
     return Built(loss, build_from.trained, {inputs: inputs_held, labels: labels_held})

@@ -5,34 +5,24 @@ hand), and its name in ``Adapter.families`` of each adapter that builds it; ever
 Standard library only, and the syntax of Python 3.6: host and guest both import this.
 """
 
-from typing import Dict, Type, Union
+from typing import Dict, Type
 
+from .chain import Chain
 from .convolutional import Convolutional
 from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
 from .feedforward import Feedforward
-from .layers import (
-    ACTIVATIONS,
-    Convolution,
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    Parameter,
-)
+from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, Parameter
 from .numbers import NumbersError
 from .recurrent import Recurrent
 from .residual import Bottleneck, Residual
 
 #: By the name that suites use.
-FAMILIES = {family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent)}  # type: Dict[str, Type[Family]]
-
-#: Families whose networks are a chain of ``layers`` on inputs of ``input_shape``.
-CHAINS = (Feedforward, Convolutional)
-Chain = Union[Feedforward, Convolutional]
+FAMILIES: Dict[str, Type[Family]] = {
+    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent)
+}
 
 __all__ = [
     "ACTIVATIONS",
-    "CHAINS",
     "FAMILIES",
     "LEARNING_RATE",
     "Bottleneck",

@@ -2,21 +2,9 @@
 
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from .family import Drawn, Family, ParityRecipe, kinked_recipe, of_sane_size, smooth_recipe
-from .layers import (
-    ACTIVATIONS,
-    Convolution,
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    Parameter,
-    chain_multiply_adds,
-    chain_parameters,
-    chain_words,
-    has_kinks,
-    output_side,
-)
+from .chain import Chain
+from .family import of_sane_size
+from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, output_side
 from .numbers import Numbers, without_usual
 
 _EXAMPLE = "[{ convolution = 32, kernel = 3, padding = 1 }, { pool = 2, stride = 2 }, { dense = 128 }]"
@@ -30,8 +18,8 @@ class _Numbers(NamedTuple):
     input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
 
 
-class Convolutional(_Numbers, Family):
-    """A chain of layers ending in logits; loss: softmax cross-entropy, mean over the batch."""
+class Convolutional(_Numbers, Chain):
+    """Convolutions and pools, then dense layers."""
 
     __slots__ = ()
 
@@ -40,8 +28,7 @@ class Convolutional(_Numbers, Family):
     lists = ("layers",)
 
     @classmethod
-    def from_data(cls, data):
-        # type: (Dict[str, Any]) -> Convolutional
+    def from_data(cls, data: Dict[str, Any]) -> "Convolutional":
         """Read ``channels``, ``side``, ``layers``, ``outputs`` and, where it is not 1, ``input_scale``.
 
         A layer is a table: of a convolution its number of outputs under ``convolution``, with ``kernel`` and, where
@@ -52,7 +39,7 @@ class Convolutional(_Numbers, Family):
         numbers = Numbers(data)
         channels = numbers.whole("channels", example="3")
         side = numbers.whole("side", example="32", most=10000)
-        chain = _Chain(channels, side)
+        chain = _Reader(channels, side)
         for table in numbers.tables("layers", _EXAMPLE):
             chain.add(table)
         chain.dense(numbers.whole("outputs", least=2, example="10"), "none")
@@ -62,10 +49,9 @@ class Convolutional(_Numbers, Family):
         of_sane_size(family)
         return family
 
-    def data(self):
-        # type: () -> Dict[str, Any]
+    def data(self) -> Dict[str, Any]:
         """Return the numbers."""
-        written = []  # type: List[Dict[str, Any]]
+        written: List[Dict[str, Any]] = []
         for layer in self.layers[:-1]:
             if isinstance(layer, Convolution):
                 table = {"convolution": layer.out_channels, "kernel": layer.kernel, "stride": layer.stride}
@@ -75,7 +61,7 @@ class Convolutional(_Numbers, Family):
                 table = {"pool": layer.kernel, "stride": layer.stride, "padding": layer.padding}
                 written.append(without_usual(table, [("stride", layer.kernel), ("padding", 0)]))
             elif isinstance(layer, Dense):
-                dense = {"dense": layer.outputs, "activation": layer.activation}  # type: Dict[str, Any]
+                dense: Dict[str, Any] = {"dense": layer.outputs, "activation": layer.activation}
                 written.append(without_usual(dense, [("activation", "relu")]))
         last = self.layers[-1]
         assert isinstance(last, Dense)
@@ -83,63 +69,22 @@ class Convolutional(_Numbers, Family):
         return without_usual(dict(found, input_scale=self.input_scale), [("input_scale", 1.0)])
 
     @property
-    def input_shape(self):
-        # type: () -> Tuple[int, int, int]
+    def input_shape(self) -> Tuple[int, int, int]:
         """Return the shape of one example's inputs."""
         return (self.channels, self.side, self.side)
 
-    def parameters(self):
-        # type: () -> List[Parameter]
-        """Return a weight and a bias for each layer but pools."""
-        return chain_parameters(self.layers)
 
-    def multiply_adds(self):
-        # type: () -> List[int]
-        """Return those of each layer but pools."""
-        return chain_multiply_adds(self.layers, self.side)
-
-    def drawn_inputs(self):
-        # type: () -> Drawn
-        """Return uniform numbers."""
-        return Drawn(self.input_shape, None, self.input_scale)
-
-    def drawn_labels(self):
-        # type: () -> Drawn
-        """Return one class."""
-        last = self.layers[-1]
-        assert isinstance(last, Dense)
-        return Drawn((), last.outputs)
-
-    def kinked(self):
-        # type: () -> bool
-        """ReLUs and maxima have kinks."""
-        return has_kinks(self.layers)
-
-    def parity(self):
-        # type: () -> ParityRecipe
-        """Return one step at a low rate where there are kinks, or two at a high rate."""
-        weights = len(self.multiply_adds())
-        return kinked_recipe() if self.kinked() else smooth_recipe(weights)
-
-    def words(self):
-        # type: () -> str
-        """Return the number of layers of each kind."""
-        return chain_words(self.layers)
-
-
-class _Chain:
+class _Reader:
     """Layers while they are read: each gets its inputs from the one before, and a name with its place among weights."""
 
-    def __init__(self, channels, side):
-        # type: (int, int) -> None
-        self.layers = []  # type: List[Layer]
+    def __init__(self, channels: int, side: int) -> None:
+        self.layers: List[Layer] = []
         self._channels = channels
         self._side = side
         self._flat = 0  # outputs of the last fully connected layer; 0 before there is one
         self._weights = 0
 
-    def add(self, table):
-        # type: (Numbers) -> None
+    def add(self, table: Numbers) -> None:
         """Read one layer."""
         kinds = [kind for kind in ("convolution", "pool", "dense") if table.has(kind)]
         if len(kinds) != 1:
@@ -154,8 +99,7 @@ class _Chain:
         else:
             self._window(table, kinds[0])
 
-    def _window(self, table, kind):
-        # type: (Numbers, str) -> None
+    def _window(self, table: Numbers, kind: str) -> None:
         size = table.whole(kind, example="32")
         kernel = size if kind == "pool" else table.whole("kernel", example="3", most=1000)
         stride = table.whole("stride", kernel if kind == "pool" else 1, most=1000)
@@ -164,7 +108,7 @@ class _Chain:
         activation = table.word("activation", _ACTIVATIONS, "relu") if kind == "convolution" else "none"
         table.finish()
         if self._flat:
-            raise table.error(kind, "it comes behind a fully connected layer. Put all dense layers last.")
+            raise table.error(kind, "it comes after a fully connected layer. Put all dense layers last.")
         if kernel > self._side + 2 * padding:
             raise table.error(
                 "kernel" if kind == "convolution" else kind,
@@ -180,8 +124,7 @@ class _Chain:
         self.layers.append(Convolution(name, self._channels, size, kernel, stride, padding, activation))
         self._channels = size
 
-    def dense(self, outputs, activation):
-        # type: (int, str) -> None
+    def dense(self, outputs: int, activation: str) -> None:
         """Add a fully connected layer."""
         if not self._flat:
             self.layers.append(Flatten())

@@ -72,56 +72,46 @@ class Family:
     #: Whether a step needs the gradient by the mini-batch's inputs, as it does where these are looked up in a weight.
     learns_inputs = False
     #: Keys of the numbers that are lists themselves.
-    lists = ()  # type: Tuple[str, ...]
+    lists: Tuple[str, ...] = ()
 
     @classmethod
-    def from_data(cls, data):
-        # type: (Dict[str, Any]) -> Family
+    def from_data(cls, data: Dict[str, Any]) -> "Family":
         """Read the numbers from plain data; raises NumbersError."""
         raise NotImplementedError
 
-    def data(self):
-        # type: () -> Dict[str, Any]
+    def data(self) -> Dict[str, Any]:
         """Return the numbers as plain data, those left out that are at their usual value."""
         raise NotImplementedError
 
-    def parameters(self):
-        # type: () -> List[Parameter]
+    def parameters(self) -> List[Parameter]:
         """Return every trainable tensor, in forward order, in canonical layout."""
         raise NotImplementedError
 
-    def multiply_adds(self):
-        # type: () -> List[int]
+    def multiply_adds(self) -> List[int]:
         """Return the multiply-adds of one example's forward pass by layer: matrix products and convolutions only."""
         raise NotImplementedError
 
-    def drawn_inputs(self):
-        # type: () -> Drawn
+    def drawn_inputs(self) -> Drawn:
         """Return what an example's inputs are."""
         raise NotImplementedError
 
-    def drawn_labels(self):
-        # type: () -> Drawn
+    def drawn_labels(self) -> Drawn:
         """Return what an example's labels are."""
         raise NotImplementedError
 
-    def kinked(self):
-        # type: () -> bool
+    def kinked(self) -> bool:
         """Tell whether rounding can turn a unit of the network from one side to the other: ReLUs and maxima."""
         raise NotImplementedError
 
-    def parity(self):
-        # type: () -> ParityRecipe
+    def parity(self) -> ParityRecipe:
         """Return how a launch is compared with the float64 reference."""
         raise NotImplementedError
 
-    def words(self):
-        # type: () -> str
+    def words(self) -> str:
         """Return the layers in a few words, for a table."""
         raise NotImplementedError
 
-    def parameter_count(self):
-        # type: () -> int
+    def parameter_count(self) -> int:
         """Return the number of trainable scalars."""
         total = 0
         for parameter in self.parameters():
@@ -131,14 +121,12 @@ class Family:
             total += size
         return total
 
-    def size_words(self):
-        # type: () -> str
+    def size_words(self) -> str:
         """Return the number of parameters for a table: "118.0 M", "1.3 k"."""
         count = self.parameter_count()
         return "%.1f M" % (count / 1e6) if count >= 100000 else "%.1f k" % (count / 1e3)
 
-    def training_flops(self, batch_size):
-        # type: (int) -> int
+    def training_flops(self, batch_size: int) -> int:
         """Return the floating-point operations of one training step (a multiply-add is two).
 
         Forward, gradient by the weights and gradient by the inputs cost the same each; the first layer needs no
@@ -152,8 +140,7 @@ class Family:
         return 2 * total * batch_size
 
 
-def of_sane_size(family):
-    # type: (Family) -> Family
+def of_sane_size(family: Family) -> Family:
     """Return the family; raises NumbersError for more parameters than any machine holds."""
     count = family.parameter_count()
     if count > MOST_PARAMETERS:
@@ -162,29 +149,3 @@ def of_sane_size(family):
             "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (count, MOST_PARAMETERS),
         )
     return family
-
-
-def kinked_recipe():
-    # type: () -> ParityRecipe
-    """Return the recipe of chains of layers with ReLUs or maxima."""
-    return ParityRecipe(
-        1,
-        LEARNING_RATE,
-        3e-6,
-        5e-2,
-        "one step: ReLU and max-pool ties make float32 trajectories part after it, and move single entries in it",
-    )
-
-
-def smooth_recipe(layers):
-    # type: (int) -> ParityRecipe
-    """Return the recipe of chains of so many layers without kinks."""
-    # Each further sigmoid layer shrinks the first layers' updates towards the rounding of the weights. Seen of the
-    # reference's code in float32 at a mini-batch of 64: 1.2e-2 with 13 layers of 256, 4.2e-2 with 25 of 64.
-    return ParityRecipe(
-        2,
-        1.0,
-        5e-5,
-        2e-3 if layers <= 4 else min(0.5, 1e-2 * max(1.0, layers / 7.0) ** 3.5),
-        "learning rate 1: at 0.01 the updates sink towards float32 resolution of the weights",
-    )

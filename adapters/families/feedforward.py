@@ -1,9 +1,10 @@
 """Fully connected networks: inputs, hidden layers of one activation, logits."""
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
-from .family import Drawn, Family, ParityRecipe, kinked_recipe, of_sane_size, smooth_recipe
-from .layers import ACTIVATIONS, Dense, Layer, Parameter, chain_multiply_adds, chain_parameters, chain_words
+from .chain import Chain
+from .family import of_sane_size
+from .layers import ACTIVATIONS, Dense, Layer
 from .numbers import Numbers, without_usual
 
 
@@ -15,8 +16,8 @@ class _Numbers(NamedTuple):
     input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
 
 
-class Feedforward(_Numbers, Family):
-    """Dense layers ending in logits; loss: softmax cross-entropy, mean over the batch."""
+class Feedforward(_Numbers, Chain):
+    """Dense layers."""
 
     __slots__ = ()
 
@@ -25,8 +26,7 @@ class Feedforward(_Numbers, Family):
     lists = ("hidden",)
 
     @classmethod
-    def from_data(cls, data):
-        # type: (Dict[str, Any]) -> Feedforward
+    def from_data(cls, data: Dict[str, Any]) -> "Feedforward":
         """Read ``inputs``, ``hidden``, ``outputs``, ``activation`` and, where it is not 1, ``input_scale``."""
         numbers = Numbers(data)
         family = cls(
@@ -40,20 +40,17 @@ class Feedforward(_Numbers, Family):
         of_sane_size(family)
         return family
 
-    def data(self):
-        # type: () -> Dict[str, Any]
+    def data(self) -> Dict[str, Any]:
         """Return the numbers."""
         return without_usual(dict(self._asdict(), hidden=list(self.hidden)), [("input_scale", 1.0)])
 
     @property
-    def input_shape(self):
-        # type: () -> Tuple[int, ...]
+    def input_shape(self) -> Tuple[int, ...]:
         """Return the shape of one example's inputs."""
         return (self.inputs,)
 
     @property
-    def layers(self):
-        # type: () -> Tuple[Layer, ...]
+    def layers(self) -> Tuple[Layer, ...]:
         """Return the layers, called fc1, fc2 and so on."""
         sizes = (self.inputs,) + tuple(self.hidden) + (self.outputs,)
         last = len(sizes) - 2
@@ -61,38 +58,3 @@ class Feedforward(_Numbers, Family):
             Dense("fc%d" % (index + 1), sizes[index], sizes[index + 1], "none" if index == last else self.activation)
             for index in range(last + 1)
         )
-
-    def parameters(self):
-        # type: () -> List[Parameter]
-        """Return a weight and a bias for each layer."""
-        return chain_parameters(self.layers)
-
-    def multiply_adds(self):
-        # type: () -> List[int]
-        """Return those of each layer."""
-        return chain_multiply_adds(self.layers)
-
-    def drawn_inputs(self):
-        # type: () -> Drawn
-        """Return uniform numbers."""
-        return Drawn(self.input_shape, None, self.input_scale)
-
-    def drawn_labels(self):
-        # type: () -> Drawn
-        """Return one class."""
-        return Drawn((), self.outputs)
-
-    def kinked(self):
-        # type: () -> bool
-        """ReLUs have kinks."""
-        return self.activation == "relu" and bool(self.hidden)
-
-    def parity(self):
-        # type: () -> ParityRecipe
-        """Return two steps at a high rate, or one at a low rate where there are ReLUs."""
-        return kinked_recipe() if self.kinked() else smooth_recipe(len(self.hidden) + 1)
-
-    def words(self):
-        # type: () -> str
-        """Return the number of layers."""
-        return chain_words(self.layers)

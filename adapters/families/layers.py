@@ -6,7 +6,7 @@ Canonical layouts, which every adapter converts from and back to: dense weight (
 """
 
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import NamedTuple, Optional, Tuple, Union
 
 
 class Dense(NamedTuple):
@@ -56,60 +56,11 @@ class Parameter(NamedTuple):
     constant: Optional[float] = None
 
 
-def output_side(side, kernel, stride, padding):
-    # type: (int, int, int, int) -> int
+def output_side(side: int, kernel: int, stride: int, padding: int) -> int:
     """Return the side of a convolution's or pool's output, rounding down."""
     return (side + 2 * padding - kernel) // stride + 1
 
 
-def convolution_weight(name, outputs, inputs, kernel):
-    # type: (str, int, int, int) -> Parameter
+def convolution_weight(name: str, outputs: int, inputs: int, kernel: int) -> Parameter:
     """Return a convolution's weight: He et al. 2015, arXiv 1502.01852, eq. 10, as a uniform distribution."""
     return Parameter(name + ".weight", (outputs, inputs, kernel, kernel), math.sqrt(6.0 / (inputs * kernel**2)))
-
-
-def chain_parameters(layers):
-    # type: (Sequence[Layer]) -> List[Parameter]
-    """Return every trainable tensor of a chain of layers, in forward order."""
-    found = []
-    for layer in layers:
-        if isinstance(layer, Convolution):
-            found.append(convolution_weight(layer.name, layer.out_channels, layer.in_channels, layer.kernel))
-            found.append(Parameter(layer.name + ".bias", (layer.out_channels,), 0.01))
-        elif isinstance(layer, Dense):
-            # ReLU layers after He et al. 2015, the others after Glorot and Bengio 2010, eq. 16.
-            if layer.activation == "relu":
-                bound = math.sqrt(6.0 / layer.inputs)
-            else:
-                bound = math.sqrt(6.0 / (layer.inputs + layer.outputs))
-            found.append(Parameter(layer.name + ".weight", (layer.outputs, layer.inputs), bound))
-            found.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
-    return found
-
-
-def chain_multiply_adds(layers, side=1):
-    # type: (Sequence[Layer], int) -> List[int]
-    """Return the multiply-adds of each layer for one example, forward; ``side`` is that of its image."""
-    products = []
-    for layer in layers:
-        if isinstance(layer, (Convolution, MaxPool)):
-            side = output_side(side, layer.kernel, layer.stride, layer.padding)
-        if isinstance(layer, Convolution):
-            products.append(layer.out_channels * layer.in_channels * layer.kernel**2 * side**2)
-        elif isinstance(layer, Dense):
-            products.append(layer.inputs * layer.outputs)
-    return products
-
-
-def has_kinks(layers):
-    # type: (Sequence[Layer]) -> bool
-    """Tell whether rounding can turn a unit of the chain from one side to the other: ReLUs and maxima."""
-    return any(isinstance(layer, MaxPool) or getattr(layer, "activation", "") == "relu" for layer in layers)
-
-
-def chain_words(layers):
-    # type: (Sequence[Layer]) -> str
-    """Return how many layers of each kind a chain has, in words."""
-    kinds = (("conv", Convolution), ("pool", MaxPool), ("dense", Dense))
-    counts = [(sum(isinstance(layer, kind) for layer in layers), word) for word, kind in kinds]
-    return ", ".join("%d %s" % (count, word) for count, word in counts if count)

@@ -11,33 +11,28 @@ MOST_PARAMETERS = 10000000000
 class NumbersError(Exception):
     """A number of a network that cannot be used: ``key`` says which, the text what is wrong and what to write."""
 
-    def __init__(self, key, text):
-        # type: (str, str) -> None
-        super(NumbersError, self).__init__(text)
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
         self.key = key
 
 
 class Numbers:
     """The numbers of one network while they are read; `finish` refuses those that nobody asked for."""
 
-    def __init__(self, data, where=""):
-        # type: (Dict[str, Any], str) -> None
+    def __init__(self, data: Dict[str, Any], where: str = "") -> None:
         self._data = data
         self._where = where  # what stands before a key in errors: "layers, table 2, "
-        self._read = []  # type: List[str]
+        self._read: List[str] = []
 
-    def error(self, key, text):
-        # type: (str, str) -> NumbersError
+    def error(self, key: str, text: str) -> NumbersError:
         """Return the error about this key."""
         return NumbersError(self._where + key, text)
 
-    def has(self, key):
-        # type: (str) -> bool
+    def has(self, key: str) -> bool:
         """Tell whether the key is given."""
         return key in self._data
 
-    def _take(self, key, usual, example):
-        # type: (str, Any, str) -> Any
+    def _take(self, key: str, usual: Any, example: str) -> Any:
         self._read.append(key)
         if key in self._data:
             return self._data[key]
@@ -45,16 +40,14 @@ class Numbers:
             raise self.error(key, "it is missing. Add it, as in %s = %s." % (key, example))
         return usual
 
-    def whole(self, key, usual=None, least=1, most=LARGEST, example="512"):
-        # type: (str, Any, int, int, str) -> int
+    def whole(self, key: str, usual: Any = None, least: int = 1, most: int = LARGEST, example: str = "512") -> int:
         """Return a whole number from ``least`` to ``most``."""
         value = self._take(key, usual, example)
         if not _is_whole(value, least, most):
             raise self.error(key, "%s is not a whole number from %d to %d." % (_shown(value), least, most))
         return int(value)
 
-    def wholes(self, key, shortest=1, longest=1000, example="[512, 512]"):
-        # type: (str, int, int, str) -> List[int]
+    def wholes(self, key: str, shortest: int = 1, longest: int = 1000, example: str = "[512, 512]") -> List[int]:
         """Return a list of whole numbers from 1 on."""
         value = self._take(key, None, example)
         right = isinstance(value, (list, tuple)) and shortest <= len(value) <= longest
@@ -66,24 +59,21 @@ class Numbers:
             )
         return [int(each) for each in value]
 
-    def real(self, key, usual, least, most):
-        # type: (str, float, float, float) -> float
+    def real(self, key: str, usual: float, least: float, most: float) -> float:
         """Return a number from ``least`` to ``most``."""
         value = self._take(key, usual, "")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
             raise self.error(key, "%s is not a number from %g to %g." % (_shown(value), least, most))
         return float(value)
 
-    def word(self, key, known, usual=None):
-        # type: (str, Sequence[str], Any) -> str
+    def word(self, key: str, known: Sequence[str], usual: Any = None) -> str:
         """Return one of these words."""
         value = self._take(key, usual, '"%s"' % known[0])
         if value not in known:
             raise self.error(key, "%s is not one of %s." % (_shown(value), ", ".join('"%s"' % each for each in known)))
         return str(value)
 
-    def tables(self, key, example):
-        # type: (str, str) -> List[Numbers]
+    def tables(self, key: str, example: str) -> "List[Numbers]":
         """Return a list of tables."""
         value = self._take(key, None, example)
         if not isinstance(value, (list, tuple)) or not value or not all(isinstance(each, dict) for each in value):
@@ -92,8 +82,7 @@ class Numbers:
             Numbers(each, "%s%s, table %d, key " % (self._where, key, place)) for place, each in enumerate(value, 1)
         ]
 
-    def finish(self):
-        # type: () -> None
+    def finish(self) -> None:
         """Raise NumbersError for a key that was not read."""
         for key in self._data:
             if key not in self._read:
@@ -102,19 +91,16 @@ class Numbers:
                 )
 
 
-def _is_whole(value, least, most):
-    # type: (Any, int, int) -> bool
+def _is_whole(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _shown(value):
-    # type: (Any) -> str
+def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def without_usual(data, usual):
-    # type: (Dict[str, Any], Iterable[Any]) -> Dict[str, Any]
+def without_usual(data: Dict[str, Any], usual: Iterable[Any]) -> Dict[str, Any]:
     """Return the data without those optional numbers that are at their usual value, given as (key, value).
 
     So a number that a family is given later, with a usual value that means what was so before, changes no digest.

@@ -32,8 +32,7 @@ class Recurrent(_Numbers, Family):
     learns_inputs = True
 
     @classmethod
-    def from_data(cls, data):
-        # type: (Dict[str, Any]) -> Recurrent
+    def from_data(cls, data: Dict[str, Any]) -> "Recurrent":
         """Read the numbers; ``cell`` may be left out."""
         numbers = Numbers(data)
         family = cls(
@@ -48,13 +47,11 @@ class Recurrent(_Numbers, Family):
         of_sane_size(family)
         return family
 
-    def data(self):
-        # type: () -> Dict[str, Any]
+    def data(self) -> Dict[str, Any]:
         """Return the numbers."""
         return without_usual(dict(self._asdict()), [("cell", "lstm")])
 
-    def parameters(self):
-        # type: () -> List[Parameter]
+    def parameters(self) -> List[Parameter]:
         """Return the embedding, two weights and a bias for each layer, and the last layer's weight and bias."""
         bound = 1.0 / math.sqrt(self.hidden)
         found = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)]
@@ -67,8 +64,7 @@ class Recurrent(_Numbers, Family):
         found.append(Parameter("fc.bias", (self.vocabulary,), bound))
         return found
 
-    def multiply_adds(self):
-        # type: () -> List[int]
+    def multiply_adds(self) -> List[int]:
         """Return those of each layer over all steps."""
         found = []
         for layer in range(self.layers):
@@ -77,23 +73,19 @@ class Recurrent(_Numbers, Family):
         found.append(self.steps * self.vocabulary * self.hidden)
         return found
 
-    def drawn_inputs(self):
-        # type: () -> Drawn
+    def drawn_inputs(self) -> Drawn:
         """Return a word for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
-    def drawn_labels(self):
-        # type: () -> Drawn
+    def drawn_labels(self) -> Drawn:
         """Return a word for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
-    def kinked(self):
-        # type: () -> bool
+    def kinked(self) -> bool:
         """Gates are smooth."""
         return False
 
-    def parity(self):
-        # type: () -> ParityRecipe
+    def parity(self) -> ParityRecipe:
         """Return two steps at a very high rate."""
         return ParityRecipe(
             2,
@@ -103,7 +95,6 @@ class Recurrent(_Numbers, Family):
             "learning rate 10: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake",
         )
 
-    def words(self):
-        # type: () -> str
+    def words(self) -> str:
         """Return the number and size of the layers, and the steps."""
         return "embedding, %d LSTM of %d, %d steps" % (self.layers, self.hidden, self.steps)

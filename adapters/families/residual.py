@@ -52,8 +52,7 @@ class Residual(_Numbers, Family):
     normalises = True
 
     @classmethod
-    def from_data(cls, data):
-        # type: (Dict[str, Any]) -> Residual
+    def from_data(cls, data: Dict[str, Any]) -> "Residual":
         """Read the numbers; those with a usual value may be left out, and ``stem_channels`` (the first width)."""
         numbers = Numbers(data)
         channels = numbers.whole("channels", example="3")
@@ -81,8 +80,7 @@ class Residual(_Numbers, Family):
         of_sane_size(family)
         return family
 
-    def data(self):
-        # type: () -> Dict[str, Any]
+    def data(self) -> Dict[str, Any]:
         """Return the numbers."""
         usual = (
             ("stem_channels", self.widths[0]),
@@ -93,14 +91,12 @@ class Residual(_Numbers, Family):
         return without_usual(dict(self._asdict(), blocks=list(self.blocks), widths=list(self.widths)), usual)
 
     @property
-    def input_shape(self):
-        # type: () -> Tuple[int, int, int]
+    def input_shape(self) -> Tuple[int, int, int]:
         """Return the shape of one example's inputs."""
         return (self.channels, self.side, self.side)
 
     @property
-    def bottlenecks(self):
-        # type: () -> Tuple[Bottleneck, ...]
+    def bottlenecks(self) -> Tuple[Bottleneck, ...]:
         """Return the blocks, called stage1.0, stage1.1 and so on."""
         found = []
         inputs = self.stem_channels
@@ -113,13 +109,11 @@ class Residual(_Numbers, Family):
         return tuple(found)
 
     @property
-    def features(self):
-        # type: () -> int
+    def features(self) -> int:
         """Return the inputs of the last, fully connected layer."""
         return _EXPANSION * self.widths[-1]
 
-    def parameters(self):
-        # type: () -> List[Parameter]
+    def parameters(self) -> List[Parameter]:
         """Return weights of convolutions, gammas and betas, and the last layer's weight and bias."""
         found = [convolution_weight("stem", self.stem_channels, self.channels, 7)]
         found += _norm("stem_norm", self.stem_channels, 1.0)
@@ -141,8 +135,7 @@ class Residual(_Numbers, Family):
         found.append(Parameter("fc.bias", (self.classes,), 0.01))
         return found
 
-    def multiply_adds(self):
-        # type: () -> List[int]
+    def multiply_adds(self) -> List[int]:
         """Return those of each convolution and of the last layer."""
         side = output_side(self.side, 7, 2, 3)
         products = [self.stem_channels * self.channels * 49 * side**2]
@@ -157,23 +150,19 @@ class Residual(_Numbers, Family):
         products.append(self.features * self.classes)
         return products
 
-    def drawn_inputs(self):
-        # type: () -> Drawn
+    def drawn_inputs(self) -> Drawn:
         """Return uniform numbers."""
         return Drawn(self.input_shape, None, self.input_scale)
 
-    def drawn_labels(self):
-        # type: () -> Drawn
+    def drawn_labels(self) -> Drawn:
         """Return one class."""
         return Drawn((), self.classes)
 
-    def kinked(self):
-        # type: () -> bool
+    def kinked(self) -> bool:
         """There are ReLUs everywhere."""
         return True
 
-    def parity(self):
-        # type: () -> ParityRecipe
+    def parity(self) -> ParityRecipe:
         """Return one step at a low rate."""
         return ParityRecipe(
             1,
@@ -183,16 +172,14 @@ class Residual(_Numbers, Family):
             "last gamma 0.2 and one step: with gamma 1 float32 conditioning swamps the comparison in every framework",
         )
 
-    def words(self):
-        # type: () -> str
+    def words(self) -> str:
         """Return the number of convolutions and blocks."""
         blocks = self.bottlenecks
         convolutions = 1 + sum(3 + block.projection for block in blocks)
         return "%d conv in %d blocks, 1 dense" % (convolutions, len(blocks))
 
 
-def _norm(name, channels, gamma):
-    # type: (str, int, float) -> List[Parameter]
+def _norm(name: str, channels: int, gamma: float) -> List[Parameter]:
     return [
         Parameter(name + ".gamma", (channels,), 0.0, gamma),
         Parameter(name + ".beta", (channels,), 0.0, 0.0),

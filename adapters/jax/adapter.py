@@ -29,11 +29,10 @@ class JaxAdapter(Adapter):
     families = ("feedforward", "convolutional", "residual", "recurrent")
     data_parallel = ONE_PROCESS
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(JaxAdapter, self).__init__(cell, settings, cache_directory)
-        self._devices = []  # type: List[Any]
-        self._workers = None  # type: Optional[parallel.Workers]
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
+        self._devices: List[Any] = []
+        self._workers: Optional[parallel.Workers] = None
         self._pointwise = str(settings.get("pointwise", "convolution"))
         if self._pointwise not in CONVOLUTIONS:
             known = ", ".join(sorted(CONVOLUTIONS))
@@ -46,23 +45,27 @@ class JaxAdapter(Adapter):
             programs = "programs-%d" % _threads_at_start() if cell.on_cpu else "programs-gpu"
             _keep_programs(os.path.join(cache_directory, programs))
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
-        """Decline, on a GPU, what this build or this GPU cannot do, and workers that have no device."""
-        reason = super(JaxAdapter, self).supports(network)[1] if self.cell.on_cpu else devices.refusal(self.cell)
-        if not reason and self.cell.world_size > 1:
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return devices.refusal(self.cell)
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, workers that have no device."""
+        supported, reason = super().supports(network)
+        if supported and self.cell.world_size > 1:
             reason = parallel.refusal() or devices.too_few(self.cell)
         return not reason, reason
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Put copies of the weights and the mini-batch on the devices; JAX compiles at the first step."""
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
         differentiated = jax.value_and_grad(mean_loss(network, CONVOLUTIONS[self._pointwise], narrow))
+        arrays: Any
+        homes: Any
         if self.cell.world_size == 1:
-            self._everywhere = self._devices[0]  # type: Any
-            arrays, homes = place(batch), (self._everywhere, self._everywhere)  # type: Any, Any
+            self._everywhere: Any = self._devices[0]
+            arrays, homes = place(batch), (self._everywhere, self._everywhere)
             self._step = jax.jit(training_step(differentiated), donate_argnums=0)
         else:
             self._workers = parallel.Workers(self._devices)
@@ -76,10 +79,9 @@ class JaxAdapter(Adapter):
         else:
             self._leave_on_host(arrays, homes)
         self.set_learning_rate(LEARNING_RATE)
-        self._loss = None  # type: Any
+        self._loss: Any = None
 
-    def _leave_on_host(self, arrays, homes):
-        # type: (Any, Any) -> None
+    def _leave_on_host(self, arrays: Any, homes: Any) -> None:
         """Keep the mini-batch in the host's memory, pinned or not, and copy it in each step from now on."""
         self._on_host = arrays
         if self.cell.placement == "pinned":
@@ -87,45 +89,37 @@ class JaxAdapter(Adapter):
         self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
         self.step = self._step_with_copy  # type: ignore[method-assign]
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Dispatch the program once."""
         self._parameters, self._loss = self._step(self._parameters, self._rate, *self._batch)
 
-    def _step_with_copy(self):
-        # type: () -> None
+    def _step_with_copy(self) -> None:
         batch = jax.device_put(self._on_host, self._on_device)
         self._parameters, self._loss = self._step(self._parameters, self._rate, *batch)
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait for the loss and for every parameter."""
         jax.block_until_ready((self._parameters, self._loss))
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Put the rate, an argument of the program, on the devices."""
         self._rate = self._put(np.float32(rate), self._everywhere)
 
-    def _put(self, value, home):
-        # type: (Any, Any) -> Any
+    def _put(self, value: Any, home: Any) -> Any:
         """Copy a NumPy value into buffers that JAX owns (device_put alone may share NumPy's), bound to their home."""
         with jax.default_device(self._devices[0]):
             return jax.device_put(jax.numpy.array(value, copy=True), home)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the loss that the last run of the program gave back."""
         return float(self._loss)
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the parameters in canonical layout."""
         for name, value in self._parameters.items():
             yield name, canonical(value)
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name JAX's and XLA's versions, the flags in force and how the step is run."""
         device = self._devices[0] if self._devices else devices.find_device(self.cell.device)
         described = {
@@ -149,8 +143,7 @@ class JaxAdapter(Adapter):
             described["data_parallel"] = self._workers.describe()
         return described
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask JAX for its plugins, for a gradient and for its own start of several processes."""
         plugins = devices.gpu_plugins()
         slope = float(jax.grad(lambda value: value * value)(3.0))
@@ -161,8 +154,7 @@ class JaxAdapter(Adapter):
             "several_processes": (joins, "jax.distributed.initialize is %s" % ("there" if joins else "missing")),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a jitted matrix product that waits for its result.
 
         With several workers each multiplies at once, so that the time is one worker's beside the others.
@@ -175,40 +167,33 @@ class JaxAdapter(Adapter):
         product = jax.jit(jax.numpy.matmul)
         return lambda: jax.block_until_ready([product(left, right) for left, right in pairs])
 
-    def device_name(self):
-        # type: () -> str
+    def device_name(self) -> str:
         """Return the GPU's name as XLA has it."""
         return str(self._devices[0].device_kind)
 
-    def device_peak_memory(self):
-        # type: () -> Optional[int]
+    def device_peak_memory(self) -> Optional[int]:
         """Return what XLA's allocator gave out at most since the process began: JAX cannot reset it."""
         return devices.peak_memory_bytes(self._devices)
 
-    def device_probe(self, name, size):
-        # type: (str, int) -> Optional[Probe]
+    def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Copy arrays; a step's operators are started by XLA, not one by one."""
         return ceilings.probe(name, size, self._devices[0])
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under jax.profiler."""
         return profile.take(self, steps)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise XLA's failed allocations by their status code."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
-def training_step(differentiated):
-    # type: (parallel.Differentiated) -> Callable[[Any, Any, Any, Any], Any]
+def training_step(differentiated: parallel.Differentiated) -> Callable[[Any, Any, Any, Any], Any]:
     """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss)."""
 
-    def step(parameters, rate, inputs, labels):
-        # type: (Any, Any, Any, Any) -> Any
+    def step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
         value, gradients = differentiated(parameters, inputs, labels)
         updated = {name: parameters[name] - rate * gradients[name] for name in parameters}
         return updated, value
@@ -216,20 +201,17 @@ def training_step(differentiated):
     return step
 
 
-def _keep_programs(folder):
-    # type: (str) -> None
+def _keep_programs(folder: str) -> None:
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
-def _threads_at_start():
-    # type: () -> int
+def _threads_at_start() -> int:
     """Return how many threads XLA will start: it splits loops for them when it compiles, so programs are kept apart."""
     return int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
 
 
-def _pool_threads():
-    # type: () -> Optional[int]
+def _pool_threads() -> Optional[int]:
     """Return how many threads XLA's pool on the CPU has; None where this system does not tell."""
     try:
         names = os.listdir("/proc/self/task")

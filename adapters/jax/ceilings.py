@@ -14,8 +14,7 @@ from ..libraries.device_ceilings import Probe
 from . import devices
 
 
-def probe(name, size, device):
-    # type: (str, int, Any) -> Optional[Probe]
+def probe(name: str, size: int, device: Any) -> Optional[Probe]:
     """Return how JAX does what this name of `device_ceilings.NAMES` says, with arrays of so many bytes; None: not.
 
     Every array is written to before: pages of the host that never were may all be one.
@@ -25,34 +24,29 @@ def probe(name, size, device):
         return None
     copied = copy()
     # All since the last wait, as nobody promises that transfers end in the order in which they began.
-    results = []  # type: List[Any]
+    results: List[Any] = []
 
-    def start():
-        # type: () -> None
+    def start() -> None:
         if name == device_ceilings.COPY:
             del results[:]  # a program's runs do; and the device need not hold all of their results
         results.append(copied())
 
-    def wait():
-        # type: () -> None
+    def wait() -> None:
         jax.block_until_ready(results)
         del results[:]
 
     return Probe(start, wait)
 
 
-def _copies(size, device):
-    # type: (int, Any) -> Dict[str, Callable[[], Callable[[], Any]]]
+def _copies(size: int, device: Any) -> Dict[str, Callable[[], Callable[[], Any]]]:
     """Return by name what makes the array that is copied, and gives what copies it once."""
     there, pinned = devices.in_memory(device, "device"), devices.in_memory(device, "pinned_host")
 
-    def between(source, target):
-        # type: (Any, Any) -> Callable[[], Any]
+    def between(source: Any, target: Any) -> Callable[[], Any]:
         # A copy, even where the device could read the host's memory in its place.
         return lambda: jax.device_put(source, target, may_alias=False)
 
-    def on_device():
-        # type: () -> Callable[[], Any]
+    def on_device() -> Callable[[], Any]:
         copied, source = jax.jit(jax.numpy.copy), _filled(size, there)
         return lambda: copied(source)
 
@@ -64,6 +58,5 @@ def _copies(size, device):
     }
 
 
-def _filled(size, home):
-    # type: (int, Any) -> Any
+def _filled(size: int, home: Any) -> Any:
     return jax.device_put(np.full(size, 1, np.uint8), home)

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..base import Unsupported
-from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 
@@ -28,21 +28,18 @@ Loss = Callable[[Arrays, Any, Any], Any]  # (parameters, inputs, labels) -> mean
 Convolve = Callable[[Any, Any, int, int], Any]  # (images, weight, stride, padding) -> images
 
 
-def held(canonical):
-    # type: (np.ndarray) -> np.ndarray
+def held(canonical: np.ndarray) -> np.ndarray:
     """Turn a parameter in canonical layout into the layout it is held in."""
     return np.ascontiguousarray(canonical.transpose(HELD)) if canonical.ndim == 4 else canonical
 
 
-def canonical(value):
-    # type: (Any) -> np.ndarray
+def canonical(value: Any) -> np.ndarray:
     """Return a held parameter as NumPy array in canonical layout."""
     array = np.asarray(value)
     return array.transpose(CANONICAL) if array.ndim == 4 else array
 
 
-def place(batch):
-    # type: (Batch) -> Tuple[np.ndarray, np.ndarray]
+def place(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch in the layouts that the losses read: labels (rows,), time-major where there are steps."""
     inputs, labels = batch.inputs, batch.labels.astype(np.int32)
     if labels.ndim == 2:
@@ -52,16 +49,15 @@ def place(batch):
     return np.ascontiguousarray(inputs), np.ascontiguousarray(labels)
 
 
-def mean_loss(network, convolve, narrow=None):
-    # type: (Network, Convolve, Any) -> Loss
+def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
     """Return the mean softmax cross-entropy of a mini-batch as a function of parameters, inputs and labels.
 
     ``convolve`` is one of `CONVOLUTIONS`; ``narrow`` a data type of 16 bits to compute in, with float32 parameters,
     batch statistics and loss, or None.
     """
     family = network.family
-    logits = None  # type: Any
-    if isinstance(family, CHAINS):
+    logits: Any = None
+    if isinstance(family, Chain):
         logits = partial(_feedforward, family, convolve)
     elif isinstance(family, Residual):
         logits = partial(_residual, family, convolve)
@@ -70,8 +66,7 @@ def mean_loss(network, convolve, narrow=None):
     else:
         raise Unsupported("JAX: no way to build a network of type %s" % type(family).__name__)
 
-    def loss(parameters, inputs, labels):
-        # type: (Arrays, Any, Any) -> Any
+    def loss(parameters: Arrays, inputs: Any, labels: Any) -> Any:
         if narrow is not None:
             parameters, inputs = _narrowed(parameters, inputs, narrow)
         scores = logits(parameters, inputs)
@@ -83,8 +78,7 @@ def mean_loss(network, convolve, narrow=None):
     return loss
 
 
-def _narrowed(parameters, inputs, narrow):
-    # type: (Arrays, Any, Any) -> Tuple[Arrays, Any]
+def _narrowed(parameters: Arrays, inputs: Any, narrow: Any) -> Tuple[Arrays, Any]:
     """Return weights and inputs in another floating-point type; not what is added or normalises, and not tokens.
 
     The gradient of what is added is a sum over the mini-batch, and must not be summed up in 16 bits.
@@ -94,21 +88,18 @@ def _narrowed(parameters, inputs, narrow):
     return cast, inputs.astype(narrow) if jnp.issubdtype(inputs.dtype, jnp.floating) else inputs
 
 
-def product(values, weight):
-    # type: (Any, Any) -> Any
+def product(values: Any, weight: Any) -> Any:
     """Return ``values @ weight.T``: a dense product with a weight in canonical layout, over any leading axes."""
     return lax.dot_general(values, weight, (((values.ndim - 1,), (1,)), ((), ())))
 
 
-def convolve(values, weight, stride, padding):
-    # type: (Any, Any, int, int) -> Any
+def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve (batch, height, width, channels) with symmetric zero padding."""
     around = ((padding, padding), (padding, padding))
     return lax.conv_general_dilated(values, weight, (stride, stride), around, dimension_numbers=IMAGES)
 
 
-def convolve_by_products(values, weight, stride, padding):
-    # type: (Any, Any, int, int) -> Any
+def convolve_by_products(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve as `convolve` does, but where the kernel is 1x1, by one matrix product over the pixels that it keeps."""
     if weight.shape[:2] != (1, 1) or padding:
         return convolve(values, weight, stride, padding)
@@ -116,18 +107,16 @@ def convolve_by_products(values, weight, stride, padding):
     return (kept.reshape(-1, kept.shape[-1]) @ weight[0, 0]).reshape(kept.shape[:-1] + (weight.shape[-1],))
 
 
-CONVOLUTIONS = {"convolution": convolve, "product": convolve_by_products}  # type: Dict[str, Convolve]
+CONVOLUTIONS: Dict[str, Convolve] = {"convolution": convolve, "product": convolve_by_products}
 
 
-def max_pool(values, kernel, stride, padding):
-    # type: (Any, int, int, int) -> Any
+def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
     """Pool (batch, height, width, channels); sizes round down."""
     around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     return lax.reduce_window(values, -jnp.inf, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), around)
 
 
-def normalise(values, gamma, beta, epsilon):
-    # type: (Any, Any, Any, float) -> Any
+def normalise(values: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """Normalise each channel of (batch, height, width, channels) by its mean and biased variance, in float32."""
     given = values.dtype
     if given != jnp.float32:
@@ -138,19 +127,16 @@ def normalise(values, gamma, beta, epsilon):
     return normalised if given == jnp.float32 else normalised.astype(given)
 
 
-def _plus(values, bias):
-    # type: (Any, Any) -> Any
+def _plus(values: Any, bias: Any) -> Any:
     """Add a bias in the bias's type, and return the sum in the values' type."""
     return values + bias if values.dtype == bias.dtype else (values.astype(bias.dtype) + bias).astype(values.dtype)
 
 
-def _dense(parameters, name, values):
-    # type: (Arrays, str, Any) -> Any
+def _dense(parameters: Arrays, name: str, values: Any) -> Any:
     return _plus(product(values, parameters[name + ".weight"]), parameters[name + ".bias"])
 
 
-def _feedforward(family, convolve, parameters, values):
-    # type: (Chain, Convolve, Arrays, Any) -> Any
+def _feedforward(family: Chain, convolve: Convolve, parameters: Arrays, values: Any) -> Any:
     for layer in family.layers:
         if isinstance(layer, Dense):
             values = ACTIVATIONS[layer.activation](_dense(parameters, layer.name, values))
@@ -167,10 +153,8 @@ def _feedforward(family, convolve, parameters, values):
     return values
 
 
-def _residual(family, convolve, parameters, values):
-    # type: (Residual, Convolve, Arrays, Any) -> Any
-    def unit(name, norm, values, stride, padding):
-        # type: (str, str, Any, int, int) -> Any
+def _residual(family: Residual, convolve: Convolve, parameters: Arrays, values: Any) -> Any:
+    def unit(name: str, norm: str, values: Any, stride: int, padding: int) -> Any:
         values = convolve(values, parameters[name + ".weight"], stride, padding)
         return normalise(values, parameters[norm + ".gamma"], parameters[norm + ".beta"], family.epsilon)
 
@@ -186,8 +170,7 @@ def _residual(family, convolve, parameters, values):
     return _dense(parameters, "fc", jnp.mean(values, axis=(1, 2)))
 
 
-def _recurrent(family, parameters, tokens):
-    # type: (Recurrent, Arrays, Any) -> Any
+def _recurrent(family: Recurrent, parameters: Arrays, tokens: Any) -> Any:
     values = parameters["embedding.weight"][tokens]
     for layer in range(1, family.layers + 1):
         name = "lstm%d." % layer
@@ -197,8 +180,7 @@ def _recurrent(family, parameters, tokens):
     return _dense(parameters, "fc", values.reshape(-1, family.hidden))
 
 
-def lstm(values, input_weight, hidden_weight, bias):
-    # type: (Any, Any, Any, Any) -> Any
+def lstm(values: Any, input_weight: Any, hidden_weight: Any, bias: Any) -> Any:
     """Run an LSTM layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden).
 
     Weights in canonical layout, gates in the order input, forget, cell, output. The inputs' share of all steps' gates
@@ -207,8 +189,7 @@ def lstm(values, input_weight, hidden_weight, bias):
     shares = _plus(product(values, input_weight), bias)
     zero = jnp.zeros((values.shape[1], hidden_weight.shape[1]), values.dtype)
 
-    def turn(state, share):
-        # type: (Any, Any) -> Any
+    def turn(state: Any, share: Any) -> Any:
         output, memory = state
         gates = jnp.split(share + product(output, hidden_weight), 4, axis=-1)
         input_gate, forget_gate, candidate, output_gate = gates

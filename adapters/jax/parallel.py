@@ -29,23 +29,20 @@ PATIENCE_SECONDS = 3600
 Differentiated = Callable[[Any, Any, Any], Tuple[Any, Any]]  # (parameters, inputs, labels) -> (loss, gradients)
 
 
-def refusal():
-    # type: () -> str
+def refusal() -> str:
     """Return why this version of JAX cannot train with several workers; empty where it can."""
     missing = [name for name, there in _needed().items() if not there]
     return "JAX %s: its workers need %s" % (jax.__version__, " and ".join(missing)) if missing else ""
 
 
-def _needed():
-    # type: () -> Dict[str, bool]
+def _needed() -> Dict[str, bool]:
     return {
         "jax.shard_map": hasattr(jax, "shard_map"),
         "the setting jax_num_cpu_devices": "jax_num_cpu_devices" in jax.config.values,
     }
 
 
-def start(cell):
-    # type: (Cell) -> None
+def start(cell: Cell) -> None:
     """Ask for the threads of all workers and, on the CPU, a device for each; before JAX's first operation.
 
     All devices of the CPU compute on one pool of threads.
@@ -62,16 +59,14 @@ def start(cell):
 class Workers:
     """The devices that train together, and where they keep what."""
 
-    def __init__(self, devices):
-        # type: (List[Any]) -> None
+    def __init__(self, devices: List[Any]) -> None:
         """Lay the devices out along the mini-batch."""
         self._count = len(devices)
         self._mesh = Mesh(np.array(devices), (AXIS,))
         #: Where each worker has all of a value.
         self.everywhere = NamedSharding(self._mesh, PartitionSpec())
 
-    def deal(self, batch):
-        # type: (Batch) -> Tuple[Tuple[np.ndarray, np.ndarray], Tuple[Any, Any]]
+    def deal(self, batch: Batch) -> Tuple[Tuple[np.ndarray, np.ndarray], Tuple[Any, Any]]:
         """Return inputs and labels as `networks.place` lays them out, part by part, and the sharding of each of them.
 
         With steps the labels of a part are time-major and follow those of the part before: a worker's labels are
@@ -85,12 +80,10 @@ class Workers:
         along_inputs, along_labels = (NamedSharding(self._mesh, each) for each in split)
         return (inputs, labels), (along_inputs, along_labels)
 
-    def share(self, differentiated, along):
-        # type: (Differentiated, Tuple[Any, Any]) -> Differentiated
+    def share(self, differentiated: Differentiated, along: Tuple[Any, Any]) -> Differentiated:
         """Return the mean over all workers of what a function says of each one's part, dealt out as `deal` did it."""
 
-        def mean(parameters, inputs, labels):
-            # type: (Any, Any, Any) -> Any
+        def mean(parameters: Any, inputs: Any, labels: Any) -> Any:
             return lax.pmean(differentiated(parameters, inputs, labels), AXIS)
 
         everywhere, (inputs, labels) = PartitionSpec(), along
@@ -103,8 +96,7 @@ class Workers:
             check_vma=False,
         )
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name the engine and what it does with the mini-batch."""
         return {
             "engine": "jit over a mesh of %d devices" % self._count,

@@ -13,8 +13,7 @@ from ..protocol import Profile
 NAME = "jax.profiler"
 
 
-def take(adapter, steps):
-    # type: (Adapter, int) -> Optional[Profile]
+def take(adapter: Adapter, steps: int) -> Optional[Profile]:
     """Run so many steps under the profiler; None where this version of JAX cannot read what it writes."""
     if not hasattr(jax.profiler, "ProfileData"):
         return None
@@ -29,8 +28,7 @@ def take(adapter, steps):
     return profiles.profile(NAME, steps, seconds, found)
 
 
-def lines(data):
-    # type: (Any) -> Iterator[Line]
+def lines(data: Any) -> Iterator[Line]:
     """Yield the lines of a ``ProfileData``."""
     for plane in data.planes:
         for line in plane.lines:

@@ -31,9 +31,8 @@ class KerasAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(KerasAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         # A user's keras.json may say otherwise.
         keras.config.set_floatx("float32")
         self.backend = backends.load(cell.threads)
@@ -48,8 +47,7 @@ class KerasAdapter(Adapter):
             raise ValueError("the setting data_format is %r; on %s's CPU it can be %s" % given)
         self.jit_compile = settings.get("jit_compile", "auto")
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build and compile the model; a backend that compiles does so in the first step."""
         built = build(network, len(batch.inputs), self.options)
         for name, (variable, layout) in built.parameters.items():
@@ -65,39 +63,32 @@ class KerasAdapter(Adapter):
         inputs, labels = arrays(network, batch, self.options)
         self.training = self.backend.training(self.model, self.backend.tensor(inputs), self.backend.tensor(labels))
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Call the train function; on JAX it returns before the work is done."""
         self.training.step()
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait until the backend has finished."""
         self.training.synchronize()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Assign the optimiser's variable, which the train function reads."""
         self.training.set_learning_rate(rate)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the loss that the last call of the train function gave back."""
         return self.training.loss()
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the trainable variables in canonical layout."""
         for name, value in self.training.values(self.variables):
             yield name, self.layouts[name].canonical(value)
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the backend's word."""
         return self.backend.effective_threads()
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name Keras's version and backend, and the execution settings in force."""
         described = {
             "framework": "keras",
@@ -115,23 +106,19 @@ class KerasAdapter(Adapter):
         described.update(self.backend.describe())
         return described
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Return what the backend in this environment can do."""
         return self.backend.capabilities()
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a matrix product by the backend."""
         return self.backend.multiply(size)
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under the backend's profiler."""
         return profile.take(self, steps)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell a failed allocation of the backend or NumPy."""
         return isinstance(error, MemoryError) or self.backend.is_out_of_memory(error)
 

@@ -19,9 +19,8 @@ class JaxTraining(Training):
     variables are given up to the first step (``train_on_batch`` would put every array back at each step).
     """
 
-    def __init__(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> None
-        super(JaxTraining, self).__init__(model, inputs, labels)
+    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
+        super().__init__(model, inputs, labels)
         optimizer = model.optimizer
         self.trainable = list(model.trainable_variables)
         self.rate = next(index for index, held in enumerate(optimizer.variables) if held is optimizer.learning_rate)
@@ -29,26 +28,22 @@ class JaxTraining(Training):
         self.state = tuple([variable.value for variable in group] for group in groups)
         self.batches = itertools.repeat(self.batch)
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Start one step from a metric of zero; the arrays of the state before it are given to it for reuse."""
         weights, others, optimizer, metrics = self.state
         metrics = [jnp.zeros_like(held) for held in metrics]
         self.logs, self.state = self.model.train_function((weights, others, optimizer, metrics), self.batches)
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait for every array of the state."""
         jax.block_until_ready(self.state)
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Replace the optimiser's variable in the state."""
         held = self.state[2]
         held[self.rate] = jnp.asarray(rate, dtype=held[self.rate].dtype)
 
-    def values(self, variables):
-        # type: (Dict[str, Any]) -> Iterator[Tuple[str, np.ndarray]]
+    def values(self, variables: Dict[str, Any]) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield copies out of the state."""
         current = {id(variable): value for variable, value in zip(self.trainable, self.state[0])}
         for name, variable in variables.items():
@@ -60,24 +55,20 @@ class JaxBackend(Backend):
 
     execution = "Model.train_function, Model.train_step under jax.jit, state to state on resident arrays"
 
-    def tensor(self, array):
-        # type: (np.ndarray) -> Any
+    def tensor(self, array: np.ndarray) -> Any:
         """Copy the array."""
         # asarray may share the caller's memory.
         return jnp.array(array, copy=True)
 
-    def training(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> Training
+    def training(self, model: Any, inputs: Any, labels: Any) -> Training:
         """Return the training step."""
         return JaxTraining(model, inputs, labels)
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return None: JAX has no word on the size of its pool."""
         return None
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name JAX's build."""
         return {
             "backend_version": jax.__version__,
@@ -87,8 +78,7 @@ class JaxBackend(Backend):
             "blas": "XLA's own: Eigen and oneDNN",
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask the framework below Keras, which itself has neither gradients nor processes."""
         found = metadata.entry_points(group="jax_plugins")
         plugins = sorted(entry.name for entry in found if any(maker in entry.name for maker in ("cuda", "rocm")))
@@ -99,14 +89,12 @@ class JaxBackend(Backend):
             "several_processes": (hasattr(jax.distributed, "initialize"), "jax.distributed.initialize looked up"),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Callable[[], object]
+    def multiply(self, size: int) -> Callable[[], object]:
         """Multiply and wait."""
         left, right = (jax.random.uniform(jax.random.key(seed), (size, size)) for seed in (1, 2))
         return lambda: jnp.matmul(left, right).block_until_ready()
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise XLA's failed allocations by their status code."""
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 

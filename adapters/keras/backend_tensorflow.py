@@ -13,13 +13,11 @@ from .backends import Backend, Training
 class TensorFlowTraining(Training):
     """Calls the train function, a tf.function, with tensors."""
 
-    def __init__(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> None
-        super(TensorFlowTraining, self).__init__(model, inputs, labels)
+    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
+        super().__init__(model, inputs, labels)
         self.batches = itertools.repeat(self.batch)
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """As ``train_on_batch`` does, less the conversion of its arguments and results."""
         self.model.reset_metrics()
         self.logs = self.model.train_function(self.batches)
@@ -33,31 +31,26 @@ class TensorFlowBackend(Backend):
     # another update than the other backends in one of two small networks tried.
     data_formats = ("channels_last",)
 
-    def __init__(self, threads):
-        # type: (int) -> None
+    def __init__(self, threads: int) -> None:
         tf.config.set_visible_devices([], "GPU")
         if threads:
             # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(1)
 
-    def tensor(self, array):
-        # type: (np.ndarray) -> Any
+    def tensor(self, array: np.ndarray) -> Any:
         """Copy the array."""
         return tf.constant(array)
 
-    def training(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> Training
+    def training(self, model: Any, inputs: Any, labels: Any) -> Training:
         """Return the training step."""
         return TensorFlowTraining(model, inputs, labels)
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the size TensorFlow's context gives for its intra-op pool."""
         return int(tf.config.threading.get_intra_op_parallelism_threads()) or None
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name TensorFlow's build."""
         return {
             "backend_version": tf.version.VERSION,
@@ -69,8 +62,7 @@ class TensorFlowBackend(Backend):
             "blas": "oneDNN where it is enabled, Eigen elsewhere",
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask the framework below Keras, which itself has neither gradients nor processes."""
         value = tf.Variable(3.0)
         with tf.GradientTape() as tape:
@@ -83,15 +75,13 @@ class TensorFlowBackend(Backend):
             "several_processes": (several is not None, "tf.distribute.MultiWorkerMirroredStrategy looked up"),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Callable[[], object]
+    def multiply(self, size: int) -> Callable[[], object]:
         """Multiply eagerly, which is synchronous on the CPU."""
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
         right = tf.random.stateless_uniform([size, size], seed=[3, 4])
         return lambda: tf.linalg.matmul(left, right)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise TensorFlow's failed allocations."""
         return isinstance(error, tf.errors.ResourceExhaustedError)
 

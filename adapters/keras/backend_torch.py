@@ -11,13 +11,11 @@ from .backends import Backend, Training
 class TorchTraining(Training):
     """Calls the train function with tensors."""
 
-    def __init__(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> None
-        super(TorchTraining, self).__init__(model, inputs, labels)
+    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
+        super().__init__(model, inputs, labels)
         model.train()
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """As ``train_on_batch`` does, less the conversion of its arguments and results."""
         self.model.reset_metrics()
         self.logs = self.model.train_function([self.batch])
@@ -28,31 +26,26 @@ class TorchBackend(Backend):
 
     execution = "Model.train_function on resident tensors"
 
-    def __init__(self, threads):
-        # type: (int) -> None
+    def __init__(self, threads: int) -> None:
         if threads:
             torch.set_num_threads(threads)
         # Nothing here runs operations side by side; the pool would only be threads without work.
         if torch.get_num_interop_threads() != 1:
             torch.set_num_interop_threads(1)
 
-    def tensor(self, array):
-        # type: (np.ndarray) -> Any
+    def tensor(self, array: np.ndarray) -> Any:
         """Copy the array."""
         return torch.tensor(array)
 
-    def training(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> Training
+    def training(self, model: Any, inputs: Any, labels: Any) -> Training:
         """Return the training step."""
         return TorchTraining(model, inputs, labels)
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the size of PyTorch's intra-op pool."""
         return int(torch.get_num_threads())
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name PyTorch's build."""
         mkldnn = torch.backends.mkldnn
         return {
@@ -66,8 +59,7 @@ class TorchBackend(Backend):
             "inter_op_threads": torch.get_num_interop_threads(),
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask the framework below Keras, which itself has neither gradients nor processes."""
         value = torch.tensor(3.0, requires_grad=True)
         (value * value).backward()
@@ -78,15 +70,13 @@ class TorchBackend(Backend):
             "several_processes": (torch.distributed.is_available(), "torch.distributed.is_available()"),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Callable[[], object]
+    def multiply(self, size: int) -> Callable[[], object]:
         """Multiply into a result made beforehand."""
         left, right = torch.rand(size, size), torch.rand(size, size)
         result = torch.empty(size, size)
         return lambda: torch.mm(left, right, out=result)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise PyTorch's failed allocations."""
         if isinstance(error, torch.OutOfMemoryError):
             return True

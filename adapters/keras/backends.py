@@ -12,31 +12,26 @@ NAMES = ("tensorflow", "jax", "torch")
 class Training:
     """The training step of a compiled model on a resident mini-batch, by the model's own train function."""
 
-    def __init__(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> None
+    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
         """Keep the model, whose variables have their values, and make its train function."""
         self.model = model
         self.batch = (inputs, labels)
         model.optimizer.build(model.trainable_variables)
         model.make_train_function()
-        self.logs = {"loss": np.nan}  # type: Dict[str, Any]
+        self.logs: Dict[str, Any] = {"loss": np.nan}
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Carry out one training step; ``logs`` are what the train function returns."""
         raise NotImplementedError
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait until all steps are finished."""
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Assign the optimiser's variable."""
         self.model.optimizer.learning_rate = rate
 
-    def loss(self):
-        # type: () -> float
+    def loss(self) -> float:
         """Return the last step's mean loss.
 
         It is Keras's loss metric, a running mean, which each step starts anew as ``train_on_batch`` does: some 0.02 to
@@ -44,8 +39,7 @@ class Training:
         """
         return float(self.logs["loss"])
 
-    def values(self, variables):
-        # type: (Dict[str, Any]) -> Iterator[Tuple[str, np.ndarray]]
+    def values(self, variables: Dict[str, Any]) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the current value of each of the model's trainable variables under its key."""
         for name, variable in variables.items():
             yield name, keras.ops.convert_to_numpy(variable.value)
@@ -57,50 +51,41 @@ class Backend:
     #: How the train function is called, for the description.
     execution = ""
     #: The orders of an image's axes that its convolutions on the CPU compute with.
-    data_formats = ("channels_last", "channels_first")  # type: Tuple[str, ...]
+    data_formats: Tuple[str, ...] = ("channels_last", "channels_first")
 
-    def __init__(self, threads):
-        # type: (int) -> None
+    def __init__(self, threads: int) -> None:
         """Set the number of threads, before any operation; 0 leaves the backend's default."""
 
-    def tensor(self, array):
-        # type: (np.ndarray) -> Any
+    def tensor(self, array: np.ndarray) -> Any:
         """Return a copy of the array as the backend's tensor."""
         raise NotImplementedError
 
-    def training(self, model, inputs, labels):
-        # type: (Any, Any, Any) -> Training
+    def training(self, model: Any, inputs: Any, labels: Any) -> Training:
         """Return the training step of this compiled model on these tensors."""
         raise NotImplementedError
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the number of intra-op threads the backend says it uses; None where it does not say."""
         raise NotImplementedError
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return the backend's own versions, libraries and settings."""
         raise NotImplementedError
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Answer ``Adapter.capabilities``."""
         raise NotImplementedError
 
-    def multiply(self, size):
-        # type: (int) -> Callable[[], object]
+    def multiply(self, size: int) -> Callable[[], object]:
         """Return a call that does one synchronous float32 (size, size) matrix product by the backend."""
         raise NotImplementedError
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell whether this exception of the backend means that memory ran out."""
         raise NotImplementedError
 
 
-def load(threads):
-    # type: (int) -> Backend
+def load(threads: int) -> Backend:
     """Return the backend that Keras was started with (KERAS_BACKEND); raises ValueError for any other than NAMES."""
     name = keras.config.backend()
     if name not in NAMES:

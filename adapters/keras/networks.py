@@ -12,7 +12,7 @@ import numpy as np
 from keras import layers
 
 from ..base import Unsupported
-from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
@@ -39,8 +39,7 @@ class MinimumPadding2D(layers.Layer):
     Keras's ZeroPadding2D would do behind a ReLU only; its max pooling's own padding is not symmetric with a stride.
     """
 
-    def __init__(self, padding, data_format):
-        # type: (int, str) -> None
+    def __init__(self, padding: int, data_format: str) -> None:
         super(MinimumPadding2D, self).__init__()
         around = (padding, padding)
         if data_format == "channels_last":
@@ -48,13 +47,11 @@ class MinimumPadding2D(layers.Layer):
         else:
             self.around = ((0, 0), (0, 0), around, around)
 
-    def call(self, inputs):
-        # type: (Any) -> Any
+    def call(self, inputs: Any) -> Any:
         """Return the padded images."""
         return keras.ops.pad(inputs, self.around, constant_values=float(np.finfo(np.float32).min))
 
-    def compute_output_shape(self, input_shape):
-        # type: (Tuple[int, ...]) -> Tuple[int, ...]
+    def compute_output_shape(self, input_shape: Tuple[int, ...]) -> Tuple[int, ...]:
         """Return the shape with the padding."""
         return tuple(side + sum(around) for side, around in zip(input_shape, self.around))
 
@@ -62,13 +59,11 @@ class MinimumPadding2D(layers.Layer):
 class Builder:
     """Applies layers one after another and remembers their variables."""
 
-    def __init__(self, options):
-        # type: (Options) -> None
+    def __init__(self, options: Options) -> None:
         self.options = options
-        self.parameters = {}  # type: Dict[str, Tuple[Any, Layout]]
+        self.parameters: Dict[str, Tuple[Any, Layout]] = {}
 
-    def dense(self, values, name, outputs, activation, layout=None):
-        # type: (Any, str, int, str, Any) -> Any
+    def dense(self, values: Any, name: str, outputs: int, activation: str, layout: Any = None) -> Any:
         """Apply a fully connected layer to the last axis."""
         layer = layers.Dense(
             outputs, activation=None if activation == "none" else activation, kernel_initializer="zeros"
@@ -78,9 +73,10 @@ class Builder:
         self.parameters[name + ".bias"] = (layer.bias, Layout())
         return values
 
-    def convolution(self, values, name, outputs, kernel, stride, padding, activation="none", bias=False):
-        # type: (Any, str, int, int, int, int, str, bool) -> Any
-        """Apply a convolution with symmetric zero padding.
+    def convolution(
+        self, values: Any, name: str, outputs: int, kernel: int, stride: int, padding: int, activation: str = ""
+    ) -> Any:
+        """Apply a convolution with symmetric zero padding; one without an activation, not even "none", has no bias.
 
         "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
         more) the images are padded first.
@@ -94,25 +90,23 @@ class Builder:
             stride,
             padding="same" if same else "valid",
             data_format=self.options.data_format,
-            activation=None if activation == "none" else activation,
-            use_bias=bias,
+            activation=None if activation in ("", "none") else activation,
+            use_bias=bool(activation),
             kernel_initializer="zeros",
         )
         values = layer(values)
         self.parameters[name + ".weight"] = (layer.kernel, ConvolutionLayout())
-        if bias:
+        if activation:
             self.parameters[name + ".bias"] = (layer.bias, Layout())
         return values
 
-    def pool(self, values, kernel, stride, padding):
-        # type: (Any, int, int, int) -> Any
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         """Apply max pooling; sizes round down."""
         if padding:
             values = MinimumPadding2D(padding, self.options.data_format)(values)
         return layers.MaxPooling2D(kernel, stride, padding="valid", data_format=self.options.data_format)(values)
 
-    def norm(self, values, name, epsilon):
-        # type: (Any, str, float) -> Any
+    def norm(self, values: Any, name: str, epsilon: float) -> Any:
         """Apply batch normalisation; in training it uses the mini-batch's own statistics, with biased variance."""
         axis = -1 if self.options.data_format == "channels_last" else 1
         layer = layers.BatchNormalization(axis=axis, epsilon=epsilon)
@@ -121,8 +115,7 @@ class Builder:
         self.parameters[name + ".beta"] = (layer.beta, Layout())
         return values
 
-    def lstm(self, values, name, hidden):
-        # type: (Any, str, int) -> Any
+    def lstm(self, values: Any, name: str, hidden: int) -> Any:
         """Apply an LSTM layer from a zero state; returns the outputs of all steps."""
         layer = layers.LSTM(
             hidden,
@@ -140,24 +133,15 @@ class Builder:
         return values
 
 
-def _feedforward(family, values, builder):
-    # type: (Chain, Any, Builder) -> Any
+def _feedforward(family: Chain, values: Any, builder: Builder) -> Any:
     layout = None  # of the next dense weight, where it is not the usual one
     for layer in family.layers:
         if isinstance(layer, Dense):
             values = builder.dense(values, layer.name, layer.outputs, layer.activation, layout)
             layout = None
         elif isinstance(layer, Convolution):
-            values = builder.convolution(
-                values,
-                layer.name,
-                layer.out_channels,
-                layer.kernel,
-                layer.stride,
-                layer.padding,
-                layer.activation,
-                bias=True,
-            )
+            shape = layer.out_channels, layer.kernel, layer.stride, layer.padding
+            values = builder.convolution(values, layer.name, *shape, activation=layer.activation)
         elif isinstance(layer, MaxPool):
             values = builder.pool(values, layer.kernel, layer.stride, layer.padding)
         elif isinstance(layer, Flatten):
@@ -170,10 +154,8 @@ def _feedforward(family, values, builder):
     return values
 
 
-def _residual(family, values, builder):
-    # type: (Residual, Any, Builder) -> Any
-    def normalised(values, name, norm, outputs, kernel, stride, padding):
-        # type: (Any, str, str, int, int, int, int) -> Any
+def _residual(family: Residual, values: Any, builder: Builder) -> Any:
+    def normalised(values: Any, name: str, norm: str, outputs: int, kernel: int, stride: int, padding: int) -> Any:
         values = builder.convolution(values, name, outputs, kernel, stride, padding)
         return builder.norm(values, norm, family.epsilon)
 
@@ -195,8 +177,7 @@ def _residual(family, values, builder):
     return builder.dense(values, "fc", family.classes, "none")
 
 
-def _recurrent(family, values, builder):
-    # type: (Recurrent, Any, Builder) -> Any
+def _recurrent(family: Recurrent, values: Any, builder: Builder) -> Any:
     embedding = layers.Embedding(family.vocabulary, family.embedding, embeddings_initializer="zeros")
     values = embedding(values)
     builder.parameters["embedding.weight"] = (embedding.embeddings, Layout())
@@ -205,8 +186,7 @@ def _recurrent(family, values, builder):
     return builder.dense(values, "fc", family.vocabulary, "none")
 
 
-def build(network, batch_size, options):
-    # type: (Network, int, Options) -> Built
+def build(network: Network, batch_size: int, options: Options) -> Built:
     """Return the model for mini-batches of this size; its variables do not have the starting weights yet."""
     family = network.family
     builder = Builder(options)
@@ -218,7 +198,7 @@ def build(network, batch_size, options):
         if len(shape) == 3 and options.data_format == "channels_last":
             shape = shape[1:] + shape[:1]
         inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="float32")
-        if isinstance(family, CHAINS):
+        if isinstance(family, Chain):
             outputs = _feedforward(family, inputs, builder)
         elif isinstance(family, Residual):
             outputs = _residual(family, inputs, builder)
@@ -227,8 +207,7 @@ def build(network, batch_size, options):
     return Built(keras.Model(inputs, outputs), builder.parameters)
 
 
-def arrays(network, batch, options):
-    # type: (Network, Batch, Options) -> Tuple[np.ndarray, np.ndarray]
+def arrays(network: Network, batch: Batch, options: Options) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch's inputs and labels in the types and the order of axes that the model reads."""
     inputs = batch.inputs
     if isinstance(network.family, Recurrent):

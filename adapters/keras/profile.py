@@ -11,8 +11,7 @@ from ..protocol import Profile
 _FOLDERS = {"tensorflow": "tensorflow", "jax": "jax", "torch": "pytorch"}
 
 
-def take(adapter, steps):
-    # type: (Adapter, int) -> Optional[Profile]
+def take(adapter: Adapter, steps: int) -> Optional[Profile]:
     """Run so many steps under the backend's profiler."""
     module = importlib.import_module("..%s.profile" % _FOLDERS[keras.config.backend()], __package__)
     return module.take(adapter, steps)

@@ -6,8 +6,7 @@ from typing import List, Optional
 from ..protocol import Launch, ProtocolError, read_launch
 
 
-def share(launch, worker):
-    # type: (Launch, int) -> Optional[List[int]]
+def share(launch: Launch, worker: int) -> Optional[List[int]]:
     """Return the CPUs of this worker, from 0: its part of the launch's, as many as every other's; None: any."""
     if launch.cpus is None:
         return None
@@ -15,8 +14,7 @@ def share(launch, worker):
     return launch.cpus[worker * each : (worker + 1) * each]
 
 
-def apply(directory, worker=0):
-    # type: (str, int) -> None
+def apply(directory: str, worker: int = 0) -> None:
     """Bind this process to the CPUs that the launch names, a further worker to its part; `refusal` tells a failure.
 
     The first worker may turn out to drive all of them from its one process, or else is narrowed later.
@@ -36,8 +34,7 @@ def apply(directory, worker=0):
         pass
 
 
-def narrow(cpus):
-    # type: (Optional[List[int]]) -> None
+def narrow(cpus: Optional[List[int]]) -> None:
     """Bind every thread of this process to these CPUs, as `apply` bound the process; None: to no others than before."""
     if cpus is None:
         return
@@ -48,8 +45,7 @@ def narrow(cpus):
         pass  # `refusal` tells
 
 
-def refusal(cpus):
-    # type: (Optional[List[int]]) -> str
+def refusal(cpus: Optional[List[int]]) -> str:
     """Return why this process is not bound to these CPUs and no others; empty where it is, or where None are named."""
     if cpus is None:
         return ""
@@ -61,13 +57,11 @@ def refusal(cpus):
     return "CPUs %s: this process cannot be bound to them, it may use %s" % (_listed(cpus), _listed(allowed))
 
 
-def _listed(cpus):
-    # type: (List[int]) -> str
+def _listed(cpus: List[int]) -> str:
     return ",".join(str(cpu) for cpu in cpus[:16]) + (",..." if len(cpus) > 16 else "") if cpus else "(none)"
 
 
-def cpus_allowed():
-    # type: () -> Optional[List[int]]
+def cpus_allowed() -> Optional[List[int]]:
     """Return the CPUs that the threads of this process may use between them, rising; None where nothing tells.
 
     Of all threads, since thread pools bind theirs one by one, the main one too.

@@ -27,14 +27,12 @@ class Batch(NamedTuple):
     labels: np.ndarray
 
 
-def _stream(*names):
-    # type: (object) -> np.random.RandomState
+def _stream(*names: object) -> np.random.RandomState:
     key = ":".join(str(name) for name in names)
     return np.random.RandomState((zlib.crc32(key.encode("utf-8")) + SEED) % 2**32)
 
 
-def _uniform(stream, shape, bound):
-    # type: (np.random.RandomState, Tuple[int, ...], float) -> np.ndarray
+def _uniform(stream: np.random.RandomState, shape: Tuple[int, ...], bound: float) -> np.ndarray:
     size = int(np.prod(shape))
     steps = np.frombuffer(stream.bytes(2 * size), dtype="<i2")
     values = steps.astype(np.float32)
@@ -42,14 +40,12 @@ def _uniform(stream, shape, bound):
     return values.reshape(shape)
 
 
-def _integers(stream, shape, below):
-    # type: (np.random.RandomState, Tuple[int, ...], int) -> np.ndarray
+def _integers(stream: np.random.RandomState, shape: Tuple[int, ...], below: int) -> np.ndarray:
     drawn = np.frombuffer(stream.bytes(4 * int(np.prod(shape))), dtype="<u4")
     return (drawn.astype(np.int64) % below).reshape(shape)
 
 
-def initial_weights(network):
-    # type: (Network) -> Dict[str, np.ndarray]
+def initial_weights(network: Network) -> Dict[str, np.ndarray]:
     """Return the float32 starting value of every parameter, in canonical layout and forward order."""
     weights = {}
     for parameter in network.family.parameters():
@@ -61,8 +57,7 @@ def initial_weights(network):
     return weights
 
 
-def mini_batch(network, batch_size, repeated=None, label_sets=1):
-    # type: (Network, int, Optional[int], int) -> Batch
+def mini_batch(network: Network, batch_size: int, repeated: Optional[int] = None, label_sets: int = 1) -> Batch:
     """Return the synthetic mini-batch of this network at this size.
 
     With ``repeated`` it holds the examples of the mini-batch of that size, each as often. Mean loss, its gradients and
@@ -88,14 +83,12 @@ def mini_batch(network, batch_size, repeated=None, label_sets=1):
     return Batch(inputs, _draw(stream, batch_size, network.family.drawn_labels()))
 
 
-def _draw(stream, batch_size, drawn):
-    # type: (np.random.RandomState, int, Drawn) -> np.ndarray
+def _draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.ndarray:
     shape = (batch_size,) + drawn.shape
     return _uniform(stream, shape, drawn.scale) if drawn.below is None else _integers(stream, shape, drawn.below)
 
 
-def with_label_sets(network, batch_size, label_sets):
-    # type: (Network, int, int) -> Batch
+def with_label_sets(network: Network, batch_size: int, label_sets: int) -> Batch:
     """Return the mini-batch with several labels for each example, labels (sets, batch); the first set is its own.
 
     A loss that takes the mean over the sets has the loss and the gradients of all of them together, one after another
@@ -109,8 +102,7 @@ def with_label_sets(network, batch_size, label_sets):
     return Batch(batch.inputs, np.stack([batch.labels] + more))
 
 
-def of_launch(network, launch):
-    # type: (Network, Launch) -> Batch
+def of_launch(network: Network, launch: Launch) -> Batch:
     """Return the mini-batch of a launch; of one that makes a reference, with all its sets of labels."""
     size = launch.cell.batch_size
     if launch.save_reference is not None and launch.label_sets > 1:
@@ -118,8 +110,7 @@ def of_launch(network, launch):
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets)
 
 
-def sampled_entries(name, size, count=64):
-    # type: (str, int, int) -> np.ndarray
+def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
     """Return the flat indices, in canonical layout, at which the parity check looks at this parameter."""
     if size <= count:
         return np.arange(size)

@@ -11,8 +11,7 @@ from typing import Dict, List, NamedTuple, Optional
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def adopt_orphans():
-    # type: () -> None
+def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends, so that a helper forked twice is still counted.
 
     A descendant's descendants come to this process too, unless one nearer did the same.
@@ -33,8 +32,7 @@ class Companions(NamedTuple):
     waits: Dict[str, float] = {}  # seconds for which these threads could run and did not
 
 
-def _times():
-    # type: () -> Optional[Dict[str, List[str]]]
+def _times() -> Optional[Dict[str, List[str]]]:
     """Return the fields of every process's stat from its state on, by process id; None where there is no /proc."""
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
@@ -51,30 +49,27 @@ def _times():
     return found
 
 
-def snapshot():
-    # type: () -> Companions
+def snapshot() -> Companions:
     """Read the CPU time of every descendant of this process once."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = usage.ru_utime + usage.ru_stime
     stats = _times() or {}
     living = {}
-    threads = {}  # type: Dict[str, float]
-    waits = {}  # type: Dict[str, float]
+    threads: Dict[str, float] = {}
+    waits: Dict[str, float] = {}
     for name in _descendants(stats):
         living[name] = _seconds(stats[name])
         _add_threads(name, threads, waits)
     return Companions(living, ended, threads, waits)
 
 
-def processes():
-    # type: () -> List[str]
+def processes() -> List[str]:
     """Return the process ids of the living descendants of this process."""
     return _descendants(_times() or {})
 
 
-def _descendants(stats):
-    # type: (Dict[str, List[str]]) -> List[str]
-    children = {}  # type: Dict[str, List[str]]
+def _descendants(stats: Dict[str, List[str]]) -> List[str]:
+    children: Dict[str, List[str]] = {}
     for name, fields in stats.items():
         children.setdefault(fields[1], []).append(name)
     found = []
@@ -86,13 +81,11 @@ def _descendants(stats):
     return found
 
 
-def _seconds(fields):
-    # type: (List[str]) -> float
+def _seconds(fields: List[str]) -> float:
     return (int(fields[11]) + int(fields[12])) / float(_TICKS)
 
 
-def _add_threads(process, threads, waits):
-    # type: (str, Dict[str, float], Dict[str, float]) -> None
+def _add_threads(process: str, threads: Dict[str, float], waits: Dict[str, float]) -> None:
     """Add the CPU seconds of each thread of a process, and those it waited for a CPU where the system tells."""
     try:
         for name in os.listdir("/proc/%s/task" % process):
@@ -107,8 +100,7 @@ def _add_threads(process, threads, waits):
         pass  # it ended just now, or this system has no such file
 
 
-def cpu_seconds(before, after):
-    # type: (Companions, Companions) -> List[float]
+def cpu_seconds(before: Companions, after: Companions) -> List[float]:
     """Return the CPU seconds between two readings, one number for each process; those that ended are one together."""
     living = [max(0.0, seconds - before.living.get(name, 0.0)) for name, seconds in after.living.items()]
     # What ended brings all its time into `ended`; what of it was there before does not belong to the region.
@@ -116,21 +108,18 @@ def cpu_seconds(before, after):
     return living + [max(0.0, after.ended - before.ended - gone)]
 
 
-def cpu_seconds_by_thread(before, after):
-    # type: (Companions, Companions) -> List[float]
+def cpu_seconds_by_thread(before: Companions, after: Companions) -> List[float]:
     """Return the CPU seconds between two readings of each thread of the living, and of what ended as one together."""
     each = [max(0.0, seconds - before.threads.get(name, 0.0)) for name, seconds in after.threads.items()]
     return each + cpu_seconds(before, after)[-1:]
 
 
-def waited_seconds(before, after):
-    # type: (Companions, Companions) -> float
+def waited_seconds(before: Companions, after: Companions) -> float:
     """Return the seconds for which the living's threads waited for a CPU between two readings, summed."""
     return sum(max(0.0, seconds - before.waits.get(name, 0.0)) for name, seconds in after.waits.items())
 
 
-def oom_kills():
-    # type: () -> int
+def oom_kills() -> int:
     """Return how many processes the kernel's out-of-memory killer has ended on this machine so far; 0: not told."""
     try:
         with open("/proc/vmstat") as file:

@@ -24,8 +24,7 @@ class ContractBroken(Exception):  # noqa: N818 - a finding about the adapter
     """The adapter answered something that the contract in base.py does not allow."""
 
 
-def _package(launch):
-    # type: (Launch) -> str
+def _package(launch: Launch) -> str:
     """Return the name of the adapter's package, importable from here on, so that its ``from ..base`` finds ours."""
     here = str(__package__).rpartition(".")[0]  # the package of the whole guest
     if launch.adapter_directory is None:
@@ -51,8 +50,7 @@ def _package(launch):
     return name
 
 
-def load(launch):
-    # type: (Launch) -> Adapter
+def load(launch: Launch) -> Adapter:
     """Import the adapter, and with it the framework, and make it; raises ContractBroken where there is none."""
     package = _package(launch)
     if importlib.util.find_spec(package + ".adapter") is None:
@@ -61,17 +59,16 @@ def load(launch):
     made = getattr(module, "ADAPTER", None)
     if not (isinstance(made, type) and issubclass(made, Adapter)):
         raise ContractBroken("adapter.py binds no subclass of Adapter to the name ADAPTER")
-    adapter = made(launch.cell, launch.settings, launch.cache_directory)  # type: Adapter
+    adapter: Adapter = made(launch.cell, launch.settings, launch.cache_directory)
     return adapter
 
 
-def supports(adapter, network):
-    # type: (Adapter, Network) -> Tuple[bool, str]
+def supports(adapter: Adapter, network: Network) -> Tuple[bool, str]:
     """Return whether the adapter builds the family, and then its answer to ``supports``; a refusal gives its reason."""
     refused = adapter.refuses_family(network)
     if refused:
         return False, refused
-    answer = adapter.supports(network)  # type: Any
+    answer: Any = adapter.supports(network)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
         raise ContractBroken("supports() returned %.80r, not (bool, reason)" % (answer,))
     if not answer[0] and not answer[1].strip():
@@ -79,10 +76,9 @@ def supports(adapter, network):
     return bool(answer[0]), answer[1]
 
 
-def loss(adapter):
-    # type: (Adapter) -> float
+def loss(adapter: Adapter) -> float:
     """Return the loss of the last step."""
-    value = adapter.last_loss()  # type: Any
+    value: Any = adapter.last_loss()
     if np.ndim(value) != 0:
         raise ContractBroken("last_loss() returned an array of shape %s, not the mean loss" % (np.shape(value),))
     try:
@@ -91,8 +87,7 @@ def loss(adapter):
         raise ContractBroken("last_loss() returned %s, not a number" % type(value).__name__) from None
 
 
-def learnt(adapter, network):
-    # type: (Adapter, Network) -> Iterator[Tuple[str, np.ndarray]]
+def learnt(adapter: Adapter, network: Network) -> Iterator[Tuple[str, np.ndarray]]:
     """Yield every parameter of the network as the adapter holds it now, each once and in canonical layout."""
     expected = {parameter.name: parameter.shape for parameter in network.family.parameters()}
     seen = set()
@@ -115,40 +110,36 @@ def learnt(adapter, network):
         raise ContractBroken("parameters() did not yield %s" % ", ".join(missing[:5]))
 
 
-def threads(adapter):
-    # type: (Adapter) -> Optional[int]
+def threads(adapter: Adapter) -> Optional[int]:
     """Return how many threads the framework says it uses."""
-    value = adapter.effective_threads()  # type: Any
+    value: Any = adapter.effective_threads()
     if value is not None and not isinstance(value, int):
         raise ContractBroken("effective_threads() returned %.80r, not a whole number or None" % (value,))
     return value
 
 
-def device_name(adapter):
-    # type: (Adapter) -> str
+def device_name(adapter: Adapter) -> str:
     """Return what the framework calls its device."""
-    name = adapter.device_name()  # type: Any
+    name: Any = adapter.device_name()
     if not isinstance(name, str) or not name.strip():
         raise ContractBroken("device_name() returned %.80r, not a name" % (name,))
     return name
 
 
-def event_nanoseconds(adapter, marks):
-    # type: (Adapter, Iterable[Tuple[Any, Any]]) -> List[int]
+def event_nanoseconds(adapter: Adapter, marks: Iterable[Tuple[Any, Any]]) -> List[int]:
     """Return the nanoseconds of the device's clock between the marks of each pair."""
     found = []
     for earlier, later in marks:
-        value = adapter.event_nanoseconds(earlier, later)  # type: Any
+        value: Any = adapter.event_nanoseconds(earlier, later)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
             raise ContractBroken("event_nanoseconds() returned %.80r, not nanoseconds as a whole number" % (value,))
         found.append(int(value))
     return found
 
 
-def device_peak_memory(adapter):
-    # type: (Adapter) -> Optional[int]
+def device_peak_memory(adapter: Adapter) -> Optional[int]:
     """Return the bytes that the framework's allocator on the device gave out at most."""
-    value = adapter.device_peak_memory()  # type: Any
+    value: Any = adapter.device_peak_memory()
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
@@ -156,28 +147,25 @@ def device_peak_memory(adapter):
     return int(value)
 
 
-def device_probe(adapter, name, size):
-    # type: (Adapter, str, int) -> Optional[Probe]
+def device_probe(adapter: Adapter, name: str, size: int) -> Optional[Probe]:
     """Return how the adapter does what this name says, with arrays of so many bytes."""
-    found = adapter.device_probe(name, size)  # type: Any
+    found: Any = adapter.device_probe(name, size)
     if found is not None and not (isinstance(found, Probe) and callable(found.start) and callable(found.wait)):
         raise ContractBroken("device_probe() returned %.80r, not a Probe of two calls or None" % (found,))
     return found
 
 
-def profile(adapter, steps):
-    # type: (Adapter, int) -> Optional[Profile]
+def profile(adapter: Adapter, steps: int) -> Optional[Profile]:
     """Return the profile of so many steps more."""
-    found = adapter.profile(steps)  # type: Any
+    found: Any = adapter.profile(steps)
     if found is not None and not isinstance(found, Profile):
         raise ContractBroken("profile() returned %s, not a Profile or None" % type(found).__name__)
     return found
 
 
-def description(adapter):
-    # type: (Adapter) -> Dict[str, Any]
+def description(adapter: Adapter) -> Dict[str, Any]:
     """Return the adapter's description of itself."""
-    found = adapter.describe()  # type: Any
+    found: Any = adapter.describe()
     if not isinstance(found, dict) or not isinstance(found.get("framework"), str):
         raise ContractBroken("describe() returned no dictionary with the framework's name under 'framework'")
     if not isinstance(found.get("version"), str):
@@ -185,8 +173,7 @@ def description(adapter):
     return found
 
 
-def version(adapter):
-    # type: (Adapter) -> str
+def version(adapter: Adapter) -> str:
     """Return the framework's version as the adapter tells it; empty where only a prepared one can."""
     try:
         return str(description(adapter)["version"])
@@ -194,14 +181,13 @@ def version(adapter):
         return ""
 
 
-def capabilities(adapter, networks):
-    # type: (Adapter, Iterable[Network]) -> Dict[str, List[Any]]
+def capabilities(adapter: Adapter, networks: Iterable[Network]) -> Dict[str, List[Any]]:
     """Return [answer, words] for whatever the adapter's ``capabilities`` tells, and for each of these networks.
 
     A network's key is "network:" and its name; its words are the reason where the answer is no.
     """
-    found = {}  # type: Dict[str, List[Any]]
-    told = adapter.capabilities()  # type: Any
+    found: Dict[str, List[Any]] = {}
+    told: Any = adapter.capabilities()
     if not isinstance(told, dict):
         raise ContractBroken("capabilities() returned no dictionary")
     for key, answer in told.items():

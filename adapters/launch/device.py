@@ -34,14 +34,12 @@ class Timed(NamedTuple):
 class Watch:
     """Watches the timed samples of a launch on a GPU; on the CPU it does nothing and costs nothing."""
 
-    def __init__(self, adapter, on_cpu):
-        # type: (Adapter, bool) -> None
+    def __init__(self, adapter: Adapter, on_cpu: bool) -> None:
         self.adapter = adapter
         self.on_cpu = on_cpu
-        self.marks = []  # type: List[Tuple[Any, Any]]
+        self.marks: List[Tuple[Any, Any]] = []
 
-    def around(self, sample):
-        # type: (Callable[[], None]) -> Callable[[], None]
+    def around(self, sample: Callable[[], None]) -> Callable[[], None]:
         """Return the sample with a mark in the device's queue before and after it, where there are such marks.
 
         They are read after the timed loop: reading one waits for the device.
@@ -50,23 +48,20 @@ class Watch:
             return sample
         event, keep = self.adapter.event, self.marks.append
 
-        def marked():
-            # type: () -> None
+        def marked() -> None:
             earlier = event()
             sample()
             keep((earlier, event()))
 
         return marked
 
-    def begin(self):
-        # type: () -> None
+    def begin(self) -> None:
         """Forget the peak of what came before the timed samples, and every mark."""
         del self.marks[:]
         if not self.on_cpu:
             self.adapter.reset_device_peak_memory()
 
-    def end(self):
-        # type: () -> Optional[Timed]
+    def end(self) -> Optional[Timed]:
         """Read the instruments once the device is idle; None on the CPU."""
         if self.on_cpu:
             return None
@@ -74,8 +69,7 @@ class Watch:
         return Timed(contract.event_nanoseconds(self.adapter, self.marks) if self.marks else None, peak)
 
 
-def evidence(adapter, timed, left_out):
-    # type: (Adapter, Optional[Timed], int) -> Optional[DeviceEvidence]
+def evidence(adapter: Adapter, timed: Optional[Timed], left_out: int) -> Optional[DeviceEvidence]:
     """Return what the instruments told of the samples kept: all but the first ``left_out``, which were warm-up."""
     if timed is None:
         return None
@@ -83,8 +77,7 @@ def evidence(adapter, timed, left_out):
     return DeviceEvidence(contract.device_name(adapter), event_ns=events, peak_memory_bytes=timed.peak_memory_bytes)
 
 
-def gemm_rate(adapter, on_cpu, size):
-    # type: (Adapter, bool, int) -> Optional[float]
+def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
     """Return the FLOP/s of the framework's own matrix product, of order ``size`` on the CPU and a larger one on a GPU.
 
     None where the framework offers none, or where a GPU's memory is full of what was just measured.
@@ -99,14 +92,12 @@ def gemm_rate(adapter, on_cpu, size):
         return None
 
 
-def wants_profile(launch):
-    # type: (Launch) -> bool
+def wants_profile(launch: Launch) -> bool:
     """Tell whether steps are profiled after the timed ones: where that was asked for, and on every GPU."""
     return launch.profiled_steps > 0 or not launch.cell.on_cpu
 
 
-def with_profile(outcome, launch, adapter):
-    # type: (Outcome, Launch, Adapter) -> Outcome
+def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
     """Return the outcome with a GPU's ceilings and with what a profile tells.
 
     What goes wrong in one of them is noted, and costs that one alone. The ceilings come first: a profiler may leave
@@ -118,7 +109,7 @@ def with_profile(outcome, launch, adapter):
     except Exception as error:
         traceback.print_exc()
         sys.stderr.flush()
-        software = dict(outcome.software)  # type: Dict[str, Any]
+        software: Dict[str, Any] = dict(outcome.software)
         software["profile_failed"] = "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
         return outcome._replace(software=software)
     if found is None:
@@ -128,21 +119,19 @@ def with_profile(outcome, launch, adapter):
     return outcome._replace(profile=found) if launch.profiled_steps > 0 else outcome
 
 
-def _with_ceilings(outcome, adapter):
-    # type: (Outcome, Adapter) -> Outcome
+def _with_ceilings(outcome: Outcome, adapter: Adapter) -> Outcome:
     if outcome.device is None:
         return outcome
     found, failures = device_ceilings.measure(
         lambda name, size: contract.device_probe(adapter, name, size), adapter.is_out_of_memory
     )
-    software = dict(outcome.software)  # type: Dict[str, Any]
+    software: Dict[str, Any] = dict(outcome.software)
     if failures:
         software["ceilings_failed"] = "; ".join(failures)
     return outcome._replace(software=software, device=outcome.device._replace(ceilings=found))
 
 
-def _with_shares(told, profile):
-    # type: (DeviceEvidence, Profile) -> DeviceEvidence
+def _with_shares(told: DeviceEvidence, profile: Profile) -> DeviceEvidence:
     """Add how long the device was busy, and how many operators it was given; a step's.
 
     Operators that ran side by side on the device count in full, so that busy is then an upper bound.

@@ -33,8 +33,7 @@ class Snapshot(NamedTuple):
     company: companions.Companions = companions.Companions({}, 0.0)
 
 
-def _read(path):
-    # type: (str) -> Optional[str]
+def _read(path: str) -> Optional[str]:
     try:
         with open(path) as file:
             return file.read()
@@ -42,17 +41,23 @@ def _read(path):
         return None
 
 
-def _thread_times():
-    # type: () -> Optional[Dict[str, float]]
+def _schedules() -> Optional[Dict[str, List[int]]]:
+    """Nanoseconds each thread ran and waited to run; no numbers of a thread that the kernel does not tell of."""
     try:
         names = os.listdir("/proc/self/task")
     except OSError:
         return None
+    told = {name: (_read("/proc/self/task/%s/schedstat" % name) or "").split() for name in names}
+    return {name: [int(field) for field in fields[:2]] if len(fields) == 3 else [] for name, fields in told.items()}
+
+
+def _thread_times(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[str, float]]:
+    if schedules is None:
+        return None
     times = {}
-    for name in names:
-        content = _read("/proc/self/task/%s/schedstat" % name)
-        if content is not None and len(content.split()) == 3 and content.split()[0] != "0":
-            times[name] = int(content.split()[0]) * 1e-9
+    for name, schedule in schedules.items():
+        if schedule and schedule[0]:
+            times[name] = schedule[0] * 1e-9
             continue
         content = _read("/proc/self/task/%s/stat" % name)
         if content is not None:
@@ -62,23 +67,13 @@ def _thread_times():
     return times
 
 
-def _run_queue():
-    # type: () -> Optional[Dict[str, float]]
-    try:
-        names = os.listdir("/proc/self/task")
-    except OSError:
+def _run_queue(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[str, float]]:
+    if schedules is None or not all(schedules.values()):
         return None
-    waits = {}
-    for name in names:
-        content = _read("/proc/self/task/%s/schedstat" % name)
-        if content is None or len(content.split()) != 3:
-            return None
-        waits[name] = int(content.split()[1]) * 1e-9
-    return waits
+    return {name: schedule[1] * 1e-9 for name, schedule in schedules.items()}
 
 
-def _pressure(what):
-    # type: (str) -> Optional[float]
+def _pressure(what: str) -> Optional[float]:
     content = _read("/proc/pressure/cpu")
     if content is None:
         return None
@@ -89,8 +84,7 @@ def _pressure(what):
     return None
 
 
-def _machine_times():
-    # type: () -> Tuple[Optional[float], Optional[float]]
+def _machine_times() -> Tuple[Optional[float], Optional[float]]:
     """Return the seconds that all CPUs were busy for processes here, and those that the hypervisor took."""
     content = _read("/proc/stat")
     if content is None:
@@ -102,8 +96,7 @@ def _machine_times():
     return user + nice + system + irq + softirq, steal
 
 
-def _cgroups():
-    # type: () -> List[Tuple[str, str]]
+def _cgroups() -> List[Tuple[str, str]]:
     """Return where control groups of the CPU may be mounted, with this process's path below."""
     found = []
     for line in (_read("/proc/self/cgroup") or "").splitlines():
@@ -118,12 +111,11 @@ def _cgroups():
     return found
 
 
-def _throttled():
-    # type: () -> Optional[float]
+def _throttled() -> Optional[float]:
     """Return the seconds for which this process's group and those around it were throttled: any may have a quota."""
     for mount, path in _cgroups():
         levels = [name for name in path.split("/") if name]
-        total = None  # type: Optional[float]
+        total: Optional[float] = None
         for depth in range(len(levels), -1, -1):
             for line in (_read("/".join([mount] + levels[:depth] + ["cpu.stat"])) or "").splitlines():
                 key, _, value = line.partition(" ")
@@ -134,17 +126,17 @@ def _throttled():
     return None
 
 
-def snapshot():
-    # type: () -> Snapshot
+def snapshot() -> Snapshot:
     """Read every clock and counter once."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     total = _pressure("total")
     machine_cpu, steal = _machine_times()
+    schedules = _schedules()
     return Snapshot(
         wall=time.perf_counter(),
         cpu=usage.ru_utime + usage.ru_stime,
-        thread_cpu=_thread_times(),
-        run_queue=_run_queue(),
+        thread_cpu=_thread_times(schedules),
+        run_queue=_run_queue(schedules),
         involuntary=usage.ru_nivcsw,
         voluntary=usage.ru_nvcsw,
         major_faults=usage.ru_majflt,
@@ -157,16 +149,14 @@ def snapshot():
     )
 
 
-def _difference(after, before):
-    # type: (Optional[float], Optional[float]) -> Optional[float]
+def _difference(after: Optional[float], before: Optional[float]) -> Optional[float]:
     return None if after is None or before is None else after - before
 
 
-def thread_evidence(requested, framework_says, before, after):
-    # type: (int, Optional[int], Snapshot, Snapshot) -> ThreadEvidence
+def thread_evidence(requested: int, framework_says: Optional[int], before: Snapshot, after: Snapshot) -> ThreadEvidence:
     """Return how the CPU time of the region was spread over threads: the process's and its companions'."""
     others = companions.cpu_seconds(before.company, after.company)
-    spread = None  # type: Optional[List[float]]
+    spread: Optional[List[float]] = None
     if before.thread_cpu is not None and after.thread_cpu is not None:
         earlier = before.thread_cpu
         spread = sorted(
@@ -184,10 +174,9 @@ def thread_evidence(requested, framework_says, before, after):
     )
 
 
-def contention(before, after):
-    # type: (Snapshot, Snapshot) -> Contention
+def contention(before: Snapshot, after: Snapshot) -> Contention:
     """Return what stood in this process's way during the region."""
-    waited = None  # type: Optional[float]
+    waited: Optional[float] = None
     if before.run_queue is not None and after.run_queue is not None:
         earlier = before.run_queue
         waited = sum(max(0.0, wait - earlier.get(name, 0.0)) for name, wait in after.run_queue.items())
@@ -207,16 +196,14 @@ def contention(before, after):
     )
 
 
-def reset_peak_memory():
-    # type: () -> bool
+def reset_peak_memory() -> bool:
     """Let the kernel forget the peak resident size of this process and its descendants; False where it cannot."""
     for process in companions.processes():
         _reset_peak(process)
     return _reset_peak("self")
 
 
-def _reset_peak(process):
-    # type: (str) -> bool
+def _reset_peak(process: str) -> bool:
     try:
         with open("/proc/%s/clear_refs" % process, "w") as file:
             file.write("5")
@@ -225,8 +212,7 @@ def _reset_peak(process):
         return False
 
 
-def peak_memory_bytes():
-    # type: () -> int
+def peak_memory_bytes() -> int:
     """Return the peak resident sizes of this process and its living descendants, in bytes, added up.
 
     Each one's since its start or the last reset: at no moment were they larger together.
@@ -238,8 +224,7 @@ def peak_memory_bytes():
     return own + sum(_peak(process) or 0 for process in companions.processes())
 
 
-def _peak(process):
-    # type: (str) -> Optional[int]
+def _peak(process: str) -> Optional[int]:
     for line in (_read("/proc/%s/status" % process) or "").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024

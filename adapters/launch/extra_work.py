@@ -14,8 +14,7 @@ from ..base import Adapter, Unsupported
 VARIABLE = "DLBENCH_EXTRA_PRODUCTS"
 
 
-def step_of(adapter):
-    # type: (Adapter) -> Callable[[], None]
+def step_of(adapter: Adapter) -> Callable[[], None]:
     """Return the step to time: the adapter's own, with the extra products after it where any were asked for."""
     asked = os.environ.get(VARIABLE, "")
     if not asked:
@@ -27,11 +26,10 @@ def step_of(adapter):
     multiply = adapter.multiply(int(found.group(2)))
     if multiply is None:
         raise Unsupported("%s: this framework offers no matrix product" % VARIABLE)
-    product = multiply  # type: Callable[[], object]
+    product: Callable[[], object] = multiply
     step = adapter.step
 
-    def heavier():
-        # type: () -> None
+    def heavier() -> None:
         step()
         for _ in range(count):
             product()

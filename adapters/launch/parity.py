@@ -63,8 +63,7 @@ ROUNDINGS = {
 }
 
 
-def allowance(network, precision):
-    # type: (Network, str) -> Allowance
+def allowance(network: Network, precision: str) -> Allowance:
     """Return what a precision may err by in this network; nothing for one that the table does not know."""
     rounding = ROUNDINGS.get(precision)
     if rounding is None:
@@ -81,22 +80,21 @@ class Observation(NamedTuple):
     entries: Dict[str, np.ndarray] = {}  # the sampled entries themselves, float64, after the steps; kept in no file
 
 
-def _entries(name, value):
-    # type: (str, np.ndarray) -> np.ndarray
+def _entries(name: str, value: np.ndarray) -> np.ndarray:
     """Return a parameter's sampled entries, float64."""
     flat = np.asarray(value).reshape(-1)
-    sampled = flat[sampled_entries(name, flat.size)].astype(np.float64)  # type: np.ndarray
+    sampled: np.ndarray = flat[sampled_entries(name, flat.size)].astype(np.float64)
     return sampled
 
 
-def sample_weights(weights):
-    # type: (Dict[str, np.ndarray]) -> Dict[str, np.ndarray]
+def sample_weights(weights: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
     """Return the sampled entries of the starting weights, so that the weights themselves can be dropped."""
     return {name: _entries(name, value) for name, value in weights.items()}
 
 
-def observe(parameters, before, losses):
-    # type: (Iterable[Tuple[str, np.ndarray]], Dict[str, np.ndarray], List[float]) -> Observation
+def observe(
+    parameters: Iterable[Tuple[str, np.ndarray]], before: Dict[str, np.ndarray], losses: List[float]
+) -> Observation:
     """Form the updates from the parameters after the parity steps and their sampled entries before.
 
     ``parameters`` gives all of ``before`` (see ``contract.learnt``).
@@ -110,8 +108,7 @@ def observe(parameters, before, losses):
     return Observation(losses, updates, count, entries)
 
 
-def stood_still(parameters, earlier):
-    # type: (Iterable[Tuple[str, np.ndarray]], Dict[str, np.ndarray]) -> bool
+def stood_still(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
     """Tell whether every sampled entry is what it was; reads no parameter beyond the first that moved.
 
     ``earlier`` are the ``entries`` of an Observation.
@@ -119,24 +116,21 @@ def stood_still(parameters, earlier):
     return not any((_entries(name, value) != earlier[name]).any() for name, value in parameters)
 
 
-def save(path, observation):
-    # type: (str, Observation) -> None
+def save(path: str, observation: Observation) -> None:
     """Write an observation as a reference file."""
     names = sorted(observation.updates)
-    arrays = {"update:" + name: observation.updates[name] for name in names}  # type: Dict[str, Any]
+    arrays: Dict[str, Any] = {"update:" + name: observation.updates[name] for name in names}
     np.savez_compressed(path, losses=np.array(observation.losses), **arrays)
 
 
-def load(path):
-    # type: (str) -> Observation
+def load(path: str) -> Observation:
     """Read a reference file."""
     with np.load(path, allow_pickle=False) as archive:
         updates = {name[7:]: archive[name] for name in archive.files if name.startswith("update:")}
         return Observation([float(loss) for loss in archive["losses"]], updates)
 
 
-def _update_error(found, expected):
-    # type: (Dict[str, np.ndarray], Dict[str, np.ndarray]) -> Tuple[float, str]
+def _update_error(found: Dict[str, np.ndarray], expected: Dict[str, np.ndarray]) -> Tuple[float, str]:
     """Return the largest relative error of a parameter's update, and that parameter's name."""
     scale = max(float(np.abs(update).max()) for update in expected.values())
     worst, name_of_worst = 0.0, ""
@@ -152,13 +146,13 @@ def _update_error(found, expected):
     return worst, name_of_worst
 
 
-def _wider(recipe, allowed):
-    # type: (ParityRecipe, Allowance) -> Allowance
+def _wider(recipe: ParityRecipe, allowed: Allowance) -> Allowance:
     return Allowance(max(recipe.loss_tolerance, allowed.loss), max(recipe.update_tolerance, allowed.update))
 
 
-def judge(observation, reference, recipe, allowed=NO_ALLOWANCE):
-    # type: (Observation, Observation, ParityRecipe, Allowance) -> Parity
+def judge(
+    observation: Observation, reference: Observation, recipe: ParityRecipe, allowed: Allowance = NO_ALLOWANCE
+) -> Parity:
     """Compare a launch's observation with the reference's, by the network's recipe and the precision's allowance."""
     if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(reference.updates):
         raise ValueError("the reference was made for another recipe or another network: make it anew")
@@ -187,8 +181,7 @@ def judge(observation, reference, recipe, allowed=NO_ALLOWANCE):
     )
 
 
-def unchecked(network, reason, allowed=NO_ALLOWANCE):
-    # type: (Network, str, Allowance) -> Parity
+def unchecked(network: Network, reason: str, allowed: Allowance = NO_ALLOWANCE) -> Parity:
     """Return the verdict of a launch that could not be compared, with the reason."""
     tolerance = _wider(network.parity, allowed)
     return Parity("unchecked", reason, [], None, None, "", tolerance.loss, tolerance.update, 0.0)
@@ -197,15 +190,12 @@ def unchecked(network, reason, allowed=NO_ALLOWANCE):
 class Stopwatch:
     """Sums the seconds spent inside its ``with`` blocks."""
 
-    def __init__(self):
-        # type: () -> None
+    def __init__(self) -> None:
         self.seconds = 0.0
 
-    def __enter__(self):
-        # type: () -> Stopwatch
+    def __enter__(self) -> "Stopwatch":
         self._start = time.perf_counter()
         return self
 
-    def __exit__(self, *exception):
-        # type: (object) -> None
+    def __exit__(self, *exception: object) -> None:
         self.seconds += time.perf_counter() - self._start

@@ -21,27 +21,31 @@ class ReferenceNotMadeError(Exception):
     """No reference could be made; the text says why."""
 
 
-def stem(network, batch_size, label_sets=1):
-    # type: (str, int, int) -> str
+def stem(network: str, batch_size: int, label_sets: int = 1) -> str:
     """Return what the names of files about this mini-batch, with so many sets of labels, begin with."""
     return "%s-b%d%s" % (network, batch_size, "-l%d" % label_sets if label_sets > 1 else "")
 
 
-def file_name(network, batch_size, label_sets=1):
-    # type: (str, int, int) -> str
+def file_name(network: str, batch_size: int, label_sets: int = 1) -> str:
     """Return the name of the reference file of this network at this mini-batch."""
     return stem(network, batch_size, label_sets) + ".npz"
 
 
-def shipped(network, batch_size, label_sets=1):
-    # type: (str, int, int) -> Optional[str]
+def shipped(network: str, batch_size: int, label_sets: int = 1) -> Optional[str]:
     """Return the path of the reference that comes with the project for its own network of this name, or None."""
     path = os.path.join(SHIPPED, file_name(network, batch_size, label_sets))
     return path if os.path.exists(path) else None
 
 
-def generate(network, batch_size, path, interpreter, threads=None, timeout=3600.0, label_sets=1):
-    # type: (Network, int, str, str, Optional[int], float, int) -> None
+def generate(
+    network: Network,
+    batch_size: int,
+    path: str,
+    interpreter: str,
+    threads: Optional[int] = None,
+    timeout: float = 3600.0,
+    label_sets: int = 1,
+) -> None:
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few

@@ -10,8 +10,7 @@ import numpy as np
 from ..protocol import Launch
 
 
-def environment():
-    # type: () -> Dict[str, Any]
+def environment() -> Dict[str, Any]:
     """Name every distribution this interpreter can import, and the interpreter itself."""
     found = {}
     for directory in sys.path:
@@ -32,8 +31,7 @@ def environment():
     }
 
 
-def settings_in_force(launch):
-    # type: (Launch) -> Dict[str, Any]
+def settings_in_force(launch: Launch) -> Dict[str, Any]:
     """Return the mode's settings and those environment variables that the host set for this launch."""
     named = os.environ.get("DLBENCH_VARIABLES", "").split(",")
     return {

@@ -26,23 +26,21 @@ APART = 3  # samples: in noise that remembers, neighbours are alike and make it 
 LONGEST = 200  # samples looked at; a longer series is looked at in groups
 
 
-def smooth(times):
-    # type: (Sequence[float]) -> np.ndarray
+def smooth(times: Sequence[float]) -> np.ndarray:
     """Return the logarithms of the times, each the median of itself and its neighbours: single spikes vanish.
 
     The first and the last take their neighbour's: a spike at an end is a spike all the same.
     """
-    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))  # type: np.ndarray
+    logs: np.ndarray = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
     if len(logs) < 3:
         return logs
     inner = np.median(np.stack([logs[:-2], logs[1:-1], logs[2:]]), axis=0)
     return np.concatenate([inner[:1], inner, inner[-1:]])
 
 
-def noise_variance(times):
-    # type: (Sequence[float]) -> float
+def noise_variance(times: Sequence[float]) -> float:
     """Return the variance of the logarithms around their level, robustly, from differences of times `APART` samples."""
-    logs = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))  # type: np.ndarray
+    logs: np.ndarray = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
     apart = APART if len(logs) >= 6 * APART else 1
     differences = np.abs(logs[apart:] - logs[:-apart])
     # 0.6745: the median of |x| of a standard normal x.
@@ -50,8 +48,7 @@ def noise_variance(times):
     return max(deviation, 1e-4) ** 2
 
 
-def change_points(signal, penalty):
-    # type: (np.ndarray, float) -> List[int]
+def change_points(signal: np.ndarray, penalty: float) -> List[int]:
     """Return the starts of the segments but the first that minimise squared deviations plus ``penalty`` a cut."""
     count = len(signal)
     sums = np.concatenate([[0.0], np.cumsum(signal)])
@@ -66,7 +63,7 @@ def change_points(signal, penalty):
         totals = best[starts] + costs + penalty
         chosen = int(np.argmin(totals))
         best[end], previous[end] = totals[chosen], starts[chosen]
-    found = []  # type: List[int]
+    found: List[int] = []
     at = int(previous[count])
     while at > 0:
         found.append(at)
@@ -74,8 +71,7 @@ def change_points(signal, penalty):
     return found[::-1]
 
 
-def steady_from(times, minimum):
-    # type: (Sequence[float], int) -> Optional[int]
+def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
     """Return the index from which the times keep their level; None where fewer than ``minimum`` of them do.
 
     ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count, nor does one that
@@ -103,8 +99,7 @@ def steady_from(times, minimum):
     return index if len(times) - index >= minimum else None
 
 
-def _first_of_last_level(signal, bounds):
-    # type: (np.ndarray, List[int]) -> int
+def _first_of_last_level(signal: np.ndarray, bounds: List[int]) -> int:
     """Return the earliest segment from which on all but `DISTURBED` of the samples lie on the last one's level."""
     levels = [float(np.mean(signal[bounds[index] : bounds[index + 1]])) for index in range(len(bounds) - 1)]
     first = len(levels) - 1
@@ -117,8 +112,7 @@ def _first_of_last_level(signal, bounds):
     return first
 
 
-def _drifts(signal, cut):
-    # type: (np.ndarray, int) -> bool
+def _drifts(signal: np.ndarray, cut: int) -> bool:
     """Tell whether a straight line fits the signal better than two levels, the second from ``cut`` on."""
     line = np.polyval(np.polyfit(np.arange(len(signal)), signal, 1), np.arange(len(signal)))
     levels = np.concatenate([np.full(cut, np.mean(signal[:cut])), np.full(len(signal) - cut, np.mean(signal[cut:]))])

@@ -33,14 +33,12 @@ class WorkerLost(Exception):  # noqa: N818 - a finding about the launch
     """Another worker ended before its time; the text tells which, and why."""
 
 
-def needed(adapter, launch):
-    # type: (Adapter, Launch) -> bool
+def needed(adapter: Adapter, launch: Launch) -> bool:
     """Tell whether the launch is carried out by a process for each worker."""
     return launch.cell.world_size > 1 and adapter.data_parallel == PROCESSES
 
 
-def refusal(adapter, launch):
-    # type: (Adapter, Launch) -> str
+def refusal(adapter: Adapter, launch: Launch) -> str:
     """Return why these workers cannot train together; empty where they can, or where there is one alone."""
     workers, size = launch.cell.world_size, launch.cell.batch_size
     if workers == 1:
@@ -52,34 +50,29 @@ def refusal(adapter, launch):
     return ""
 
 
-def see_own_gpu(launch, worker):
-    # type: (Launch, int) -> None
+def see_own_gpu(launch: Launch, worker: int) -> None:
     """Let this process see its worker's GPU alone, before the framework looks: it is device 0 then."""
     if launch.gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = launch.gpu.split(",")[worker]
 
 
-def part_of(batch, worker, workers):
-    # type: (Batch, int, int) -> Batch
+def part_of(batch: Batch, worker: int, workers: int) -> Batch:
     """Return the worker's part of the mini-batch: examples in a row, as many as every other's."""
     each = len(batch.labels) // workers
     mine = slice(worker * each, (worker + 1) * each)
     return Batch(batch.inputs[mine], batch.labels[mine])
 
 
-def meeting_place(directory):
-    # type: (str) -> str
+def meeting_place(directory: str) -> str:
     """Return the file, not there yet, by which the workers of a launch find one another."""
     return os.path.join(directory, "meeting")
 
 
-def _last_words(directory, worker):
-    # type: (str, int) -> str
+def _last_words(directory: str, worker: int) -> str:
     return os.path.join(directory, "worker-%d.json" % worker)
 
 
-def say_why(directory, worker, outcome):
-    # type: (str, int, Outcome) -> None
+def say_why(directory: str, worker: int, outcome: Outcome) -> None:
     """Leave a worker's reason for ending where the first one looks for it."""
     write_json(_last_words(directory, worker), {"status": outcome.status.value, "reason": outcome.reason})
 
@@ -95,8 +88,7 @@ class _Lost(NamedTuple):
 class Team:
     """The other workers, as the first one sees them."""
 
-    def __init__(self, launch, directory):
-        # type: (Launch, str) -> None
+    def __init__(self, launch: Launch, directory: str) -> None:
         """Start them; they prepare while the first one does."""
         self._directory = directory
         self._world_size = launch.cell.world_size
@@ -118,8 +110,7 @@ class Team:
             watch.daemon = True
             watch.start()
 
-    def tell(self, line):
-        # type: (bytes) -> None
+    def tell(self, line: bytes) -> None:
         """Tell all others what comes next; raises WorkerLost where one cannot be told."""
         for place, pipe in enumerate(self._pipes):
             try:
@@ -127,8 +118,7 @@ class Team:
             except OSError:
                 raise WorkerLost("worker %d of %d takes no more orders" % (place + 1, self._world_size)) from None
 
-    def why_lost(self):
-        # type: () -> Optional[Outcome]
+    def why_lost(self) -> Optional[Outcome]:
         """Return the outcome that a lost worker makes of this launch, its own reason in it; None where all are there.
 
         Of several lost ones the first cause counts, others fail for the lack of that worker: memory that ran out, or
@@ -143,8 +133,7 @@ class Team:
                 return None
             time.sleep(0.05)
 
-    def _lost(self, worker):
-        # type: (int) -> Optional[_Lost]
+    def _lost(self, worker: int) -> Optional[_Lost]:
         path = _last_words(self._directory, worker)
         words = read_json_object(path)
         if words is not None:
@@ -162,8 +151,7 @@ class Team:
         reason = "worker %d of %d ended %s" % (worker, self._world_size, ended)
         return _Lost(1, 0.0, Outcome(Status.CRASHED, reason))
 
-    def _watch(self, worker, other):
-        # type: (int, subprocess.Popen[bytes]) -> None
+    def _watch(self, worker: int, other: "subprocess.Popen[bytes]") -> None:
         """Wait for a worker's end. Where it comes too soon, and the first hangs waiting for it, end the launch."""
         other.wait()
         # Let the first worker fail by itself, if it can.
@@ -179,8 +167,7 @@ class Team:
             finally:
                 os._exit(0)
 
-    def end(self):
-        # type: () -> None
+    def end(self) -> None:
         """Let the others go; from now on the end of one is no loss."""
         with self._lock:
             self._over = True
@@ -201,24 +188,20 @@ class Team:
 class Step:
     """The first worker's step: the others are told to take theirs, then it takes its own."""
 
-    def __init__(self, team, adapter):
-        # type: (Team, Adapter) -> None
+    def __init__(self, team: Team, adapter: Adapter) -> None:
         self._tell = team.tell
         self._adapter = adapter  # whose step may be another one once it has prepared
 
-    def __call__(self):
-        # type: () -> None
+    def __call__(self) -> None:
         """Carry out one step."""
         self._tell(b"step 1\n")
         self._adapter.step()
 
-    def several(self, count):
-        # type: (int) -> Callable[[], None]
+    def several(self, count: int) -> Callable[[], None]:
         """Return a call that carries out this many steps, told in one line."""
         tell, step, line = self._tell, self._adapter.step, b"step %d\n" % count
 
-        def steps():
-            # type: () -> None
+        def steps() -> None:
             tell(line)
             for _ in range(count):
                 step()
@@ -229,31 +212,26 @@ class Step:
 class Lead:
     """The first worker's adapter, whose calls the others join in; anything else is asked of the adapter itself."""
 
-    def __init__(self, team, adapter):
-        # type: (Team, Adapter) -> None
+    def __init__(self, team: Team, adapter: Adapter) -> None:
         self._team = team
         self._adapter = adapter
         self.step = Step(team, adapter)
 
-    def __getattr__(self, name):
-        # type: (str) -> Any
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._adapter, name)
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Use this rate in all workers."""
         self._team.tell(("rate %r\n" % rate).encode("ascii"))
         self._adapter.set_learning_rate(rate)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean over all workers."""
         self._team.tell(b"loss\n")
         return self._adapter.last_loss()
 
 
-def follow(adapter, orders):
-    # type: (Adapter, Any) -> None
+def follow(adapter: Adapter, orders: Any) -> None:
     """Join in what the first worker does, until its end of the pipe is closed."""
     for line in iter(orders.readline, b""):
         what, rest = _order(line)
@@ -269,7 +247,6 @@ def follow(adapter, orders):
             raise ValueError("no order is %r" % line)
 
 
-def _order(line):
-    # type: (bytes) -> Tuple[str, str]
-    words = line.decode("ascii").split() + [""]  # type: List[str]
+def _order(line: bytes) -> Tuple[str, str]:
+    words: List[str] = line.decode("ascii").split() + [""]
     return words[0], words[1]

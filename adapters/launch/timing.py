@@ -10,17 +10,15 @@ from ..protocol import Protocol
 TRIES = 6  # to find how many steps make a sample
 
 
-def _nanoseconds_from_seconds():
-    # type: () -> int
+def _nanoseconds_from_seconds() -> int:
     return int(time.perf_counter() * 1e9)
 
 
 # perf_counter_ns came with Python 3.7; CNTK's last interpreter is 3.6, where a float loses less than 1 ns over days.
-nanoseconds = getattr(time, "perf_counter_ns", _nanoseconds_from_seconds)  # type: Callable[[], int]
+nanoseconds: Callable[[], int] = getattr(time, "perf_counter_ns", _nanoseconds_from_seconds)
 
 
-def time_one(step, synchronize):
-    # type: (Callable[[], None], Callable[[], None]) -> int
+def time_one(step: Callable[[], None], synchronize: Callable[[], None]) -> int:
     """Return the nanoseconds of one step, from an idle device to an idle device."""
     synchronize()
     start = nanoseconds()
@@ -29,26 +27,25 @@ def time_one(step, synchronize):
     return nanoseconds() - start
 
 
-def several(step, count):
-    # type: (Callable[[], None], int) -> Callable[[], None]
+def several(step: Callable[[], None], count: int) -> Callable[[], None]:
     """Return a call that carries out this many steps; a step that has a way of its own to do so is asked for it."""
     if count == 1:
         return step
-    together = getattr(step, "several", None)  # type: Any
+    together: Any = getattr(step, "several", None)
     if together is not None:
-        found = together(count)  # type: Callable[[], None]
+        found: Callable[[], None] = together(count)
         return found
 
-    def steps():
-        # type: () -> None
+    def steps() -> None:
         for _ in range(count):
             step()
 
     return steps
 
 
-def steps_per_sample(step, synchronize, step_nanoseconds, seconds):
-    # type: (Callable[[], None], Callable[[], None], int, float) -> Tuple[int, List[int]]
+def steps_per_sample(
+    step: Callable[[], None], synchronize: Callable[[], None], step_nanoseconds: int, seconds: float
+) -> Tuple[int, List[int]]:
     """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each try to find out.
 
     ``step_nanoseconds`` is a first guess of a step's time; where that calls for several, as many are tried out: steps
@@ -56,7 +53,7 @@ def steps_per_sample(step, synchronize, step_nanoseconds, seconds):
     """
     wanted = seconds * 1e9
     count = max(1, math.ceil(wanted / max(step_nanoseconds, 1000)))
-    tried = []  # type: List[int]
+    tried: List[int] = []
     while count > 1 and len(tried) < TRIES:
         took = time_one(several(step, count), synchronize)
         tried.append(took // count)
@@ -67,14 +64,13 @@ def steps_per_sample(step, synchronize, step_nanoseconds, seconds):
     return count, tried
 
 
-def keep_busy(step, synchronize, seconds):
-    # type: (Callable[[], None], Callable[[], None], float) -> List[int]
+def keep_busy(step: Callable[[], None], synchronize: Callable[[], None], seconds: float) -> List[int]:
     """Run steps for at least this many seconds, one at least; return a step's nanoseconds, batch by batch, in order.
 
     Batches grow until one lasts a hundredth of the time, so that short steps keep the device at work as they will while
     timed, and leave some hundred numbers behind, not some hundred thousand.
     """
-    spent = []  # type: List[int]
+    spent: List[int] = []
     count = 1
     start = nanoseconds()
     while not spent or nanoseconds() - start < seconds * 1e9:
@@ -85,8 +81,12 @@ def keep_busy(step, synchronize, seconds):
     return spent
 
 
-def timed_loop(step, synchronize, protocol, clock=nanoseconds):
-    # type: (Callable[[], None], Callable[[], None], Protocol, Callable[[], int]) -> List[int]
+def timed_loop(
+    step: Callable[[], None],
+    synchronize: Callable[[], None],
+    protocol: Protocol,
+    clock: Callable[[], int] = nanoseconds,
+) -> List[int]:
     """Return the nanoseconds of every timed call of ``step``, in order.
 
     Stops after ``protocol.steps``, or once ``protocol.seconds`` have passed and ``protocol.minimum_steps`` are done.
@@ -116,8 +116,7 @@ def timed_loop(step, synchronize, protocol, clock=nanoseconds):
     return samples[:done]
 
 
-def gemm_rate(multiply, size, budget_seconds=0.5):
-    # type: (Callable[[], object], int, float) -> float
+def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float = 0.5) -> float:
     """Return the best FLOP/s of repeated (size, size) matrix products within about this many seconds."""
     multiply()
     best = float("inf")

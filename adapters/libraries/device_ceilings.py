@@ -47,24 +47,22 @@ class Probe(NamedTuple):
     wait: Callable[[], object]  # return once everything that was started is done
 
 
-def size_of(name):
-    # type: (str) -> int
+def size_of(name: str) -> int:
     """Return the bytes of the array that a probe copies; 0 of what copies none."""
     return 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
 
 
 def measure(
-    find,  # type: Callable[[str, int], Optional[Probe]]
-    is_out_of_memory,  # type: Callable[[BaseException], bool]
-):
-    # type: (...) -> Tuple[Optional[DeviceCeilings], List[str]]
+    find: Callable[[str, int], Optional[Probe]],
+    is_out_of_memory: Callable[[BaseException], bool],
+) -> Tuple[Optional[DeviceCeilings], List[str]]:
     """Return what the probes show, and in a line each what went wrong with some of them.
 
     ``find`` gives the probe of a name and a size in bytes, or None; one at a time is held, so that their arrays lie in
     memory one after another. A probe for which memory runs out is left out without a word: it is full of what was just
     measured.
     """
-    found = {}  # type: Dict[str, float]
+    found: Dict[str, float] = {}
     failures = []
     for name in NAMES:
         try:
@@ -78,8 +76,7 @@ def measure(
     return (DeviceCeilings(**found) if found else None), failures
 
 
-def _shown(find, name):
-    # type: (Callable[[str, int], Optional[Probe]], str) -> Dict[str, float]
+def _shown(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
     """Return the fields of `DeviceCeilings` that one probe gives; the probe, and what it holds, ends with this call."""
     size = size_of(name)
     probe = find(name, size)
@@ -91,8 +88,7 @@ def _shown(find, name):
     return {name + "_bytes_per_second": moved / seconds_in_a_row(probe)}
 
 
-def seconds_in_a_row(probe):
-    # type: (Probe) -> float
+def seconds_in_a_row(probe: Probe) -> float:
     """Return the seconds of one of several in a row, the device idle before the first and after the last."""
     start, wait = _quiet(probe.start), _quiet(probe.wait)
     timing.time_one(start, wait)  # the first may set something up
@@ -101,13 +97,11 @@ def seconds_in_a_row(probe):
     return _best(lambda: timing.time_one(several, wait)) / count
 
 
-def seconds_to_start(probe):
-    # type: (Probe) -> float
+def seconds_to_start(probe: Probe) -> float:
     """Return the seconds that the host takes to start one behind others, before any of them need be done."""
     several = timing.several(_quiet(probe.start), STARTED)
 
-    def sample():
-        # type: () -> int
+    def sample() -> int:
         probe.wait()
         begun = timing.nanoseconds()
         several()
@@ -119,16 +113,14 @@ def seconds_to_start(probe):
     return found
 
 
-def seconds_to_finish(probe):
-    # type: (Probe) -> float
+def seconds_to_finish(probe: Probe) -> float:
     """Return the seconds from the start of one on an idle device until the host knows that it is done."""
     start, wait = _quiet(probe.start), _quiet(probe.wait)
     timing.time_one(start, wait)
     return _best(lambda: timing.time_one(start, wait))
 
 
-def _best(sample):
-    # type: (Callable[[], int]) -> float
+def _best(sample: Callable[[], int]) -> float:
     """Return the seconds of the shortest of samples (in nanoseconds) that are taken for `SECONDS`, one at least."""
     until = timing.nanoseconds() + int(SECONDS * 1e9)
     best = sample()
@@ -137,7 +129,6 @@ def _best(sample):
     return max(best, 1) * 1e-9  # a clock may give 0 ns
 
 
-def _quiet(call):
-    # type: (Callable[[], object]) -> Callable[[], None]
+def _quiet(call: Callable[[], object]) -> Callable[[], None]:
     """Take the call as one that returns nothing, without another call around it."""
     return call  # type: ignore[return-value]

@@ -12,13 +12,11 @@ import numpy as np
 class Layout:
     """Held as it is in canonical layout: vectors, embeddings."""
 
-    def held(self, canonical):
-        # type: (np.ndarray) -> np.ndarray
+    def held(self, canonical: np.ndarray) -> np.ndarray:
         """Turn a value in canonical layout into the layout that is held."""
         return canonical
 
-    def canonical(self, held):
-        # type: (np.ndarray) -> np.ndarray
+    def canonical(self, held: np.ndarray) -> np.ndarray:
         """Turn a value in the layout that is held into canonical layout."""
         return held
 
@@ -26,13 +24,11 @@ class Layout:
 class DenseLayout(Layout):
     """Dense and LSTM weights: canonical (outputs, inputs), held as (inputs, outputs)."""
 
-    def held(self, canonical):
-        # type: (np.ndarray) -> np.ndarray
+    def held(self, canonical: np.ndarray) -> np.ndarray:
         """Transpose."""
         return np.ascontiguousarray(canonical.T)
 
-    def canonical(self, held):
-        # type: (np.ndarray) -> np.ndarray
+    def canonical(self, held: np.ndarray) -> np.ndarray:
         """Transpose back."""
         return held.T
 
@@ -40,13 +36,11 @@ class DenseLayout(Layout):
 class ConvolutionLayout(Layout):
     """Canonical (outputs, inputs, height, width), held as (height, width, inputs, outputs)."""
 
-    def held(self, canonical):
-        # type: (np.ndarray) -> np.ndarray
+    def held(self, canonical: np.ndarray) -> np.ndarray:
         """Permute the axes."""
         return np.ascontiguousarray(canonical.transpose(2, 3, 1, 0))
 
-    def canonical(self, held):
-        # type: (np.ndarray) -> np.ndarray
+    def canonical(self, held: np.ndarray) -> np.ndarray:
         """Permute the axes back."""
         return held.transpose(3, 2, 0, 1)
 
@@ -58,18 +52,15 @@ class FlattenedLayout(Layout):
     flattened in the order they are held in, so the weight is permuted once instead of the activations at each step.
     """
 
-    def __init__(self, image):
-        # type: (Tuple[int, int, int]) -> None
+    def __init__(self, image: Tuple[int, int, int]) -> None:
         self.height, self.width, self.channels = image
 
-    def held(self, canonical):
-        # type: (np.ndarray) -> np.ndarray
+    def held(self, canonical: np.ndarray) -> np.ndarray:
         """Permute the inputs and transpose."""
         split = canonical.reshape(-1, self.channels, self.height, self.width)
         return np.ascontiguousarray(split.transpose(2, 3, 1, 0).reshape(-1, canonical.shape[0]))
 
-    def canonical(self, held):
-        # type: (np.ndarray) -> np.ndarray
+    def canonical(self, held: np.ndarray) -> np.ndarray:
         """Permute the inputs back and transpose."""
         split = held.reshape(self.height, self.width, self.channels, -1)
         return split.transpose(3, 2, 0, 1).reshape(held.shape[1], -1)

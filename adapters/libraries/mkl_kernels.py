@@ -14,13 +14,12 @@ _AVX2, _AVX512 = "5", "7"
 _AVX512_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
 
-def widest(cpuinfo):
-    # type: (str) -> Optional[str]
+def widest(cpuinfo: str) -> Optional[str]:
     """Return the value for the widest kernels that this processor can run; None where MKL takes them itself.
 
     None too where it has none for it. ``cpuinfo`` is the text of /proc/cpuinfo.
     """
-    fields = {}  # type: Dict[str, str]
+    fields: Dict[str, str] = {}
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
@@ -32,8 +31,7 @@ def widest(cpuinfo):
     return _AVX2 if flags >= {"avx2", "fma"} else None
 
 
-def take_widest():
-    # type: () -> None
+def take_widest() -> None:
     """Have MKL take the widest kernels that this processor can run; only before MKL's first operation."""
     try:
         # The text is ASCII but for a maker's whim, and Python 3.6 in the C locale would refuse to read on.
@@ -45,8 +43,7 @@ def take_widest():
         os.environ[VARIABLE] = kind
 
 
-def asked_for():
-    # type: () -> str
+def asked_for() -> str:
     """Return which kernels MKL was told to take, in words."""
     names = {_AVX2: "AVX2", _AVX512: "AVX-512"}
     kind = os.environ.get(VARIABLE)

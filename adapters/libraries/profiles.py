@@ -27,8 +27,7 @@ OTHER = "other"
 KINDS = (MATRIX, CONVOLUTION, RECURRENT, ELEMENTWISE, NORMALISATION, REDUCTION, MEMORY, COMMUNICATION, FUSED, OTHER)
 
 
-def _words(text):
-    # type: (str) -> str
+def _words(text: str) -> str:
     """Return a pattern for any of these words, standing alone: not as a part of a longer word."""
     return r"(?<![a-z])(?:%s)(?![a-z])" % "|".join(text.split())
 
@@ -88,13 +87,11 @@ _RULES = tuple(
 )
 
 
-def _spaced(name):
-    # type: (str) -> str
+def _spaced(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def kind(name):
-    # type: (str) -> str
+def kind(name: str) -> str:
     """Return the kind, one of KINDS, of an operator or kernel of this name."""
     spaced = _spaced(name)
     for found, pattern in _RULES:
@@ -120,8 +117,7 @@ class Calls(NamedTuple):
     calls: float
 
 
-def self_durations(spans):
-    # type: (Iterable[Span]) -> List[Tuple[str, float]]
+def self_durations(spans: Iterable[Span]) -> List[Tuple[str, float]]:
     """Return (name, own duration) of each span: a moment belongs to the span that began last of those that go on.
 
     Of spans that nest, as calls on one thread do, that is the duration without the spans inside; and where operators
@@ -130,7 +126,7 @@ def self_durations(spans):
     ordered = sorted(spans, key=lambda each: (each.start, -each.duration))
     ends = [span.start + span.duration for span in ordered]
     own = [0.0] * len(ordered)
-    going_on = []  # type: List[int]  # a heap; the one that began last first
+    going_on: List[int] = []  # a heap; the one that began last first
     begun = 0
     moments = sorted({span.start for span in ordered}.union(ends))
     for place in range(len(moments) - 1):
@@ -145,8 +141,7 @@ def self_durations(spans):
     return [(span.name, duration) for span, duration in zip(ordered, own)]
 
 
-def run(step, synchronize, steps):
-    # type: (Callable[[], None], Callable[[], None], int) -> float
+def run(step: Callable[[], None], synchronize: Callable[[], None], steps: int) -> float:
     """Carry out so many steps as the timed ones are, each from an idle device to an idle one; return their seconds."""
     collecting = gc.isenabled()
     gc.disable()
@@ -157,10 +152,9 @@ def run(step, synchronize, steps):
             gc.enable()
 
 
-def profile(profiler, steps, seconds, calls):
-    # type: (str, int, float, Iterable[Calls]) -> Profile
+def profile(profiler: str, steps: int, seconds: float, calls: Iterable[Calls]) -> Profile:
     """Return the profile of so many steps that took these seconds together, calls of the same name joined."""
-    totals = {}  # type: Dict[Tuple[str, bool], List[float]]
+    totals: Dict[Tuple[str, bool], List[float]] = {}
     for each in calls:
         total = totals.setdefault((each.name, each.on_device), [0.0, 0.0])
         total[0] += each.seconds

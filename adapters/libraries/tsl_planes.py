@@ -39,8 +39,7 @@ class Line(NamedTuple):
     events: List[Event]
 
 
-def calls(lines, on_cpu):
-    # type: (Iterable[Line], bool) -> Iterator[Calls]
+def calls(lines: Iterable[Line], on_cpu: bool) -> Iterator[Calls]:
     """Yield the calls of the operators that the host ran, or of the kernels and copies of the device."""
     if on_cpu:
         events = [event for line in lines if line.plane.startswith("/host:CPU") for event in line.events]
@@ -56,10 +55,9 @@ def calls(lines, on_cpu):
                 yield Calls(_COPY.sub("", event.name), True, event.duration * 1e-9, 1)
 
 
-def _on_host(events):
-    # type: (List[Event]) -> Iterator[Span]
+def _on_host(events: List[Event]) -> Iterator[Span]:
     """Yield the spans of operators, named by what they do and not by their place in the program."""
-    ends = {}  # type: Dict[str, List[float]]
+    ends: Dict[str, List[float]] = {}
     for event in sorted(events, key=lambda each: each.start):
         if event.name.startswith(_END):
             ends.setdefault(event.name[len(_END) :], []).append(event.start)
@@ -75,8 +73,7 @@ def _on_host(events):
                 yield Span(found.group(1), event.start, event.duration)
 
 
-def file_in(directory):
-    # type: (str) -> str
+def file_in(directory: str) -> str:
     """Return the one profile below this directory; raises RuntimeError where the profiler wrote none."""
     found = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
     if not found:

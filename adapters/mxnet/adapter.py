@@ -26,25 +26,19 @@ class MxnetAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(MxnetAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         self.context = devices.context(cell)
         # The joint operator is oneDNN's.
         self.fused_norm = bool(settings.get("fused_norm", True)) and cell.on_cpu
         self.static = bool(settings.get("static", True))
         self.rate = LEARNING_RATE
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
-        """Decline, on a GPU, what this build cannot do."""
-        if self.cell.on_cpu:
-            return super(MxnetAdapter, self).supports(network)
-        reason = devices.refusal(self.cell)
-        return not reason, reason
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return devices.refusal(self.cell)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the block with these weights; the mini-batch becomes NDArrays."""
         built = build(network.family, weights, batch, self.context, self.fused_norm)
         self.block, self.inputs, self.labels = built.block, built.inputs, built.labels
@@ -52,12 +46,10 @@ class MxnetAdapter(Adapter):
         self.block.hybridize(**self._hybridized())
         self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in built.trainable.values()]
 
-    def _hybridized(self):
-        # type: () -> Dict[str, Any]
+    def _hybridized(self) -> Dict[str, Any]:
         return {"static_alloc": self.static, "static_shape": self.static}
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Queue forward, loss, backward and update of one mini-batch."""
         with mx.autograd.record():
             self.loss = self.block(self.inputs, self.labels)
@@ -65,34 +57,28 @@ class MxnetAdapter(Adapter):
         for weight, gradient in self.weights_and_gradients:
             mx.nd.sgd_update(weight, gradient, out=weight, lr=self.rate, wd=0.0)
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait until the engine has nothing left to do."""
         mx.nd.waitall()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Keep the rate: an argument of the update operators, no part of the static graph."""
         self.rate = rate
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean loss of the last step."""
         return float(self.loss.asscalar())
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield every trainable parameter."""
         for name, parameter in self.trainable.items():
             yield name, parameter.data().asnumpy()
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the OpenMP threads that an operator gets, as asked on the engine's own worker thread."""
         return libraries.worker_threads()
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
         return {
             "framework": "mxnet",
@@ -108,14 +94,12 @@ class MxnetAdapter(Adapter):
             "fused_norm": self.fused_norm,
         }
 
-    def _dense_products(self):
-        # type: () -> Any
+    def _dense_products(self) -> Any:
         if not self.cell.on_cpu:
             return "cuBLAS"
         return "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else libraries.blas().get("name")
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask MXNet for the features it was built with and for a gradient."""
         enabled = mx.runtime.Features()
         value = mx.nd.array([3.0])
@@ -131,27 +115,23 @@ class MxnetAdapter(Adapter):
             "several_processes": (parameter_server, "feature DIST_KVSTORE"),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product by oneDNN's dense layer: what the networks use, and faster than ``dot`` (OpenBLAS)."""
         left = mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context)
         right = mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context)
         out = mx.nd.zeros((size, size), ctx=self.context)
 
-        def product():
-            # type: () -> None
+        def product() -> None:
             mx.nd.FullyConnected(left, right, no_bias=True, num_hidden=size, flatten=False, out=out)
             out.wait_to_read()
 
         return product
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under mx.profiler, their operators one by one."""
         return profile.take(self, self.block, self._hybridized(), steps)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise MXNet's failed allocations, which are plain MXNetError with words."""
         if isinstance(error, MemoryError):
             return True

@@ -5,13 +5,13 @@ from typing import Any
 
 import mxnet as mx
 
+from ..libraries import gpus
 from ..protocol import Cell
 
 _GIVE_ANOTHER = "give a build that can, --python mxnet=<its interpreter>"
 
 
-def context(cell):
-    # type: (Cell) -> Any
+def context(cell: Cell) -> Any:
     """Return where a cell computes: a launch sees one GPU, so it is always MXNet's first.
 
     Called before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
@@ -22,16 +22,12 @@ def context(cell):
     return mx.gpu(0)
 
 
-def refusal(cell):
-    # type: (Cell) -> str
+def refusal(cell: Cell) -> str:
     """Return why this build of MXNet cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "MXNet %s" % mx.__version__
-    if cell.device.partition(":")[0] != "cuda":
-        return "device %s: MXNet is driven here on the CPU and on CUDA GPUs only" % cell.device
-    if cell.precision != "float32":
-        return "precision %s: MXNet is driven here in float32 only" % cell.precision
-    if cell.placement != "resident":
-        return "placement %s: MXNet is driven here with a resident mini-batch only" % cell.placement
+    reason = gpus.refusal(cell, "MXNet", ("float32",))
+    if reason:
+        return reason
     if not mx.runtime.Features().is_enabled("CUDA"):
         return "%s: this build was made without CUDA (its feature CUDA): %s" % (version, _GIVE_ANOTHER)
     try:

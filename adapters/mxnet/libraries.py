@@ -1,7 +1,6 @@
 """What lies under MXNet, asked through its C interface: engine worker threads, OpenMP, OpenBLAS."""
 
 import ctypes
-import os
 from typing import Any, Dict, List, Optional
 
 import mxnet as mx
@@ -18,15 +17,13 @@ _CPU = 1
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def _openmp():
-    # type: () -> Optional[Any]
+def _openmp() -> Optional[Any]:
     """Return the OpenMP runtime that libmxnet is linked to; None where that symbol is not visible."""
     # A handle of the library finds symbols of the libraries it depends on too.
     return _LIB if hasattr(_LIB, "omp_get_max_threads") else None
 
 
-def worker_threads():
-    # type: () -> Optional[int]
+def worker_threads() -> Optional[int]:
     """Return how many OpenMP threads an operator gets on the engine's worker thread.
 
     MXNet's own settings reach only that thread (each thread has its own OpenMP limit), and Python has no call that
@@ -35,10 +32,9 @@ def worker_threads():
     openmp = _openmp()
     if openmp is None or not hasattr(_LIB, "MXEnginePushSync"):
         return None
-    seen = []  # type: List[int]
+    seen: List[int] = []
 
-    def ask(_):
-        # type: (Any) -> None
+    def ask(_: Any) -> None:
         seen.append(int(openmp.omp_get_max_threads()))
 
     callback = _CALLBACK(ask)
@@ -49,10 +45,9 @@ def worker_threads():
     return seen[0] if status == 0 and seen else None
 
 
-def blas():
-    # type: () -> Dict[str, Any]
+def blas() -> Dict[str, Any]:
     """Return the BLAS that MXNet was built with and, where OpenBLAS tells it, its build, kernels and threads."""
-    found = {}  # type: Dict[str, Any]
+    found: Dict[str, Any] = {}
     for feature in mx.runtime.feature_list():
         if feature.enabled and feature.name.startswith("BLAS_"):
             found["name"] = feature.name[len("BLAS_") :].lower()
@@ -65,8 +60,7 @@ def blas():
     return found
 
 
-def tells_of_memory(text):
-    # type: (str) -> bool
+def tells_of_memory(text: str) -> bool:
     """Tell whether an MXNetError's text is about a failed allocation."""
     return any(
         words in text for words in ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")

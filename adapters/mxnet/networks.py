@@ -12,7 +12,6 @@ import numpy as np
 from mxnet.gluon import nn, rnn
 
 from ..families import (
-    CHAINS,
     Bottleneck,
     Chain,
     Convolution,
@@ -39,13 +38,11 @@ class Built(NamedTuple):
 class LossBlock(mx.gluon.HybridBlock):
     """A body that ends in logits (rows, classes), and their softmax cross-entropy, mean over the rows."""
 
-    def __init__(self, body):
-        # type: (Any) -> None
-        super(LossBlock, self).__init__()
+    def __init__(self, body: Any) -> None:
+        super().__init__()
         self.body = body
 
-    def hybrid_forward(self, F, inputs, labels):  # noqa: N803 - Gluon's own name
-        # type: (Any, Any, Any) -> Any
+    def hybrid_forward(self, F: Any, inputs: Any, labels: Any) -> Any:  # noqa: N803 - Gluon's own name
         """Return the mean loss."""
         scores = F.log_softmax(self.body(inputs), axis=-1)
         return F.mean(F.negative(F.pick(scores, labels, axis=-1)))
@@ -54,9 +51,8 @@ class LossBlock(mx.gluon.HybridBlock):
 class BottleneckBlock(mx.gluon.HybridBlock):
     """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
 
-    def __init__(self, spec, epsilon, fused):
-        # type: (Bottleneck, float, bool) -> None
-        super(BottleneckBlock, self).__init__()
+    def __init__(self, spec: Bottleneck, epsilon: float, fused: bool) -> None:
+        super().__init__()
         self.body = nn.HybridSequential()
         self.body.add(
             nn.Conv2D(spec.width, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels),
@@ -78,8 +74,7 @@ class BottleneckBlock(mx.gluon.HybridBlock):
                 nn.BatchNorm(epsilon=epsilon, in_channels=spec.out_channels),
             )
 
-    def hybrid_forward(self, F, inputs):  # noqa: N803
-        # type: (Any, Any) -> Any
+    def hybrid_forward(self, F: Any, inputs: Any) -> Any:  # noqa: N803
         """Return relu(body + shortcut), (batch, channels, height, width)."""
         shortcut = inputs if self.project is None else self.project(inputs)
         return F.Activation(self.body(inputs) + shortcut, act_type="relu")
@@ -88,30 +83,26 @@ class BottleneckBlock(mx.gluon.HybridBlock):
 class RecurrentBlock(mx.gluon.HybridBlock):
     """Embedding, stacked LSTM from a zero state, dense; tokens (steps, batch) to logits (steps * batch, classes)."""
 
-    def __init__(self, spec):
-        # type: (Recurrent) -> None
-        super(RecurrentBlock, self).__init__()
+    def __init__(self, spec: Recurrent) -> None:
+        super().__init__()
         self.hidden = spec.hidden
         self.embedding = nn.Embedding(spec.vocabulary, spec.embedding)
         self.lstm = rnn.LSTM(spec.hidden, spec.layers, layout="TNC", input_size=spec.embedding)
         self.dense = nn.Dense(spec.vocabulary, flatten=False, in_units=spec.hidden)
 
-    def hybrid_forward(self, F, tokens):  # noqa: N803
-        # type: (Any, Any) -> Any
+    def hybrid_forward(self, F: Any, tokens: Any) -> Any:  # noqa: N803
         """Return the logits of every step, time-major."""
         outputs = self.lstm(self.embedding(tokens))
         return self.dense(F.reshape(outputs, shape=(-1, self.hidden)))
 
 
-def _norm_relu(channels, epsilon, fused):
-    # type: (int, float, bool) -> Any
+def _norm_relu(channels: int, epsilon: float, fused: bool) -> Any:
     if fused:
         return (nn.BatchNormReLU(epsilon=epsilon, in_channels=channels),)
     return nn.BatchNorm(epsilon=epsilon, in_channels=channels), nn.Activation("relu")
 
 
-def _layer(spec):
-    # type: (Layer) -> Any
+def _layer(spec: Layer) -> Any:
     if isinstance(spec, Dense):
         activation = None if spec.activation == "none" else spec.activation
         return nn.Dense(spec.outputs, activation, flatten=False, in_units=spec.inputs)
@@ -130,8 +121,7 @@ def _layer(spec):
     return nn.Flatten()
 
 
-def _feedforward(spec, found):
-    # type: (Chain, Dict[str, Any]) -> Any
+def _feedforward(spec: Chain, found: Dict[str, Any]) -> Any:
     body = nn.HybridSequential()
     for layer in spec.layers:
         made = _layer(layer)
@@ -142,8 +132,7 @@ def _feedforward(spec, found):
     return body
 
 
-def _name_convolutions(sequence, names, norm_names, found):
-    # type: (Any, Any, Any, Dict[str, Any]) -> None
+def _name_convolutions(sequence: Any, names: Any, norm_names: Any, found: Dict[str, Any]) -> None:
     """Enter the weights of a sequence's convolutions and normalisations, in order, under these names."""
     names, norm_names = iter(names), iter(norm_names)
     for layer in sequence:
@@ -155,8 +144,7 @@ def _name_convolutions(sequence, names, norm_names, found):
             found[name + ".beta"] = layer.beta
 
 
-def _residual(spec, fused, found):
-    # type: (Residual, bool, Dict[str, Any]) -> Any
+def _residual(spec: Residual, fused: bool, found: Dict[str, Any]) -> Any:
     body = nn.HybridSequential()
     body.add(
         nn.Conv2D(spec.stem_channels, 7, 2, 3, use_bias=False, in_channels=spec.input_shape[0]),
@@ -178,8 +166,7 @@ def _residual(spec, fused, found):
     return body
 
 
-def _recurrent(spec, found):
-    # type: (Recurrent, Dict[str, Any]) -> Any
+def _recurrent(spec: Recurrent, found: Dict[str, Any]) -> Any:
     body = RecurrentBlock(spec)
     found["embedding.weight"] = body.embedding.weight
     for layer in range(spec.layers):
@@ -193,15 +180,14 @@ def _recurrent(spec, found):
     return body
 
 
-def build(spec, weights, batch, context, fused_norm=True):
-    # type: (Family, Dict[str, np.ndarray], Batch, Any, bool) -> Built
+def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch, context: Any, fused_norm: bool = True) -> Built:
     """Return the network with copies of these weights, and the mini-batch, on this context.
 
     ``fused_norm`` joins a batch normalisation and the ReLU behind it in one operator.
     """
-    found = {}  # type: Dict[str, Any]
+    found: Dict[str, Any] = {}
     inputs, labels = batch.inputs, batch.labels
-    if isinstance(spec, CHAINS):
+    if isinstance(spec, Chain):
         body = _feedforward(spec, found)
     elif isinstance(spec, Residual):
         body = _residual(spec, fused_norm, found)

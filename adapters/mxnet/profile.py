@@ -16,8 +16,7 @@ NAME = "mxnet.profiler"
 _MILLISECONDS = 1e-3
 
 
-def take(adapter, block, hybridized, steps):
-    # type: (Adapter, Any, Dict[str, Any], int) -> Profile
+def take(adapter: Adapter, block: Any, hybridized: Dict[str, Any], steps: int) -> Profile:
     """Run so many steps under the profiler; ``hybridized`` is what ``block`` was hybridised with.
 
     A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
@@ -40,8 +39,7 @@ def take(adapter, block, hybridized, steps):
     return profiles.profile(NAME, steps, seconds, calls(told, not adapter.cell.on_cpu))
 
 
-def calls(told, on_device):
-    # type: (Dict[str, Any], bool) -> Iterator[Calls]
+def calls(told: Dict[str, Any], on_device: bool) -> Iterator[Calls]:
     """Yield the calls of each operator of the aggregated statistics, whose times are milliseconds."""
     for name, row in told.get("Time", {}).get("operator", {}).items():
         yield Calls(name, on_device, float(row["Total"]) * _MILLISECONDS, float(row["Count"]))

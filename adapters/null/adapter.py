@@ -35,8 +35,7 @@ from ..protocol import Cell, Profile
 from .device import Device, OutOfDeviceMemoryError, spin
 
 
-def step_seconds(settings, threads, available):
-    # type: (Dict[str, Any], int, int) -> float
+def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> float:
     """Return the known time of a step at this many threads (0: its default) on this many available CPUs."""
     base = float(settings.get("step_seconds", 0.001))
     serial = float(settings.get("serial_fraction", 0.1))
@@ -56,9 +55,8 @@ class NullAdapter(Adapter):
     families = tuple(FAMILIES)
     data_parallel = PROCESSES
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(NullAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         self.device = None if cell.on_cpu else Device(cell, settings)
         self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0))) / cell.world_size
         self.worker = 0
@@ -77,24 +75,19 @@ class NullAdapter(Adapter):
         self.loss = 1.0
         self.held = b""
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
-        """Support everything on a GPU, unless told to have no code for it."""
-        if self.device is None:
-            return super(NullAdapter, self).supports(network)
+    def refuses_gpu(self) -> str:
+        """Decline nothing, unless told to have no code for GPUs."""
         if self.settings.get("cpu_only_build"):
-            return False, "device %s: this build of the null framework has no code for GPUs" % self.cell.device
-        return True, ""
+            return "device %s: this build of the null framework has no code for GPUs" % self.cell.device
+        return ""
 
-    def join(self, worker, meeting):
-        # type: (int, str) -> None
+    def join(self, worker: int, meeting: str) -> None:
         """Keep the worker's number and wait for the others."""
         self.worker = worker
         self.meeting = meeting
         self._meet()
 
-    def _meet(self):
-        # type: () -> None
+    def _meet(self) -> None:
         """Wait until all workers have come here as often as this one."""
         self.met += 1
         names = ["%s-%d-%d" % (self.meeting, self.met, worker) for worker in range(self.cell.world_size)]
@@ -103,8 +96,7 @@ class NullAdapter(Adapter):
         while not all(os.path.exists(name) for name in names):
             time.sleep(0.001)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build nothing; on a GPU the mini-batch takes its memory."""
         if self.worker != int(self.settings.get("fault_worker", 0)):
             self.fault = ""
@@ -113,8 +105,7 @@ class NullAdapter(Adapter):
         if self.device is not None:
             self.device.allocate()
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Spin until the step's time is over; on a GPU, until the host has done its part."""
         longer = math.exp(self.noise * self.random.standard_normal()) if self.noise else 1.0
         until = time.perf_counter() + self.seconds * longer
@@ -128,14 +119,12 @@ class NullAdapter(Adapter):
         else:
             self.device.start_step(longer)
 
-    def synchronize(self):
-        # type: () -> None
+    def synchronize(self) -> None:
         """Wait for the pretended GPU; on the CPU a step is done when it returns."""
         if self.device is not None:
             self.device.wait()
 
-    def _fail(self):
-        # type: () -> None
+    def _fail(self) -> None:
         if self.fault == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         elif self.fault == "exit":
@@ -154,60 +143,49 @@ class NullAdapter(Adapter):
             while True:
                 time.sleep(60)
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Learn nothing at any rate."""
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return 1, or what the fault says; all workers are there then, as for a mean over them."""
         if self.meeting:
             self._meet()
         return self.loss
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield nothing: there are none."""
         return iter(())
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Give a call that spins for this many microseconds: extra work of known length, no product."""
 
-        def wait():
-            # type: () -> None
+        def wait() -> None:
             spin(time.perf_counter() + size * 1e-6)
 
         return wait
 
-    def device_name(self):
-        # type: () -> str
+    def device_name(self) -> str:
         """Say that it is none."""
         return "null device"
 
-    def event(self):
-        # type: () -> Optional[float]
+    def event(self) -> Optional[float]:
         """Mark the pretended GPU's queue."""
         return None if self.device is None else self.device.event()
 
-    def event_nanoseconds(self, earlier, later):
-        # type: (float, float) -> int
+    def event_nanoseconds(self, earlier: float, later: float) -> int:
         """Return the time between two marks, wrong by as much as was asked for."""
         assert self.device is not None
         return self.device.between(earlier, later)
 
-    def device_peak_memory(self):
-        # type: () -> Optional[int]
+    def device_peak_memory(self) -> Optional[int]:
         """Return what the mini-batch takes."""
         return None if self.device is None else self.device.needed
 
-    def device_probe(self, name, size):
-        # type: (str, int) -> Optional[Probe]
+    def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Pretend as the settings say."""
         return None if self.device is None else self.device.probe(name, size)
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run the steps, and tell of them what is known beforehand."""
         seconds = profiles.run(self.step, self.synchronize, steps)
         if self.device is None:
@@ -216,13 +194,11 @@ class NullAdapter(Adapter):
             calls = self.device.calls(steps)
         return profiles.profile("null profiler", steps, seconds, calls)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Know the pretended GPU's error too."""
         return isinstance(error, (MemoryError, OutOfDeviceMemoryError))
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name itself."""
         return {"framework": "null", "version": "1", "step_seconds": self.seconds}
 

@@ -31,8 +31,7 @@ class OutOfDeviceMemoryError(RuntimeError):
     """As frameworks do: a type of its own, no MemoryError."""
 
 
-def spin(until):
-    # type: (float) -> None
+def spin(until: float) -> None:
     """Keep the CPU busy until this moment of ``time.perf_counter``; sleeping is too coarse for known times."""
     while time.perf_counter() < until:
         pass
@@ -41,9 +40,8 @@ def spin(until):
 class Device:
     """Pretends to compute, later than it was told to."""
 
-    def __init__(self, cell, settings):
-        # type: (Cell, Dict[str, Any]) -> None
-        speedup = settings.get("device_speedup", {})  # type: Dict[str, float]
+    def __init__(self, cell: Cell, settings: Dict[str, Any]) -> None:
+        speedup: Dict[str, float] = settings.get("device_speedup", {})
         self.seconds = float(settings.get("device_step_seconds", 0.001)) / float(speedup.get(cell.precision, 1.0))
         self.host_seconds = float(settings.get("device_host_seconds", 0.0001))
         copy = float(settings.get("device_copy_seconds", 0.0005))
@@ -57,16 +55,14 @@ class Device:
         self.event_error = float(settings.get("event_error", 0.0))
         self.idle_from = 0.0  # when all that was started will be done
 
-    def allocate(self):
-        # type: () -> None
+    def allocate(self) -> None:
         """Take the mini-batch's memory; raises OutOfDeviceMemoryError where there is less."""
         if self.capacity is not None and self.needed > self.capacity:
             raise OutOfDeviceMemoryError(
                 "CUDA out of memory: tried to allocate %d bytes, the null device has %d" % (self.needed, self.capacity)
             )
 
-    def start_step(self, longer=1.0):
-        # type: (float) -> None
+    def start_step(self, longer: float = 1.0) -> None:
         """Queue a step, ``longer`` times as long as usual; returns when the host has done its part."""
         now = time.perf_counter()
         begins = max(self.idle_from, now) + self.copy_seconds
@@ -75,23 +71,19 @@ class Device:
         # What the host starts last, the device does not end before.
         self.idle_from = max(begins + self.seconds * longer, started)
 
-    def wait(self):
-        # type: () -> None
+    def wait(self) -> None:
         """Wait until the queue is empty."""
         spin(self.idle_from)
 
-    def event(self):
-        # type: () -> float
+    def event(self) -> float:
         """Return when the device comes to a mark that is queued now."""
         return max(self.idle_from, time.perf_counter())
 
-    def between(self, earlier, later):
-        # type: (float, float) -> int
+    def between(self, earlier: float, later: float) -> int:
         """Return the nanoseconds between two marks by the device's own clock."""
         return max(0, round((later - earlier) * (1.0 + self.event_error) * 1e9))
 
-    def probe(self, name, size):
-        # type: (str, int) -> Optional[Probe]
+    def probe(self, name: str, size: int) -> Optional[Probe]:
         """Return work of the length that this name and size mean; None where no setting tells it."""
         if name == device_ceilings.OPERATOR:
             if self.operator_seconds is None:
@@ -106,14 +98,12 @@ class Device:
         seconds = size * (2.0 if on_device or pageable else 1.0) / float(rate)
         return Probe(lambda: self._start(0.0, seconds), self.wait)
 
-    def _start(self, host_seconds, device_seconds):
-        # type: (float, float) -> None
+    def _start(self, host_seconds: float, device_seconds: float) -> None:
         started = time.perf_counter() + host_seconds
         spin(started)
         self.idle_from = max(self.idle_from, started) + device_seconds
 
-    def calls(self, steps):
-        # type: (int) -> List[profiles.Calls]
+    def calls(self, steps: int) -> List[profiles.Calls]:
         """Return what a profiler would say of these steps: two thirds a matrix product, the rest elementwise."""
         found = [
             profiles.Calls("null_gemm_kernel", True, steps * self.seconds * 2 / 3, 2.0 * steps),

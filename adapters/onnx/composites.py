@@ -9,8 +9,7 @@ from .graph import Graph, Shape
 NORMALISE = "Normalise"  # on the tape only
 
 
-def normalise(graph, name, value, channels, epsilon):
-    # type: (Graph, str, str, int, float) -> str
+def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float) -> str:
     """Add batch normalisation of (batch, channels, height, width) by the batch's mean and biased variance.
 
     Parameters NAME.gamma and NAME.beta. The operator's own training mode is not used: ONNX Runtime writes the
@@ -33,8 +32,7 @@ def normalise(graph, name, value, channels, epsilon):
     return output
 
 
-def normalise_backward(graph, node, shape, gradient):
-    # type: (Graph, Any, Shape, str) -> List[str]
+def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> List[str]:
     """Return the gradients by values, gamma and beta of a ``normalise`` on the tape, whose values have this shape.
 
     Ioffe and Szegedy 2015, arXiv 1502.03167, section 3, with the terms gathered: gamma / spread * (gradient -
@@ -55,8 +53,7 @@ def normalise_backward(graph, node, shape, gradient):
     return [by_values, graph.reshape(by_gamma, (channels,)), by_beta]
 
 
-def softmax_cross_entropy(graph, logits, labels, rows):
-    # type: (Graph, str, str, int) -> Tuple[str, str]
+def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> Tuple[str, str]:
     """Add the mean softmax cross-entropy of (rows, classes) logits; return it and its gradient by the logits.
 
     (softmax - one-hot labels) / rows, without ever forming the one-hot matrix.

@@ -21,8 +21,7 @@ class Geometry(NamedTuple):
     padding: int
 
     @classmethod
-    def of(cls, images, weight, attributes):
-        # type: (Shape, Shape, Dict[str, Any]) -> Geometry
+    def of(cls, images: Shape, weight: Shape, attributes: Dict[str, Any]) -> "Geometry":
         """Read a Conv node's geometry; raises NotImplementedError for one that these gradients do not cover."""
         strides, pads = attributes["strides"], attributes["pads"]
         others = set(attributes) - {"strides", "pads", "kernel_shape"}
@@ -31,20 +30,17 @@ class Geometry(NamedTuple):
         return cls(images[0], images[1], weight[0], images[2:], weight[2], strides[0], pads[0])
 
     @property
-    def output_sides(self):
-        # type: () -> List[int]
+    def output_sides(self) -> List[int]:
         """Height and width of the convolution's output."""
         return [(side + 2 * self.padding - self.kernel) // self.stride + 1 for side in self.sides]
 
     @property
-    def remainders(self):
-        # type: () -> List[int]
+    def remainders(self) -> List[int]:
         """Rows and columns, of the padded images, that no window reaches."""
         return [(side + 2 * self.padding - self.kernel) % self.stride for side in self.sides]
 
 
-def by_images(graph, geometry, weight, gradient):
-    # type: (Graph, Geometry, str, str) -> str
+def by_images(graph: Graph, geometry: Geometry, weight: str, gradient: str) -> str:
     """Return the gradient by the images: the transposed convolution."""
     kernel, stride, padding = geometry.kernel, geometry.stride, geometry.padding
     if stride == 1 and padding < kernel:
@@ -59,8 +55,7 @@ def by_images(graph, geometry, weight, gradient):
     )
 
 
-def _by_images_unstrided(graph, geometry, weight, gradient):
-    # type: (Graph, Geometry, str, str) -> str
+def _by_images_unstrided(graph: Graph, geometry: Geometry, weight: str, gradient: str) -> str:
     """Return the same as a convolution with the weight turned round."""
     kernel = geometry.kernel
     turned = graph.node("Transpose", [weight], perm=[1, 0, 2, 3])
@@ -71,8 +66,7 @@ def _by_images_unstrided(graph, geometry, weight, gradient):
     return graph.node("Conv", [gradient, turned], kernel_shape=[kernel, kernel], strides=[1, 1], pads=pads)
 
 
-def by_weight(graph, geometry, images, gradient):
-    # type: (Graph, Geometry, str, str) -> str
+def by_weight(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
     """Return the gradient by the weight, in whichever of three ways the matrix product underneath is widest.
 
     Measured against each other (GFLOP/s at 1 thread, batch 16): a convolution with batch and channels exchanged
@@ -90,8 +84,7 @@ def by_weight(graph, geometry, images, gradient):
     return _by_weight_each_place(graph, geometry, images, gradient)
 
 
-def _slice(graph, value, starts, ends, step):
-    # type: (Graph, str, Sequence[int], Sequence[int], int) -> str
+def _slice(graph: Graph, value: str, starts: Sequence[int], ends: Sequence[int], step: int) -> str:
     """Add a cut of height and width."""
     return graph.node(
         "Slice",
@@ -99,13 +92,11 @@ def _slice(graph, value, starts, ends, step):
     )
 
 
-def _channels_first(graph, value):
-    # type: (Graph, str) -> str
+def _channels_first(graph: Graph, value: str) -> str:
     return graph.node("Transpose", [value], perm=[1, 0, 2, 3])
 
 
-def _by_weight_exchanged(graph, geometry, images, gradient):
-    # type: (Graph, Geometry, str, str) -> str
+def _by_weight_exchanged(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
     """Convolve the images, channels as examples, with the gradient, its places a stride apart."""
     padding = geometry.padding
     rows, columns = geometry.remainders
@@ -124,8 +115,7 @@ def _by_weight_exchanged(graph, geometry, images, gradient):
     return _channels_first(graph, exchanged)
 
 
-def _by_weight_each_example(graph, geometry, images, gradient):
-    # type: (Graph, Geometry, str, str) -> str
+def _by_weight_each_example(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
     """Multiply gradient and images of each example and sum over the examples; for 1 x 1 kernels without padding."""
     batch, stride = geometry.batch, geometry.stride
     if stride > 1:
@@ -136,8 +126,7 @@ def _by_weight_each_example(graph, geometry, images, gradient):
     return graph.reshape(total, (geometry.outputs, geometry.channels, 1, 1))
 
 
-def _by_weight_each_place(graph, geometry, images, gradient):
-    # type: (Graph, Geometry, str, str) -> str
+def _by_weight_each_place(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
     """Multiply the gradient, for each place in the kernel, by what that place has seen of the images."""
     kernel, stride, padding = geometry.kernel, geometry.stride, geometry.padding
     channels, outputs = geometry.channels, geometry.outputs

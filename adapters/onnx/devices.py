@@ -4,16 +4,18 @@ from typing import Any, Dict, List, Tuple
 
 import onnxruntime
 
+from ..libraries import gpus
+from ..libraries.onnx_graphs import add_product
+from ..libraries.onnx_sessions import CPU
 from ..protocol import Cell
-from . import networks
+from .graph import Graph
 
-CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+CUDA = "CUDAExecutionProvider"
 PRECISIONS = ("float32", "tf32")
 _GIVE_ANOTHER = "give a build that can, --python onnx=<its interpreter>"
 
 
-def providers(cell):
-    # type: (Cell) -> List[Any]
+def providers(cell: Cell) -> List[Any]:
     """Return what runs a session's operators; on a GPU those that it has no kernel for stay on the CPU.
 
     TF32 is off unless it is asked for. Convolutions are tried out once, as a step's shapes never change.
@@ -24,22 +26,17 @@ def providers(cell):
     return [(CUDA, {"device_id": "0", "use_tf32": tf32, "cudnn_conv_algo_search": "EXHAUSTIVE"}), CPU]
 
 
-def home(cell):
-    # type: (Cell) -> Tuple[str, int]
+def home(cell: Cell) -> Tuple[str, int]:
     """Return the memory that buffers lie in: a launch sees one GPU, so it is always the first."""
     return ("cpu", 0) if cell.on_cpu else ("cuda", 0)
 
 
-def refusal(cell):
-    # type: (Cell) -> str
+def refusal(cell: Cell) -> str:
     """Return why this build of ONNX Runtime cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "ONNX Runtime %s" % onnxruntime.__version__
-    if cell.device.partition(":")[0] != "cuda":
-        return "device %s: ONNX Runtime is driven here on the CPU and on CUDA GPUs only" % cell.device
-    if cell.precision not in PRECISIONS:
-        return "precision %s: ONNX Runtime is driven here in %s only" % (cell.precision, " and ".join(PRECISIONS))
-    if cell.placement != "resident":
-        return "placement %s: ONNX Runtime is driven here with a resident mini-batch only" % cell.placement
+    reason = gpus.refusal(cell, "ONNX Runtime", PRECISIONS)
+    if reason:
+        return reason
     there = onnxruntime.get_available_providers()
     if CUDA not in there:
         return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), _GIVE_ANOTHER)
@@ -51,23 +48,18 @@ def refusal(cell):
     if CUDA not in in_force:
         return (
             "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
-            % (
-                version,
-                CUDA,
-            )
+            % (version, CUDA)
         )
     return ""
 
 
-def _in_force(cell):
-    # type: (Cell) -> List[str]
+def _in_force(cell: Cell) -> List[str]:
     """Return the providers that a small session got."""
-    model = networks.product(2).SerializeToString()
+    model = add_product(Graph(), 2).model().SerializeToString()
     return list(onnxruntime.InferenceSession(model, providers=providers(cell)).get_providers())
 
 
-def run_options(cell):
-    # type: (Cell) -> Any
+def run_options(cell: Cell) -> Any:
     """Return how a step is run; on a GPU it only starts there, and somebody else waits for its end."""
     if cell.on_cpu:
         return None
@@ -76,8 +68,7 @@ def run_options(cell):
     return options
 
 
-def describe(session):
-    # type: (Any) -> Dict[str, Any]
+def describe(session: Any) -> Dict[str, Any]:
     """Name the providers in force and their options."""
     if session is None:
         return {}

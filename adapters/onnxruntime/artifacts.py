@@ -15,7 +15,8 @@ import onnx
 from onnx import ModelProto
 from onnxruntime.training import onnxblock
 
-from .networks import LOSS, OPERATOR_SET
+from ..libraries.onnx_graphs import LOSS
+from .networks import Graph
 
 
 class Artifacts(NamedTuple):
@@ -29,30 +30,26 @@ class Artifacts(NamedTuple):
 class _Training(onnxblock.TrainingBlock):
     """The loss is in the graph already: name it."""
 
-    def build(self):
-        # type: () -> str
+    def build(self) -> str:
         return LOSS
 
 
 class _Silence:
     """Keeps the gradient builder's log, which no severity setting reaches, from standard error."""
 
-    def __enter__(self):
-        # type: () -> None
+    def __enter__(self) -> None:
         sys.stderr.flush()
         self._kept = os.dup(2)
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 2)
         os.close(null)
 
-    def __exit__(self, *exception):
-        # type: (object) -> None
+    def __exit__(self, *exception: object) -> None:
         os.dup2(self._kept, 2)
         os.close(self._kept)
 
 
-def generate(model, directory):
-    # type: (ModelProto, str) -> Artifacts
+def generate(model: ModelProto, directory: str) -> Artifacts:
     """Write the artifacts of a forward model into this directory; parameters are its initializers without data."""
     block = _Training()
     for initializer in model.graph.initializer:
@@ -63,7 +60,7 @@ def generate(model, directory):
         training_model, _ = block.to_model_proto()  # the other is for evaluation
         parameters = block.parameters()
     optimizer = onnxblock.optim.SGD()
-    with onnxblock.empty_base(opset_version=OPERATOR_SET):
+    with onnxblock.empty_base(opset_version=Graph.operator_set):
         optimizer(parameters)
         optimizer_model = optimizer.to_model_proto()
     names = ("training.onnx", "sgd.onnx", "checkpoint")
@@ -74,8 +71,7 @@ def generate(model, directory):
     return files
 
 
-def temporary_directory(parent):
-    # type: (str) -> tempfile.TemporaryDirectory[str]
+def temporary_directory(parent: str) -> "tempfile.TemporaryDirectory[str]":
     """Return a directory of this launch's own below ``parent``, removed when left."""
     os.makedirs(parent, exist_ok=True)
     return tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=parent)

@@ -25,30 +25,26 @@ class PaddleAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(PaddleAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         self._widest = bool(settings.get("widest_kernels", False))
         if self._widest:
             mkl_kernels.take_widest()
         paddle.device.set_device("cpu")
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
+    def supports(self, network: Network) -> Tuple[bool, str]:
         """Refuse to choose kernels of an MKL that this build has not."""
         if self._widest and libraries.mkl_threads() is None:
             return False, "this build of PaddlePaddle computes without MKL, whose kernels this mode chooses"
-        return super(PaddleAdapter, self).supports(network)
+        return super().supports(network)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the layers with these weights and put the mini-batch into tensors."""
         self.built = build(network, weights)
         self.inputs, self.labels = place(batch)
         self.optimizer = paddle.optimizer.SGD(LEARNING_RATE, parameters=list(self.built.parameters.values()))
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Run forward, backward and update; PaddlePaddle returns when they are done."""
         self.loss = functional.cross_entropy(self.built.layer(self.inputs), self.labels)
         self.loss.backward()
@@ -56,35 +52,26 @@ class PaddleAdapter(Adapter):
         # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
         self.built.layer.clear_gradients(set_to_zero=False)
 
-    def synchronize(self):
-        # type: () -> None
-        """Nothing is pending."""
-
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Hand the rate to the optimizer."""
         self.optimizer.set_lr(rate)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean loss of the last step."""
         return float(self.loss)
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield every trainable parameter in canonical layout."""
         for name, parameter in self.built.parameters.items():
             value = parameter.numpy()
             yield name, value.T if name in self.built.transposed else value
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the most threads that one of its libraries uses: MKL for products, OpenMP for its own loops."""
         told = [count for count in (libraries.mkl_threads(), libraries.openmp_threads()) if count is not None]
         return max(told) if told else None
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
         return {
             "framework": "paddle",
@@ -102,8 +89,7 @@ class PaddleAdapter(Adapter):
             "image_layout": "NCHW",
         }
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask PaddlePaddle how it was built, for a gradient, and for its own data-parallel training."""
         gpu = bool(paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm())
         value = paddle.to_tensor(3.0, stop_gradient=False)
@@ -116,15 +102,13 @@ class PaddleAdapter(Adapter):
             "several_processes": (several, "paddle.distributed.is_available() is %s" % several),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a float32 matrix product."""
         left = paddle.uniform([size, size], min=-1.0, max=1.0)
         right = paddle.uniform([size, size], min=-1.0, max=1.0)
         return lambda: paddle.matmul(left, right)
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under paddle.profiler."""
         return profile.take(self, steps)
 

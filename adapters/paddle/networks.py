@@ -11,7 +11,7 @@ import paddle
 from paddle import nn
 
 from ..base import Unsupported
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 
@@ -29,21 +29,20 @@ class Built(NamedTuple):
 class Naming:
     """Collects where each canonical parameter lies."""
 
-    def __init__(self):
-        # type: () -> None
-        self.parameters = {}  # type: Dict[str, Any]
-        self.transposed = set()  # type: Set[str]
+    def __init__(self) -> None:
+        self.parameters: Dict[str, Any] = {}
+        self.transposed: Set[str] = set()
 
-    def dense(self, name, inputs, outputs):
-        # type: (str, int, int) -> Any
+    def dense(self, name: str, inputs: int, outputs: int) -> Any:
         """Return a fully connected layer."""
         made = nn.Linear(inputs, outputs)
         self.parameters[name + ".weight"], self.parameters[name + ".bias"] = made.weight, made.bias
         self.transposed.add(name + ".weight")
         return made
 
-    def convolution(self, name, inputs, outputs, kernel, stride, padding, bias=True):
-        # type: (str, int, int, int, int, int, bool) -> Any
+    def convolution(
+        self, name: str, inputs: int, outputs: int, kernel: int, stride: int, padding: int, bias: bool = True
+    ) -> Any:
         """Return a convolution with symmetric zero padding."""
         made = nn.Conv2D(inputs, outputs, kernel, stride, padding, bias_attr=None if bias else False)
         self.parameters[name + ".weight"] = made.weight
@@ -51,17 +50,15 @@ class Naming:
             self.parameters[name + ".bias"] = made.bias
         return made
 
-    def norm(self, name, channels, epsilon):
-        # type: (str, int, float) -> Any
+    def norm(self, name: str, channels: int, epsilon: float) -> Any:
         """Return a batch normalisation."""
         made = nn.BatchNorm2D(channels, epsilon=epsilon)
         self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.weight, made.bias
         return made
 
 
-def _feedforward(family, naming):
-    # type: (Chain, Naming) -> Any
-    made = []  # type: List[Any]
+def _feedforward(family: Chain, naming: Naming) -> Any:
+    made: List[Any] = []
     for layer in family.layers:
         if isinstance(layer, Dense):
             made.append(naming.dense(layer.name, layer.inputs, layer.outputs))
@@ -87,15 +84,14 @@ def _feedforward(family, naming):
 class BottleneckLayer(nn.Layer):
     """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
 
-    def __init__(self, spec, epsilon, naming):
-        # type: (Bottleneck, float, Naming) -> None
-        super(BottleneckLayer, self).__init__()
+    def __init__(self, spec: Bottleneck, epsilon: float, naming: Naming) -> None:
+        super().__init__()
         shapes = (
             (spec.in_channels, spec.width, 1, spec.stride),
             (spec.width, spec.width, 3, 1),
             (spec.width, spec.out_channels, 1, 1),
         )
-        body = []  # type: List[Any]
+        body: List[Any] = []
         for index, (inputs, outputs, kernel, stride) in enumerate(shapes, start=1):
             name = "%s.conv%d" % (spec.name, index)
             body.append(naming.convolution(name, inputs, outputs, kernel, stride, kernel // 2, bias=False))
@@ -112,15 +108,13 @@ class BottleneckLayer(nn.Layer):
             )
         self.relu = nn.ReLU()
 
-    def forward(self, inputs):
-        # type: (Any) -> Any
+    def forward(self, inputs: Any) -> Any:
         """Return relu(body + shortcut), (batch, channels, height, width)."""
         shortcut = inputs if self.project is None else self.project(inputs)
         return self.relu(self.body(inputs) + shortcut)
 
 
-def _residual(family, naming):
-    # type: (Residual, Naming) -> Any
+def _residual(family: Residual, naming: Naming) -> Any:
     stem = naming.convolution("stem", family.input_shape[0], family.stem_channels, 7, 2, 3, bias=False)
     layers = [stem, naming.norm("stem_norm", family.stem_channels, family.epsilon), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
     layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.bottlenecks]
@@ -135,9 +129,8 @@ def _residual(family, naming):
 class LanguageModel(nn.Layer):
     """Embedding, stacked LSTM from a zero state, dense; tokens (steps, batch) to logits (steps * batch, classes)."""
 
-    def __init__(self, spec, naming):
-        # type: (Recurrent, Naming) -> None
-        super(LanguageModel, self).__init__()
+    def __init__(self, spec: Recurrent, naming: Naming) -> None:
+        super().__init__()
         self.hidden = spec.hidden
         self.embedding = nn.Embedding(spec.vocabulary, spec.embedding)
         self.lstm = nn.LSTM(spec.embedding, spec.hidden, spec.layers, time_major=True)
@@ -153,18 +146,16 @@ class LanguageModel(nn.Layer):
             second.set_value(np.zeros(second.shape, np.float32))
         self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
 
-    def forward(self, tokens):
-        # type: (Any) -> Any
+    def forward(self, tokens: Any) -> Any:
         """Return the logits of every step, time-major."""
         outputs, _ = self.lstm(self.embedding(tokens))
         return self.dense(outputs.reshape([-1, self.hidden]))
 
 
-def build(network, weights):
-    # type: (Network, Dict[str, np.ndarray]) -> Built
+def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
     """Build the network in training mode with copies of these weights (canonical layouts)."""
     family, naming = network.family, Naming()
-    if isinstance(family, CHAINS):
+    if isinstance(family, Chain):
         layer = _feedforward(family, naming)
     elif isinstance(family, Residual):
         layer = _residual(family, naming)
@@ -179,8 +170,7 @@ def build(network, weights):
     return Built(layer, naming.parameters, frozenset(naming.transposed))
 
 
-def place(batch):
-    # type: (Batch) -> Tuple[Any, Any]
+def place(batch: Batch) -> Tuple[Any, Any]:
     """Return the mini-batch as tensors; where there are steps, time-major and the labels in one row."""
     inputs, labels = batch.inputs, batch.labels
     if labels.ndim == 2:

@@ -20,8 +20,7 @@ _KERNEL = re.compile(
 _MICROSECONDS = 1e-6
 
 
-def take(adapter, steps):
-    # type: (Adapter, int) -> Profile
+def take(adapter: Adapter, steps: int) -> Profile:
     """Run so many steps under the profiler."""
     recorder = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda ready: None)
     with recorder:
@@ -34,10 +33,9 @@ def take(adapter, steps):
     return profiles.profile(NAME, steps, seconds, calls(events))
 
 
-def calls(events):
-    # type: (List[Dict[str, Any]]) -> Iterator[Calls]
+def calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
     """Yield the calls of each kernel; what else the trace holds wraps them: layers, gradient nodes, Python."""
-    of_threads = {}  # type: Dict[str, List[Span]]
+    of_threads: Dict[str, List[Span]] = {}
     for event in events:
         found = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
         if found:

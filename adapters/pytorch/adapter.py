@@ -27,8 +27,7 @@ from .networks import build, plain_dense
 from .placement import Feed
 
 
-def _memory_format(network, settings):
-    # type: (Network, Dict[str, Any]) -> Optional[torch.memory_format]
+def _memory_format(network: Network, settings: Dict[str, Any]) -> Optional[torch.memory_format]:
     """Return the order in which image tensors lie in memory, or None for a network without images."""
     if len(network.family.drawn_inputs().shape) != 3:
         return None
@@ -45,9 +44,8 @@ class TorchAdapter(Adapter):
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(TorchAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         if cell.threads:
             torch.set_num_threads(cell.threads)
         # Nothing here runs operations side by side; the pool would only be threads without work.
@@ -64,32 +62,28 @@ class TorchAdapter(Adapter):
         self.dense = settings.get("dense", "mkl")
         if self.dense not in ("mkl", "onednn"):
             raise ValueError("dense %r is neither mkl nor onednn" % self.dense)
-        self._parameters = {}  # type: Dict[str, torch.nn.Parameter]
+        self._parameters: Dict[str, torch.nn.Parameter] = {}
         self._loss = torch.zeros(())
 
-    def _compilers_folder(self):
-        # type: () -> str
+    def _compilers_folder(self) -> str:
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return cuda.refusal(self.cell)
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline what this build, this GPU or this mode cannot do."""
-        reason = self._against_device(network) or self._against_mode()
-        if not reason and self.compiles and self.cell.precision != "float16":
-            whole = not isinstance(network.family, Recurrent)
-            reason = compiled.traces_gradients()[1] if whole else ""
+        recurrent, precision = isinstance(network.family, Recurrent), self.cell.precision
+        reason = super().supports(network)[1]
+        if not reason and precision != "float32" and recurrent:
+            reason = cuda.recurrent_refusal(precision, "cpu" if self.cell.on_cpu else cuda.DEVICE)
+        reason = reason or self._against_mode()
+        if not reason and self.compiles and precision != "float16" and not recurrent:
+            reason = compiled.refuses_gradients()
         return not reason, reason
 
-    def _against_device(self, network):
-        # type: (Network) -> str
-        on_cpu, precision = self.cell.on_cpu, self.cell.precision
-        reason = super(TorchAdapter, self).supports(network)[1] if on_cpu else cuda.refusal(self.cell)
-        if not reason and precision != "float32" and isinstance(network.family, Recurrent):
-            reason = cuda.recurrent_refusal(precision, "cpu" if on_cpu else cuda.DEVICE)
-        return reason
-
-    def _against_mode(self):
-        # type: () -> str
+    def _against_mode(self) -> str:
         mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
         if self.cell.world_size > 1:
             if self.compiles or self.graphs:
@@ -103,23 +97,21 @@ class TorchAdapter(Adapter):
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
             if precision != "float32":
                 return "mode %s, precision %s: its products are in float32 only" % (mode, precision)
-            return onednn.available()[1]
+            return onednn.refusal()
         if self.graphs:
             if on_cpu:
                 return "mode %s: CUDA graphs run on GPUs, and this cell is one of the CPU" % mode
             if precision == "float16":
                 return "mode %s, precision float16: PyTorch cannot capture the scaling of its loss" % mode
         if self.compiles:
-            return (compiled.available() if on_cpu else compiled.available_on_gpu())[1]
+            return compiled.refusal(on_cpu)
         return ""
 
-    def join(self, worker, meeting):
-        # type: (int, str) -> None
+    def join(self, worker: int, meeting: str) -> None:
         """Become a worker of a process group."""
         parallel.join(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the module and the training step; tokens and their labels are kept time-major."""
         built = build(network, weights, onednn.onednn_dense if self.dense == "onednn" else plain_dense)
         self._parameters = built.parameters
@@ -145,10 +137,9 @@ class TorchAdapter(Adapter):
         if self.cell.world_size > 1:
             module = parallel.wrap(module, self.cell.on_cpu)
         trainable = list(built.parameters.values())
-        self._training = self._make_step()(module, trainable, inputs, labels, self.settings)
+        self._training = self._make_step()(eager.Task(module, trainable, inputs, labels, self.settings))
 
-    def _placed(self, tensors):
-        # type: (List[torch.Tensor]) -> List[torch.Tensor]
+    def _placed(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
         if self.cell.placement == "resident":
             return [tensor.to(cuda.DEVICE) for tensor in tensors]
@@ -157,8 +148,7 @@ class TorchAdapter(Adapter):
         self.step = self._step_with_copy  # type: ignore[method-assign]
         return self._feed.there()
 
-    def _make_step(self):
-        # type: () -> Callable[..., Any]
+    def _make_step(self) -> Callable[..., Any]:
         scaled = self.cell.precision == "float16"
         if self.graphs:
             return graphs.GraphStep
@@ -166,44 +156,37 @@ class TorchAdapter(Adapter):
             return compiled.ScaledPieces if scaled else compiled.make_step
         return mixed.ScaledStep if scaled else eager.EagerStep
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Forward, loss, backward, update."""
         self._loss = self._training()
 
-    def _step_with_copy(self):
-        # type: () -> None
+    def _step_with_copy(self) -> None:
         self._feed()
         self._loss = self._training()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Hand the rate to the optimiser, or to the compiled step as a tensor."""
         self._training.set_learning_rate(rate)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the last step's mean loss, over all workers."""
         if self.cell.world_size > 1:
             return parallel.mean(self._loss, self.cell.world_size)
         return float(self._loss)
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield views, or copies from the GPU; PyTorch's shapes are the canonical ones, whatever the memory order."""
         for name, parameter in self._parameters.items():
             yield name, parameter.detach().cpu().numpy()
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the size of PyTorch's intra-op pool, which OpenMP and MKL share."""
         return int(torch.get_num_threads())
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name the build: libraries, instruction set, numerical modes."""
         mkldnn = torch.backends.mkldnn
-        described = {
+        described: Dict[str, Any] = {
             "framework": "torch",
             "version": torch.__version__,
             "git": torch.version.git_version,
@@ -219,7 +202,7 @@ class TorchAdapter(Adapter):
             "intra_op_threads": torch.get_num_threads(),
             "inter_op_threads": torch.get_num_interop_threads(),
             "training": self._training.describe() if self._parameters else {},
-        }  # type: Dict[str, Any]
+        }
         if self.cell.world_size > 1:
             described["data_parallel"] = parallel.describe(self.cell.on_cpu)
         if not self.cell.on_cpu:
@@ -228,8 +211,7 @@ class TorchAdapter(Adapter):
             described["autocast"] = self.cell.precision
         return described
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask PyTorch for its build's GPU code, for a gradient and for its process groups."""
         value = torch.tensor(3.0, requires_grad=True)
         (value * value).backward()
@@ -251,8 +233,7 @@ class TorchAdapter(Adapter):
             "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Multiply with torch.mm into a result made beforehand."""
         if not self.cell.on_cpu:
             return cuda.multiply(size, self.cell.precision)
@@ -260,43 +241,35 @@ class TorchAdapter(Adapter):
         result = torch.empty(size, size)
         return lambda: torch.mm(left, right, out=result)
 
-    def device_name(self):
-        # type: () -> str
+    def device_name(self) -> str:
         """Return the GPU's name as CUDA has it."""
         return torch.cuda.get_device_name(0)
 
-    def event(self):
-        # type: () -> Any
+    def event(self) -> Any:
         """Put a CUDA event into the stream of the steps."""
         return cuda.mark()
 
-    def event_nanoseconds(self, earlier, later):
-        # type: (Any, Any) -> int
+    def event_nanoseconds(self, earlier: Any, later: Any) -> int:
         """Return the time between two CUDA events."""
         return cuda.nanoseconds_between(earlier, later)
 
-    def reset_device_peak_memory(self):
-        # type: () -> None
+    def reset_device_peak_memory(self) -> None:
         """Let PyTorch's caching allocator forget its peak."""
         torch.cuda.reset_peak_memory_stats()
 
-    def device_peak_memory(self):
-        # type: () -> Optional[int]
+    def device_peak_memory(self) -> Optional[int]:
         """Return what tensors took at most; of a CUDA graph, what they took while it was captured."""
         return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
 
-    def device_probe(self, name, size):
-        # type: (str, int) -> Optional[Probe]
+    def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Copy tensors, or change one of a single number."""
         return None if self.graphs and name == OPERATOR else ceilings.probe(name, size)
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under torch.profiler."""
         return profile.take(self, steps)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise CUDA's failures, and the CPU allocator's, which PyTorch raises as plain RuntimeErrors."""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or cuda.is_out_of_memory(error):
             return True
@@ -304,10 +277,9 @@ class TorchAdapter(Adapter):
         return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
 
 
-def _build_line(words):
-    # type: (str) -> str
+def _build_line(words: str) -> str:
     """Return the entry of PyTorch's own account of its build that holds these words, or an empty string."""
-    lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]  # type: List[str]
+    lines: List[str] = [line.strip(" -") for line in torch.__config__.show().splitlines()]
     found = [line for line in lines if words in line and not line.startswith("Build settings")]
     return found[0] if found else ""
 

@@ -12,8 +12,9 @@ _PINNED = (device_ceilings.TO_DEVICE_PINNED, device_ceilings.FROM_DEVICE_PINNED)
 _FROM_DEVICE = (device_ceilings.FROM_DEVICE_PINNED, device_ceilings.FROM_DEVICE_PAGEABLE)
 
 
-def probe(name, size, device=cuda.DEVICE, wait=torch.cuda.synchronize):
-    # type: (str, int, str, Callable[[], object]) -> Probe
+def probe(
+    name: str, size: int, device: str = cuda.DEVICE, wait: Callable[[], object] = torch.cuda.synchronize
+) -> Probe:
     """Return how PyTorch does what this name of `device_ceilings.NAMES` says, with tensors of so many bytes."""
     if name == device_ceilings.OPERATOR:
         number = torch.zeros(1, device=device)
@@ -23,8 +24,7 @@ def probe(name, size, device=cuda.DEVICE, wait=torch.cuda.synchronize):
     return Probe(lambda: target.copy_(source, non_blocking=pinned), wait)
 
 
-def pair(name, size, device):
-    # type: (str, int, str) -> Tuple[torch.Tensor, torch.Tensor]
+def pair(name: str, size: int, device: str) -> Tuple[torch.Tensor, torch.Tensor]:
     """Return the tensors between which a copy of this name goes: from the first to the second, each of ``size`` bytes.
 
     All of them are written to before: pages of the host that never were may all be one.

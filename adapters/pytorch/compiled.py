@@ -9,89 +9,69 @@ import importlib.util
 import os
 import shutil
 import sysconfig
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Dict, Union
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from .eager import EagerStep
+from .eager import EagerStep, Task
 from .mixed import ScaledStep
 
 
-def use_cache(directory):
-    # type: (str) -> None
+def use_cache(directory: str) -> None:
     """Keep what the compiler makes in this directory, so that a later process finds it."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
 
 
-def available():
-    # type: () -> Tuple[bool, str]
-    """Return whether the compiler's back end for CPUs can work here, and if not, why."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        return (
-            False,
-            "torch.compile needs a C++ compiler, and %s is not found: install g++ or set CXX" % compiler,
-        )
-    return _headers()
-
-
-def available_on_gpu():
-    # type: () -> Tuple[bool, str]
-    """Return whether the compiler's back end for GPUs can work here, and if not, why."""
-    if importlib.util.find_spec("triton") is None:
-        return False, "torch.compile needs the package triton for GPUs, and this interpreter does not have it"
-    capability = torch.cuda.get_device_capability(0)
-    if capability < (7, 0):
-        return False, "torch.compile needs compute capability 7.0, and this GPU has %d.%d" % tuple(capability)
-    # Triton compiles a small C module for each kernel, which starts it.
-    compilers = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "clang"]
+def refusal(on_cpu: bool) -> str:
+    """Return why the compiler's back end for CPUs, or for GPUs, cannot work here; empty where it can."""
+    if on_cpu:
+        what, compilers, advice = "C++", [os.environ.get("CXX", "g++")], "install g++ or set CXX"
+    else:
+        if importlib.util.find_spec("triton") is None:
+            return "torch.compile needs the package triton for GPUs, and this interpreter does not have it"
+        capability = torch.cuda.get_device_capability(0)
+        if capability < (7, 0):
+            return "torch.compile needs compute capability 7.0, and this GPU has %d.%d" % tuple(capability)
+        # Triton compiles a small C module for each kernel, which starts it.
+        what, advice = "C", "install gcc or set CC"
+        compilers = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "clang"]
     if not any(shutil.which(compiler) for compiler in compilers):
-        return False, "torch.compile needs a C compiler, and %s is not found: install gcc or set CC" % compilers[0]
-    return _headers()
-
-
-def _headers():
-    # type: () -> Tuple[bool, str]
+        return "torch.compile needs a %s compiler, and %s is not found: %s" % (what, compilers[0], advice)
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
     if not os.path.exists(header):
-        return False, "torch.compile needs Python's headers, and %s is missing" % header
-    return True, ""
+        return "torch.compile needs Python's headers, and %s is missing" % header
+    return ""
 
 
-def traces_gradients():
-    # type: () -> Tuple[bool, str]
-    """Return whether the compiler takes a whole step, its gradients included, as one graph, and if not, why."""
+def refuses_gradients() -> str:
+    """Return why the compiler does not take a whole step, its gradients included, as one graph; empty where it does."""
     if hasattr(torch._dynamo.config, "trace_autograd_ops"):
-        return True, ""
-    return False, "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
+        return ""
+    return "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
 
 
-def make_step(module, trainable, inputs, labels, settings):
-    # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> Union[WholeStep, PiecewiseStep]
+def make_step(task: Task) -> "Union[WholeStep, PiecewiseStep]":
     """Return the training step as one graph, or in pieces around recurrent layers."""
-    if any(isinstance(part, nn.RNNBase) for part in module.modules()):
-        return PiecewiseStep(module, trainable, inputs, labels, settings)
-    return WholeStep(module, trainable, inputs, labels)
+    recurrent = any(isinstance(part, nn.RNNBase) for part in task.module.modules())
+    return PiecewiseStep(task) if recurrent else WholeStep(task)
 
 
 class WholeStep:
     """Forward, softmax cross-entropy, backward and SGD of one resident mini-batch, as one compiled function."""
 
-    def __init__(self, module, trainable, inputs, labels):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor) -> None
-        self.module = module
-        self.trainable = trainable
-        self.inputs = inputs
-        self.labels = labels
+    def __init__(self, task: Task) -> None:
+        self.module = task.module
+        self.trainable = task.trainable
+        self.inputs = task.inputs
+        self.labels = task.labels
         # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
-        self.rate = torch.zeros((), device=inputs.device)
+        self.rate = torch.zeros((), device=task.inputs.device)
         torch._dynamo.config.trace_autograd_ops = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
 
-    def _step(self, inputs, labels, rate):
-        # type: (torch.Tensor, torch.Tensor, torch.Tensor) -> torch.Tensor
+    def _step(self, inputs: torch.Tensor, labels: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
         loss = functional.cross_entropy(self.module(inputs), labels)
         gradients = torch.autograd.grad(loss, self.trainable)
         with torch.no_grad():
@@ -99,49 +79,40 @@ class WholeStep:
                 parameter.sub_(rate * gradient)
         return loss.detach()
 
-    def __call__(self):
-        # type: () -> torch.Tensor
+    def __call__(self) -> torch.Tensor:
         """Carry out one step; return its loss, a scalar still on the device."""
         return self.function(self.inputs, self.labels, self.rate)
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on."""
         self.rate.fill_(rate)
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name what was chosen."""
         return {"compiler": "inductor", "graph": "forward, backward and update in one"}
 
 
-class PiecewiseStep(EagerStep):
+class CompiledLoss(EagerStep):
+    """A step of PyTorch's optimiser whose loss, and the way back from it, is compiled."""
+
+    graph = ""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
+
+    def describe(self) -> Dict[str, Any]:
+        """Name what was chosen."""
+        return dict(super().describe(), compiler="inductor", graph=self.graph)
+
+
+class PiecewiseStep(CompiledLoss):
     """Eager mode's step whose loss is compiled in pieces: the graph breaks at recurrent layers."""
 
-    def __init__(self, module, trainable, inputs, labels, settings):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
-        super(PiecewiseStep, self).__init__(module, trainable, inputs, labels, settings)
-        self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
-
-    def describe(self):
-        # type: () -> Dict[str, Any]
-        """Name what was chosen."""
-        described = super(PiecewiseStep, self).describe()
-        described.update(compiler="inductor", graph="forward and backward, in pieces around recurrent layers")
-        return described
+    graph = "forward and backward, in pieces around recurrent layers"
 
 
-class ScaledPieces(ScaledStep):
+class ScaledPieces(CompiledLoss, ScaledStep):
     """The step with a scaled loss, forward and backward compiled: the scaling itself is driven by Python."""
 
-    def __init__(self, module, trainable, inputs, labels, settings):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
-        super(ScaledPieces, self).__init__(module, trainable, inputs, labels, settings)
-        self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
-
-    def describe(self):
-        # type: () -> Dict[str, Any]
-        """Name what was chosen."""
-        described = super(ScaledPieces, self).describe()
-        described.update(compiler="inductor", graph="forward and backward")
-        return described
+    graph = "forward and backward"

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict
 
 import torch
 
-from ..libraries.compute_capability import AMPERE, has_code
-from ..protocol import Cell
+from ..libraries import gpus
+from ..protocol import PLACEMENTS, Cell
 
 DEVICE = "cuda:0"
 #: What each precision computes products in. TF32 is no data type: float32 whose products lose bits on the way in.
@@ -19,21 +19,16 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-PLACEMENTS = ("resident", "pinned", "pageable")
 _OUT_OF_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
 
 
-def refusal(cell):
-    # type: (Cell) -> str
+def refusal(cell: Cell) -> str:
     """Return why this build of PyTorch cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "PyTorch %s" % torch.__version__
-    if cell.device.partition(":")[0] != "cuda":
-        return "device %s: PyTorch is driven here on the CPU and on CUDA GPUs only" % cell.device
-    if cell.precision not in DTYPES:
-        return "precision %s: PyTorch is driven here in %s only" % (cell.precision, ", ".join(DTYPES))
-    if cell.placement not in PLACEMENTS:
-        return "placement %s: PyTorch is driven here with %s only" % (cell.placement, ", ".join(PLACEMENTS))
+    reason = gpus.refusal(cell, "PyTorch", tuple(DTYPES), PLACEMENTS)
+    if reason:
+        return reason
     if torch.version.cuda is None:
         if torch.version.hip is not None:
             return "%s: this build is for ROCm and has no CUDA code: %s" % (version, _GIVE_ANOTHER)
@@ -42,25 +37,18 @@ def refusal(cell):
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
-        return "%s, built for CUDA %s, cannot use the GPU: %s" % (version, torch.version.cuda, _first_line(error))
-    architectures = torch.cuda.get_arch_list()
-    if architectures and not has_code(architectures, capability):
-        return "%s: this build has no kernels for compute capability %d.%d (it has %s): %s" % (
-            (version,) + tuple(capability) + (", ".join(architectures), _GIVE_ANOTHER)
-        )
+        return "%s, built for CUDA %s, cannot use the GPU: %s" % (version, torch.version.cuda, gpus.first_line(error))
+    reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, torch.cuda.get_arch_list(), tuple(capability))
+    if reason:
+        return reason
     try:
         torch.backends.cudnn.version()
     except RuntimeError as error:  # a cuDNN that has left this GPU behind, or that is not the build's
-        return "%s cannot use its cuDNN here: %s" % (version, _first_line(error))
-    if cell.precision in ("tf32", "bfloat16") and capability < AMPERE:
-        return "precision %s: it needs compute capability %d.%d, and this GPU has %d.%d" % (
-            (cell.precision,) + AMPERE + tuple(capability)
-        )
+        return "%s cannot use its cuDNN here: %s" % (version, gpus.first_line(error))
     return ""
 
 
-def recurrent_refusal(precision, device):
-    # type: (str, str) -> str
+def recurrent_refusal(precision: str, device: str) -> str:
     """Return why an LSTM cannot be had at this precision on "cpu" or `DEVICE`; empty where it can.
 
     On GPUs autocast has long given it float16 for bfloat16 as well, in which the gradients of these networks vanish; on
@@ -74,21 +62,17 @@ def recurrent_refusal(precision, device):
             outputs, _ = layer(inputs)
         outputs.float().sum().backward()
     except RuntimeError as error:
-        return "precision bfloat16: PyTorch %s cannot run an LSTM in it: %s" % (torch.__version__, _first_line(error))
+        return "precision bfloat16: PyTorch %s cannot run an LSTM in it: %s" % (
+            torch.__version__,
+            gpus.first_line(error),
+        )
     if outputs.dtype != torch.bfloat16:
         given = str(outputs.dtype).rpartition(".")[2]
         return "precision bfloat16: autocast of PyTorch %s runs LSTMs in %s" % (torch.__version__, given)
     return ""
 
 
-def _first_line(error):
-    # type: (BaseException) -> str
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
-
-
-def set_up(precision):
-    # type: (str) -> None
+def set_up(precision: str) -> None:
     """Let float32 products, convolutions and LSTMs use TF32 or not, and cuDNN try its convolutions out once."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -96,49 +80,42 @@ def set_up(precision):
     torch.backends.cudnn.benchmark = True
 
 
-def mark():
-    # type: () -> torch.cuda.Event
+def mark() -> torch.cuda.Event:
     """Put a timed event into the current stream and return it."""
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
 
 
-def nanoseconds_between(earlier, later):
-    # type: (torch.cuda.Event, torch.cuda.Event) -> int
+def nanoseconds_between(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
     """Return the time between two events that have passed; CUDA resolves it to about half a microsecond."""
     return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
 
-def multiply(size, precision):
-    # type: (int, str) -> Callable[[], object]
+def multiply(size: int, precision: str) -> Callable[[], object]:
     """Return a call that multiplies two square matrices on the GPU and waits for the result."""
     left, right = (torch.rand(size, size, device=DEVICE).to(DTYPES[precision]) for _ in range(2))
     result = torch.empty_like(left)
 
-    def product():
-        # type: () -> None
+    def product() -> None:
         torch.mm(left, right, out=result)
         torch.cuda.synchronize()
 
     return product
 
 
-def is_out_of_memory(error):
-    # type: (BaseException) -> bool
+def is_out_of_memory(error: BaseException) -> bool:
     """Recognise the failures of CUDA and its libraries that are none of PyTorch's own allocator."""
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
-def slug():
-    # type: () -> str
+def slug() -> str:
     """Return the GPU's model as a part of a file name: what is tuned for one serves no other."""
     name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
     return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
 
 
-def describe(precision):
-    # type: (str) -> Dict[str, Any]
+def describe(precision: str) -> Dict[str, Any]:
     """Name the GPU as PyTorch sees it, the libraries that drive it and what decides its arithmetic."""
     properties = torch.cuda.get_device_properties(0)
     matmul = torch.backends.cuda.matmul

@@ -1,33 +1,40 @@
 """The training step run operation by operation."""
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 
+class Task(NamedTuple):
+    """What a step trains, and on what."""
+
+    module: nn.Module
+    trainable: List[nn.Parameter]
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    settings: Dict[str, Any]  # of the mode
+
+
 class EagerStep:
     """Forward, softmax cross-entropy, backward and SGD of one resident mini-batch, as ordinary PyTorch."""
 
-    def __init__(self, module, trainable, inputs, labels, settings):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
-        kind = settings.get("optimizer", "fused")
+    def __init__(self, task: Task) -> None:
+        kind = task.settings.get("optimizer", "fused")
         if kind not in ("fused", "foreach", "single"):
             raise ValueError("optimizer %r is none of fused, foreach, single" % kind)
-        self.module = module
-        self.inputs = inputs
-        self.labels = labels
+        self.module = task.module
+        self.inputs = task.inputs
+        self.labels = task.labels
         self.kind = kind
-        self.optimizer = torch.optim.SGD(trainable, lr=0.0, foreach=kind == "foreach", fused=kind == "fused")
+        self.optimizer = torch.optim.SGD(task.trainable, lr=0.0, foreach=kind == "foreach", fused=kind == "fused")
 
-    def loss(self):
-        # type: () -> torch.Tensor
+    def loss(self) -> torch.Tensor:
         """Return the mini-batch's mean loss."""
         return functional.cross_entropy(self.module(self.inputs), self.labels)
 
-    def __call__(self):
-        # type: () -> torch.Tensor
+    def __call__(self) -> torch.Tensor:
         """Carry out one step; return its loss, a scalar still on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss()
@@ -35,13 +42,11 @@ class EagerStep:
         self.optimizer.step()
         return loss.detach()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name what was chosen."""
         return {"optimizer": "SGD (%s)" % self.kind}

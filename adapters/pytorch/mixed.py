@@ -1,27 +1,25 @@
 """Mixed precision: weights and their update in float32, products in a data type of 16 bits, chosen by autocast."""
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import torch
 from torch import nn
 
-from .eager import EagerStep
+from .eager import EagerStep, Task
 
 
 class Narrowed(nn.Module):
     """A module whose operators run in the data type that autocast gives each of them; its logits are float32."""
 
-    def __init__(self, module, device_type, dtype, kept=True):
-        # type: (nn.Module, str, torch.dtype, bool) -> None
+    def __init__(self, module: nn.Module, device_type: str, dtype: torch.dtype, kept: bool = True) -> None:
         """``kept``: a weight is cast once a step. Not inside a CUDA graph, whose casts must all be in the graph."""
-        super(Narrowed, self).__init__()
+        super().__init__()
         self.module = module
         self.device_type = device_type
         self.dtype = dtype
         self.kept = kept
 
-    def forward(self, inputs):
-        # type: (torch.Tensor) -> torch.Tensor
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the logits of the module."""
         with torch.autocast(self.device_type, dtype=self.dtype, cache_enabled=self.kept):
             logits = self.module(inputs)
@@ -34,13 +32,11 @@ class ScaledStep(EagerStep):
     Where a scaled gradient overflows, the step changes nothing and the scale is halved; both stay on the device.
     """
 
-    def __init__(self, module, trainable, inputs, labels, settings):
-        # type: (nn.Module, List[nn.Parameter], torch.Tensor, torch.Tensor, Dict[str, Any]) -> None
-        super(ScaledStep, self).__init__(module, trainable, inputs, labels, settings)
-        self.scaler = torch.amp.GradScaler(inputs.device.type)
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.scaler = torch.amp.GradScaler(task.inputs.device.type)
 
-    def __call__(self):
-        # type: () -> torch.Tensor
+    def __call__(self) -> torch.Tensor:
         """Carry out one step; return its loss, a scalar still on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss()
@@ -49,9 +45,8 @@ class ScaledStep(EagerStep):
         self.scaler.update()
         return loss.detach()
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name what was chosen, and what the scale has become: below 65536, steps were left out."""
-        described = super(ScaledStep, self).describe()
+        described = super().describe()
         described.update(loss_scaling="torch.amp.GradScaler", loss_scale=float(self.scaler.get_scale()))
         return described

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..networks import Network
 
 MakeDense = Callable[[int, int], nn.Linear]
@@ -24,14 +24,12 @@ class Built(NamedTuple):
     parameters: Dict[str, nn.Parameter]
 
 
-def plain_dense(inputs, outputs):
-    # type: (int, int) -> nn.Linear
+def plain_dense(inputs: int, outputs: int) -> nn.Linear:
     """Return PyTorch's own fully connected layer, its weights not yet set."""
     return nn.utils.skip_init(nn.Linear, inputs, outputs)
 
 
-def _activation(name):
-    # type: (str) -> List[nn.Module]
+def _activation(name: str) -> List[nn.Module]:
     if name == "none":
         return []
     if name == "relu":
@@ -44,9 +42,8 @@ def _activation(name):
     raise ValueError("no activation is named %r" % name)
 
 
-def _feedforward(family, dense):
-    # type: (Chain, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
-    modules = []  # type: List[nn.Module]
+def _feedforward(family: Chain, dense: MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
+    modules: List[nn.Module] = []
     found = {}
     for layer in family.layers:
         if isinstance(layer, Dense):
@@ -78,15 +75,13 @@ def _feedforward(family, dense):
 class _ConvolutionNorm(nn.Sequential):
     """A convolution without bias and its batch normalisation, which keeps running statistics as any training does."""
 
-    def __init__(self, inputs, outputs, kernel, stride, epsilon):
-        # type: (int, int, int, int, float) -> None
-        super(_ConvolutionNorm, self).__init__(
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, epsilon: float) -> None:
+        super().__init__(
             nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False),
             nn.BatchNorm2d(outputs, eps=epsilon),
         )
 
-    def named(self, convolution, norm):
-        # type: (str, str) -> Dict[str, nn.Parameter]
+    def named(self, convolution: str, norm: str) -> Dict[str, nn.Parameter]:
         return {
             convolution + ".weight": self[0].weight,
             norm + ".gamma": self[1].weight,
@@ -97,9 +92,8 @@ class _ConvolutionNorm(nn.Sequential):
 class _Block(nn.Module):
     """One bottleneck: ``relu(norm(1x1(relu(norm(3x3(relu(norm(1x1(x)))))))) + shortcut(x))``."""
 
-    def __init__(self, block, epsilon):
-        # type: (Bottleneck, float) -> None
-        super(_Block, self).__init__()
+    def __init__(self, block: Bottleneck, epsilon: float) -> None:
+        super().__init__()
         self.reduce = _ConvolutionNorm(block.in_channels, block.width, 1, block.stride, epsilon)
         self.middle = _ConvolutionNorm(block.width, block.width, 3, 1, epsilon)
         self.expand = _ConvolutionNorm(block.width, block.out_channels, 1, 1, epsilon)
@@ -108,8 +102,7 @@ class _Block(nn.Module):
             self.project = _ConvolutionNorm(block.in_channels, block.out_channels, 1, block.stride, epsilon)
         self.relu = nn.ReLU(inplace=True)
 
-    def named(self, name):
-        # type: (str) -> Dict[str, nn.Parameter]
+    def named(self, name: str) -> Dict[str, nn.Parameter]:
         found = {}
         for index, part in enumerate((self.reduce, self.middle, self.expand), start=1):
             found.update(part.named("%s.conv%d" % (name, index), "%s.norm%d" % (name, index)))
@@ -117,8 +110,7 @@ class _Block(nn.Module):
             found.update(self.project.named(name + ".project", name + ".project_norm"))
         return found
 
-    def forward(self, inputs):
-        # type: (torch.Tensor) -> torch.Tensor
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         shortcut = inputs if self.project is None else self.project(inputs)
         hidden = self.relu(self.reduce(inputs))
         hidden = self.relu(self.middle(hidden))
@@ -127,11 +119,10 @@ class _Block(nn.Module):
         return self.relu(hidden)
 
 
-def _residual(family, dense):
-    # type: (Residual, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
+def _residual(family: Residual, dense: MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
     stem = _ConvolutionNorm(family.input_shape[0], family.stem_channels, 7, 2, family.epsilon)
     found = stem.named("stem", "stem_norm")
-    modules = [stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]  # type: List[nn.Module]
+    modules: List[nn.Module] = [stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     for block in family.bottlenecks:
         made = _Block(block, family.epsilon)
         found.update(made.named(block.name))
@@ -146,21 +137,18 @@ def _residual(family, dense):
 class _LanguageModel(nn.Module):
     """Embedding, stacked LSTM, dense. Time-major: tokens (steps, batch) to logits (steps * batch, vocabulary)."""
 
-    def __init__(self, family, dense):
-        # type: (Recurrent, MakeDense) -> None
-        super(_LanguageModel, self).__init__()
+    def __init__(self, family: Recurrent, dense: MakeDense) -> None:
+        super().__init__()
         self.embedding = nn.utils.skip_init(nn.Embedding, family.vocabulary, family.embedding)
         self.lstm = nn.LSTM(family.embedding, family.hidden, family.layers)
         self.dense = dense(family.hidden, family.vocabulary)
 
-    def forward(self, tokens):
-        # type: (torch.Tensor) -> torch.Tensor
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         hidden, _ = self.lstm(self.embedding(tokens))
         return self.dense(hidden.flatten(0, 1))
 
 
-def _recurrent(family, dense):
-    # type: (Recurrent, MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]
+def _recurrent(family: Recurrent, dense: MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
     model = _LanguageModel(family, dense)
     found = {"embedding.weight": model.embedding.weight}
     for layer in range(family.layers):
@@ -176,11 +164,10 @@ def _recurrent(family, dense):
     return model, found
 
 
-def build(network, weights, dense=plain_dense):
-    # type: (Network, Dict[str, np.ndarray], MakeDense) -> Built
+def build(network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = plain_dense) -> Built:
     """Build the network in training mode with a copy of these weights (canonical layouts)."""
     family = network.family
-    if isinstance(family, CHAINS):
+    if isinstance(family, Chain):
         module, found = _feedforward(family, dense)
     elif isinstance(family, Residual):
         module, found = _residual(family, dense)

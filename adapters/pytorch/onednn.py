@@ -12,18 +12,16 @@ import torch
 from torch import nn
 
 
-def available():
-    # type: () -> Tuple[bool, str]
-    """Return whether this build of PyTorch has oneDNN's product, and if not, why."""
+def refusal() -> str:
+    """Return why this build of PyTorch does not have oneDNN's product; empty where it has."""
     if not torch.backends.mkldnn.is_available():
-        return False, "this build of PyTorch has no oneDNN"
+        return "this build of PyTorch has no oneDNN"
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return False, "this version of PyTorch has no operator mkldnn::_linear_pointwise"
-    return True, ""
+        return "this version of PyTorch has no operator mkldnn::_linear_pointwise"
+    return ""
 
 
-def product(left, right, bias=None):
-    # type: (torch.Tensor, torch.Tensor, Optional[torch.Tensor]) -> torch.Tensor
+def product(left: torch.Tensor, right: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
     """Return ``left @ right.T + bias`` for left (m, k), right (n, k) of any strides, bias (n,)."""
     return torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
 
@@ -32,14 +30,12 @@ class _Linear(torch.autograd.Function):
     """``inputs @ weight.T + bias`` and its gradients, each one product of oneDNN."""
 
     @staticmethod
-    def forward(context, inputs, weight, bias):
-        # type: (Any, torch.Tensor, torch.Tensor, torch.Tensor) -> torch.Tensor
+    def forward(context: Any, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         context.save_for_backward(inputs, weight)
         return product(inputs, weight, bias)
 
     @staticmethod
-    def backward(context, gradient):
-        # type: (Any, torch.Tensor) -> Tuple[Optional[torch.Tensor], torch.Tensor, torch.Tensor]
+    def backward(context: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], torch.Tensor, torch.Tensor]:
         inputs, weight = context.saved_tensors
         by_inputs = product(gradient, weight.t()) if context.needs_input_grad[0] else None
         return by_inputs, product(gradient.t(), inputs.t()), gradient.sum(0)
@@ -48,13 +44,11 @@ class _Linear(torch.autograd.Function):
 class Dense(nn.Linear):
     """A fully connected layer computed by oneDNN."""
 
-    def forward(self, inputs):
-        # type: (torch.Tensor) -> torch.Tensor
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Map (batch, inputs) to (batch, outputs)."""
         return _Linear.apply(inputs, self.weight, self.bias)
 
 
-def onednn_dense(inputs, outputs):
-    # type: (int, int) -> nn.Linear
+def onednn_dense(inputs: int, outputs: int) -> nn.Linear:
     """Return a fully connected layer computed by oneDNN, its weights not yet set."""
     return nn.utils.skip_init(Dense, inputs, outputs)

@@ -17,26 +17,23 @@ from torch.nn.parallel import DistributedDataParallel
 PATIENCE = datetime.timedelta(minutes=10)
 
 
-def backend(on_cpu):
-    # type: (bool) -> str
+def backend(on_cpu: bool) -> str:
     """Return the engine that carries the gradients."""
     return "gloo" if on_cpu else "nccl"
 
 
-def refusal(on_cpu):
-    # type: (bool) -> str
+def refusal(on_cpu: bool) -> str:
     """Return why this build of PyTorch cannot train with several workers; empty where it can."""
     distributed, name = torch.distributed, backend(on_cpu)
     there = distributed.is_available() and getattr(distributed, "is_%s_available" % name)()
     return "" if there else "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
 
 
-def join(on_cpu, worker, workers, meeting):
-    # type: (bool, int, int, str) -> None
+def join(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
     """Wait until all workers of this machine have come to the meeting."""
     # Without it gloo looks the machine's name up, which in a container may lead nowhere.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    options = {} if on_cpu else {"device_id": torch.device("cuda:0")}  # type: Dict[str, Any]
+    options: Dict[str, Any] = {} if on_cpu else {"device_id": torch.device("cuda:0")}
     torch.distributed.init_process_group(
         backend(on_cpu),
         init_method="file://" + meeting,
@@ -47,8 +44,7 @@ def join(on_cpu, worker, workers, meeting):
     )
 
 
-def wrap(module, on_cpu):
-    # type: (nn.Module, bool) -> nn.Module
+def wrap(module: nn.Module, on_cpu: bool) -> nn.Module:
     """Return the module with its gradients averaged over all workers."""
     return DistributedDataParallel(
         module,
@@ -58,16 +54,14 @@ def wrap(module, on_cpu):
     )
 
 
-def mean(value, workers):
-    # type: (torch.Tensor, int) -> float
+def mean(value: torch.Tensor, workers: int) -> float:
     """Return the mean of a number over all workers, which all must ask for."""
     total = value.detach().clone()
     torch.distributed.all_reduce(total)
     return float(total) / workers
 
 
-def describe(on_cpu):
-    # type: (bool) -> Dict[str, Any]
+def describe(on_cpu: bool) -> Dict[str, Any]:
     """Name the engine."""
     found = {"engine": "DistributedDataParallel", "backend": backend(on_cpu)}
     if not on_cpu:

@@ -15,8 +15,7 @@ NAME = "torch.profiler"
 _MICROSECONDS = 1e-6
 
 
-def take(adapter, steps):
-    # type: (Adapter, int) -> Profile
+def take(adapter: Adapter, steps: int) -> Profile:
     """Run so many steps under the profiler; on a GPU its kernels and copies are told besides the CPU's operators."""
     activities = [ProfilerActivity.CPU]
     if not adapter.cell.on_cpu:
@@ -29,8 +28,7 @@ def take(adapter, steps):
     return profiles.profile(NAME, steps, seconds, calls(recorded.key_averages()))
 
 
-def calls(averages):
-    # type: (Any) -> Iterator[Calls]
+def calls(averages: Any) -> Iterator[Calls]:
     """Yield the calls of each row of ``key_averages()``.
 
     A row of the CPU holds the device's time of the kernels that it started too; they have rows of their own.

@@ -25,65 +25,56 @@ class ReferenceAdapter(Adapter):
     """Plain NumPy; slow, and right."""
 
     #: The model of each family; a test of the parity check puts a wrong one in its place.
-    models = {
+    models: Dict[Type[Family], Any] = {
         Feedforward: FeedforwardModel,
         Convolutional: FeedforwardModel,
         Recurrent: RecurrentModel,
         Residual: ResidualModel,
-    }  # type: Dict[Type[Family], Any]
+    }
     families = tuple(family.name for family in models)
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(ReferenceAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         self.dtype = np.dtype(settings.get("dtype", "float64"))
         self.rate = 0.0
         self.loss = float("nan")
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Copy weights and inputs in the element type of this mode; tokens and labels stay integers."""
         self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
         tokens = batch.inputs.dtype.kind == "i"
         self.inputs = batch.inputs if tokens else batch.inputs.astype(self.dtype)
         self.labels = batch.labels
-        self.model = self.models[type(network.family)](network.family, self.weights)  # type: Model
+        self.model: Model = self.models[type(network.family)](network.family, self.weights)
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Forward, then backward with each parameter updated as soon as its gradient is there."""
         self.loss = self.model.forward(self.inputs, self.labels)
         for name, gradient in self.model.backward():
             self.update(name, gradient)
 
-    def update(self, name, gradient):
-        # type: (str, np.ndarray) -> None
+    def update(self, name: str, gradient: np.ndarray) -> None:
         """Move one parameter down its gradient, whose memory is used up."""
         gradient *= self.dtype.type(self.rate)
         self.weights[name] -= gradient
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on."""
         self.rate = rate
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the last step's mean loss."""
         return self.loss
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the parameters, which are canonical already."""
         return iter(self.weights.items())
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return NumPy's version and the element type."""
         return {"framework": "numpy", "version": np.__version__, "dtype": self.dtype.name}
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product of two float32 matrices of ones."""
         left = np.ones((size, size), np.float32)
         right = np.ones((size, size), np.float32)

@@ -14,14 +14,12 @@ from ..families.layers import output_side
 CHUNK_BYTES = 64 * 2**20  # of unfolded windows held at once
 
 
-def sigmoid(values):
-    # type: (np.ndarray) -> np.ndarray
+def sigmoid(values: np.ndarray) -> np.ndarray:
     """Return the logistic function; by tanh, which cannot overflow."""
     return 0.5 * np.tanh(0.5 * values) + 0.5
 
 
-def activate(values, kind):
-    # type: (np.ndarray, str) -> np.ndarray
+def activate(values: np.ndarray, kind: str) -> np.ndarray:
     """Return the activation called "sigmoid", "tanh", "relu" or "none"."""
     if kind == "sigmoid":
         return sigmoid(values)
@@ -34,8 +32,7 @@ def activate(values, kind):
     raise ValueError("no activation is called %r" % kind)
 
 
-def activation_backward(gradient, output, kind):
-    # type: (np.ndarray, np.ndarray, str) -> np.ndarray
+def activation_backward(gradient: np.ndarray, output: np.ndarray, kind: str) -> np.ndarray:
     """Return the gradient by the activation's input, from its output; the ReLU's at zero is zero."""
     if kind == "sigmoid":
         return gradient * output * (1.0 - output)
@@ -46,8 +43,7 @@ def activation_backward(gradient, output, kind):
     return gradient
 
 
-def cross_entropy(logits, labels, count):
-    # type: (np.ndarray, np.ndarray, int) -> Tuple[float, np.ndarray]
+def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
     """Return the softmax cross-entropy of (rows, classes), summed over rows / ``count``, and its gradient.
 
     ``labels`` are (rows,), or (sets, rows) for the mean over so many sets of them.
@@ -66,21 +62,18 @@ def cross_entropy(logits, labels, count):
     return float(loss), gradient
 
 
-def _padded(images, padding, value=0.0):
-    # type: (np.ndarray, int, float) -> np.ndarray
+def _padded(images: np.ndarray, padding: int, value: float = 0.0) -> np.ndarray:
     if padding == 0:
         return images
     widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     return np.pad(images, widths, mode="constant", constant_values=value)
 
 
-def _window(offset, stride, count):
-    # type: (int, int, int) -> slice
+def _window(offset: int, stride: int, count: int) -> slice:
     return slice(offset, offset + stride * (count - 1) + 1, stride)
 
 
-def _unfold(padded, kernel, stride, height, width):
-    # type: (np.ndarray, int, int, int, int) -> np.ndarray
+def _unfold(padded: np.ndarray, kernel: int, stride: int, height: int, width: int) -> np.ndarray:
     """Return a copy of all windows, (channels * kernel * kernel, batch * height * width)."""
     batch, channels = padded.shape[:2]
     by_image, by_channel, by_row, by_column = padded.strides
@@ -93,8 +86,7 @@ def _unfold(padded, kernel, stride, height, width):
     return windows.reshape(channels * kernel * kernel, batch * height * width)
 
 
-def _fold(columns, padded, kernel, stride, height, width):
-    # type: (np.ndarray, np.ndarray, int, int, int, int) -> None
+def _fold(columns: np.ndarray, padded: np.ndarray, kernel: int, stride: int, height: int, width: int) -> None:
     """Add every window back to where ``_unfold`` took it from."""
     batch, channels = padded.shape[:2]
     windows = columns.reshape(channels, kernel, kernel, batch, height, width)
@@ -104,15 +96,13 @@ def _fold(columns, padded, kernel, stride, height, width):
             target += windows[:, row, column].transpose(1, 0, 2, 3)
 
 
-def _chunks(batch, bytes_each):
-    # type: (int, int) -> Iterator[slice]
+def _chunks(batch: int, bytes_each: int) -> Iterator[slice]:
     size = max(1, CHUNK_BYTES // bytes_each)
     for start in range(0, batch, size):
         yield slice(start, min(batch, start + size))
 
 
-def convolution(images, weight, stride, padding):
-    # type: (np.ndarray, np.ndarray, int, int) -> np.ndarray
+def convolution(images: np.ndarray, weight: np.ndarray, stride: int, padding: int) -> np.ndarray:
     """Return the convolution, without bias, with (outputs, inputs, kernel, kernel) weights."""
     outputs, _, kernel, _ = weight.shape
     batch = len(images)
@@ -127,8 +117,9 @@ def convolution(images, weight, stride, padding):
     return result
 
 
-def convolution_weight_gradient(gradient, images, weight, stride, padding):
-    # type: (np.ndarray, np.ndarray, np.ndarray, int, int) -> np.ndarray
+def convolution_weight_gradient(
+    gradient: np.ndarray, images: np.ndarray, weight: np.ndarray, stride: int, padding: int
+) -> np.ndarray:
     """Return the gradient by the weights."""
     outputs, _, kernel, _ = weight.shape
     batch, _, height, width = gradient.shape
@@ -139,8 +130,9 @@ def convolution_weight_gradient(gradient, images, weight, stride, padding):
     return total.reshape(weight.shape)
 
 
-def convolution_input_gradient(gradient, images, weight, stride, padding):
-    # type: (np.ndarray, np.ndarray, np.ndarray, int, int) -> np.ndarray
+def convolution_input_gradient(
+    gradient: np.ndarray, images: np.ndarray, weight: np.ndarray, stride: int, padding: int
+) -> np.ndarray:
     """Return the gradient by the images."""
     outputs, _, kernel, _ = weight.shape
     batch, _, height, width = gradient.shape
@@ -155,8 +147,7 @@ def convolution_input_gradient(gradient, images, weight, stride, padding):
     return result
 
 
-def max_pool(images, kernel, stride, padding):
-    # type: (np.ndarray, int, int, int) -> Tuple[np.ndarray, np.ndarray]
+def max_pool(images: np.ndarray, kernel: int, stride: int, padding: int) -> Tuple[np.ndarray, np.ndarray]:
     """Return the maxima, and each one's place in its window: the first in reading order where several tie."""
     height = output_side(images.shape[2], kernel, stride, padding)
     width = output_side(images.shape[3], kernel, stride, padding)
@@ -172,8 +163,9 @@ def max_pool(images, kernel, stride, padding):
     return maxima, places
 
 
-def max_pool_backward(gradient, places, shape, kernel, stride, padding):
-    # type: (np.ndarray, np.ndarray, Tuple[int, ...], int, int, int) -> np.ndarray
+def max_pool_backward(
+    gradient: np.ndarray, places: np.ndarray, shape: Tuple[int, ...], kernel: int, stride: int, padding: int
+) -> np.ndarray:
     """Return the gradient by the images of this shape: all of it goes to the maximum's place."""
     height, width = gradient.shape[2:]
     padded = np.zeros((shape[0], shape[1], shape[2] + 2 * padding, shape[3] + 2 * padding), gradient.dtype)
@@ -184,8 +176,9 @@ def max_pool_backward(gradient, places, shape, kernel, stride, padding):
     return padded[:, :, padding : padding + shape[2], padding : padding + shape[3]]
 
 
-def batch_normalise(values, gamma, beta, epsilon):
-    # type: (np.ndarray, np.ndarray, np.ndarray, float) -> Tuple[np.ndarray, np.ndarray, np.ndarray]
+def batch_normalise(
+    values: np.ndarray, gamma: np.ndarray, beta: np.ndarray, epsilon: float
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scaled values, normalised values and 1 / standard deviation, by the batch's own statistics.
 
     The variance is the biased one, over batch, height and width.
@@ -197,8 +190,9 @@ def batch_normalise(values, gamma, beta, epsilon):
     return centred * gamma[:, None, None] + beta[:, None, None], centred, inverse
 
 
-def batch_normalise_backward(gradient, normalised, inverse, gamma):
-    # type: (np.ndarray, np.ndarray, np.ndarray, np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]
+def batch_normalise_backward(
+    gradient: np.ndarray, normalised: np.ndarray, inverse: np.ndarray, gamma: np.ndarray
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the gradients by the values, by gamma and by beta."""
     count = gradient.size // gradient.shape[1]
     by_gamma = (gradient * normalised).sum(axis=(0, 2, 3))

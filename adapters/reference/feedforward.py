@@ -13,21 +13,18 @@ Gradients = Iterator[Tuple[str, np.ndarray]]
 class FeedforwardModel:
     """The families ``Feedforward`` and ``Convolutional``; ``weights`` are read at every pass and never changed here."""
 
-    def __init__(self, family, weights):
-        # type: (Chain, Dict[str, np.ndarray]) -> None
+    def __init__(self, family: Chain, weights: Dict[str, np.ndarray]) -> None:
         self.family = family
         self.weights = weights
-        self.kept = []  # type: List[Tuple[Any, ...]]
+        self.kept: List[Tuple[Any, ...]] = []
         self.gradient = np.zeros(0)
 
-    def convolve(self, layer, images):
-        # type: (Convolution, np.ndarray) -> np.ndarray
+    def convolve(self, layer: Convolution, images: np.ndarray) -> np.ndarray:
         """Return a convolution's output before bias and activation."""
         weight = self.weights[layer.name + ".weight"]
         return arithmetic.convolution(images, weight, layer.stride, layer.padding)
 
-    def _forward(self, layer, values):
-        # type: (Any, np.ndarray) -> np.ndarray
+    def _forward(self, layer: Any, values: np.ndarray) -> np.ndarray:
         if isinstance(layer, Flatten):
             self.kept.append((values.shape,))
             return values.reshape(len(values), -1)
@@ -46,8 +43,7 @@ class FeedforwardModel:
         self.kept.append((values, output))
         return output
 
-    def forward(self, inputs, labels):
-        # type: (np.ndarray, np.ndarray) -> float
+    def forward(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Return the mean loss of this mini-batch and keep what ``backward`` needs."""
         self.kept = []
         values = inputs
@@ -56,13 +52,11 @@ class FeedforwardModel:
         loss, self.gradient = self.loss(values, labels)
         return loss
 
-    def loss(self, logits, labels):
-        # type: (np.ndarray, np.ndarray) -> Tuple[float, np.ndarray]
+    def loss(self, logits: np.ndarray, labels: np.ndarray) -> Tuple[float, np.ndarray]:
         """Return the mean loss and its gradient by the logits."""
         return arithmetic.cross_entropy(logits, labels, len(labels))
 
-    def backward(self):
-        # type: () -> Gradients
+    def backward(self) -> Gradients:
         """Yield every parameter's gradient, last layer first.
 
         When a gradient is yielded its parameter is needed no more, so the caller may update it at once: the

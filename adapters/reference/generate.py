@@ -25,8 +25,7 @@ BATCH_SIZES = {
 LABEL_SETS = {"resnet50": ((8, 2), (8, 4), (8, 8))}
 
 
-def main():
-    # type: () -> int
+def main() -> int:
     """Make every file asked for; say what each cost."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = shipped()

@@ -24,24 +24,20 @@ class Tape(NamedTuple):
 class RecurrentModel:
     """The family ``Recurrent``; ``weights`` are read at every pass and never changed here."""
 
-    def __init__(self, family, weights):
-        # type: (Recurrent, Dict[str, np.ndarray]) -> None
+    def __init__(self, family: Recurrent, weights: Dict[str, np.ndarray]) -> None:
         self.family = family
         self.weights = weights
-        self.tapes = []  # type: List[Tape]
+        self.tapes: List[Tape] = []
 
-    def split(self, sums):
-        # type: (np.ndarray) -> List[np.ndarray]
+    def split(self, sums: np.ndarray) -> List[np.ndarray]:
         """Return the four gates' parts of (..., 4 * hidden) in the order input, forget, cell, output."""
         return np.split(sums, 4, axis=-1)
 
-    def join(self, parts):
-        # type: (Tuple[np.ndarray, ...]) -> np.ndarray
+    def join(self, parts: Tuple[np.ndarray, ...]) -> np.ndarray:
         """Undo ``split``."""
         return np.concatenate(parts, axis=-1)
 
-    def _layer_forward(self, layer, inputs):
-        # type: (int, np.ndarray) -> np.ndarray
+    def _layer_forward(self, layer: int, inputs: np.ndarray) -> np.ndarray:
         steps, batch, _ = inputs.shape
         size = self.family.hidden
         hidden_weight = self.weights["lstm%d.hidden_weight" % layer]
@@ -49,7 +45,7 @@ class RecurrentModel:
         sums += self.weights["lstm%d.bias" % layer]
         cells = np.zeros((steps + 1, batch, size), inputs.dtype)
         hidden = np.zeros_like(cells)
-        gates = []  # type: List[Tuple[np.ndarray, ...]]
+        gates: List[Tuple[np.ndarray, ...]] = []
         for step in range(steps):
             parts = self.split(sums[step] + hidden[step] @ hidden_weight.T)
             enter, forget, out = [arithmetic.sigmoid(parts[which]) for which in (0, 1, 3)]
@@ -60,8 +56,7 @@ class RecurrentModel:
         self.tapes.append(Tape(inputs, gates, cells, hidden))
         return hidden[1:]
 
-    def forward(self, inputs, labels):
-        # type: (np.ndarray, np.ndarray) -> float
+    def forward(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Return the mean loss over batch and steps and keep what ``backward`` needs."""
         self.tokens = inputs.T
         self.tapes = []
@@ -70,8 +65,7 @@ class RecurrentModel:
             values = self._layer_forward(layer, values)
         return self._output(values.reshape(-1, self.family.hidden), labels.T.reshape(-1))
 
-    def _output(self, rows, labels):
-        # type: (np.ndarray, np.ndarray) -> float
+    def _output(self, rows: np.ndarray, labels: np.ndarray) -> float:
         """Do the dense softmax forward and backward together, a few rows at a time, and return the loss.
 
         The logits of all rows would be the largest array of all.
@@ -89,13 +83,11 @@ class RecurrentModel:
             self.by_rows[some] = gradient @ weight
         return total
 
-    def loss(self, logits, labels, count):
-        # type: (np.ndarray, np.ndarray, int) -> Tuple[float, np.ndarray]
+    def loss(self, logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
         """Return the summed loss of these rows over the count of all rows, and its gradient by the logits."""
         return arithmetic.cross_entropy(logits, labels, count)
 
-    def backward(self):
-        # type: () -> Gradients
+    def backward(self) -> Gradients:
         """Yield every parameter's gradient, last layer first; the caller may update each at once."""
         yield "fc.weight", self.by_weight
         yield "fc.bias", self.by_bias
@@ -115,8 +107,7 @@ class RecurrentModel:
         np.add.at(by_embedding, self.tokens, above)
         yield "embedding.weight", by_embedding
 
-    def _layer_backward(self, tape, hidden_weight, above):
-        # type: (Tape, np.ndarray, np.ndarray) -> np.ndarray
+    def _layer_backward(self, tape: Tape, hidden_weight: np.ndarray, above: np.ndarray) -> np.ndarray:
         """Return the gradient by the gates' sums, (steps, batch, 4 * hidden)."""
         steps, batch, size = above.shape
         by_sums = np.empty((steps, batch, 4 * size), above.dtype)

@@ -23,34 +23,35 @@ class Tape(NamedTuple):
 class ResidualModel:
     """The family ``Residual``; ``weights`` are read at every pass and never changed here."""
 
-    def __init__(self, family, weights):
-        # type: (Residual, Dict[str, np.ndarray]) -> None
+    def __init__(self, family: Residual, weights: Dict[str, np.ndarray]) -> None:
         self.family = family
         self.weights = weights
-        self.tapes = {}  # type: Dict[str, Tape]
-        self.outputs = {}  # type: Dict[str, np.ndarray]
+        self.tapes: Dict[str, Tape] = {}
+        self.outputs: Dict[str, np.ndarray] = {}
         self.gradient = np.zeros(0)
 
-    def normalise(self, values, gamma, beta):
-        # type: (np.ndarray, np.ndarray, np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]
+    def normalise(
+        self, values: np.ndarray, gamma: np.ndarray, beta: np.ndarray
+    ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return scaled values, normalised values and 1 / standard deviation."""
         return arithmetic.batch_normalise(values, gamma, beta, self.family.epsilon)
 
-    def normalise_backward(self, gradient, normalised, inverse, gamma):
-        # type: (np.ndarray, np.ndarray, np.ndarray, np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]
+    def normalise_backward(
+        self, gradient: np.ndarray, normalised: np.ndarray, inverse: np.ndarray, gamma: np.ndarray
+    ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the gradients by the values, by gamma and by beta."""
         return arithmetic.batch_normalise_backward(gradient, normalised, inverse, gamma)
 
-    def _forward(self, name, norm, images, stride, padding):
-        # type: (str, str, np.ndarray, int, int) -> np.ndarray
+    def _forward(self, name: str, norm: str, images: np.ndarray, stride: int, padding: int) -> np.ndarray:
         values = arithmetic.convolution(images, self.weights[name + ".weight"], stride, padding)
         gamma, beta = self.weights[norm + ".gamma"], self.weights[norm + ".beta"]
         output, normalised, inverse = self.normalise(values, gamma, beta)
         self.tapes[name] = Tape(images, normalised, inverse, stride, padding)
         return output
 
-    def _backward(self, name, norm, gradient, found, wanted=True):
-        # type: (str, str, np.ndarray, List[Tuple[str, np.ndarray]], bool) -> np.ndarray
+    def _backward(
+        self, name: str, norm: str, gradient: np.ndarray, found: List[Tuple[str, np.ndarray]], wanted: bool = True
+    ) -> np.ndarray:
         """Return the gradient by the images; append the parameters' gradients to those found."""
         tape = self.tapes.pop(name)
         weight = self.weights[name + ".weight"]
@@ -63,8 +64,7 @@ class ResidualModel:
         found.append((name + ".weight", arithmetic.convolution_weight_gradient(gradient, *place)))
         return arithmetic.convolution_input_gradient(gradient, *place) if wanted else gradient
 
-    def _block_forward(self, block, images):
-        # type: (Bottleneck, np.ndarray) -> np.ndarray
+    def _block_forward(self, block: Bottleneck, images: np.ndarray) -> np.ndarray:
         values = images
         for index, (stride, padding) in enumerate(((block.stride, 0), (1, 1), (1, 0)), start=1):
             name = "%s.conv%d" % (block.name, index)
@@ -78,8 +78,9 @@ class ResidualModel:
         self.outputs[block.name] = np.maximum(values + shortcut, 0.0)
         return self.outputs[block.name]
 
-    def _block_backward(self, block, gradient, found):
-        # type: (Bottleneck, np.ndarray, List[Tuple[str, np.ndarray]]) -> np.ndarray
+    def _block_backward(
+        self, block: Bottleneck, gradient: np.ndarray, found: List[Tuple[str, np.ndarray]]
+    ) -> np.ndarray:
         gradient = gradient * (self.outputs.pop(block.name) > 0.0)
         shortcut = gradient
         if block.projection:
@@ -92,8 +93,7 @@ class ResidualModel:
                 gradient = gradient * (images > 0.0)
         return gradient + shortcut
 
-    def forward(self, inputs, labels):
-        # type: (np.ndarray, np.ndarray) -> float
+    def forward(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Return the mean loss of this mini-batch and keep what ``backward`` needs."""
         self.tapes, self.outputs = {}, {}
         self.outputs["stem"] = np.maximum(self._forward("stem", "stem_norm", inputs, 2, 3), 0.0)
@@ -106,13 +106,11 @@ class ResidualModel:
         loss, self.gradient = self.loss(logits, labels)
         return loss
 
-    def loss(self, logits, labels):
-        # type: (np.ndarray, np.ndarray) -> Tuple[float, np.ndarray]
+    def loss(self, logits: np.ndarray, labels: np.ndarray) -> Tuple[float, np.ndarray]:
         """Return the mean loss and its gradient by the logits."""
         return arithmetic.cross_entropy(logits, labels, len(logits))
 
-    def backward(self):
-        # type: () -> Gradients
+    def backward(self) -> Gradients:
         """Yield every parameter's gradient, last layer first; the caller may update each at once."""
         gradient = self.gradient @ self.weights["fc.weight"]
         yield "fc.bias", self.gradient.sum(axis=0)
@@ -120,7 +118,7 @@ class ResidualModel:
         height, width = self.last_shape[2:]
         gradient = np.broadcast_to((gradient / (height * width))[:, :, None, None], self.last_shape)
         for block in reversed(self.family.bottlenecks):
-            found = []  # type: List[Tuple[str, np.ndarray]]
+            found: List[Tuple[str, np.ndarray]] = []
             gradient = self._block_backward(block, gradient, found)
             for item in found:
                 yield item

@@ -33,9 +33,8 @@ class TensorFlowAdapter(Adapter):
     families = ("feedforward", "convolutional", "residual", "recurrent")
     data_parallel = ONE_PROCESS
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(TensorFlowAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
         # Of several workers on the CPU each has its own pool; those on GPUs share the host's.
         tf.config.threading.set_intra_op_parallelism_threads(cell.threads if cell.on_cpu else cell.all_threads)
@@ -53,16 +52,11 @@ class TensorFlowAdapter(Adapter):
         elif cell.world_size > 1:
             parallel.set_up_cpu(cell.world_size)
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
-        """Decline, on a GPU, what this build or this GPU cannot do."""
-        if self.cell.on_cpu:
-            return super(TensorFlowAdapter, self).supports(network)
-        reason = gpu.refusal(self.cell)
-        return not reason, reason
+    def refuses_gpu(self) -> str:
+        """Decline what this build or this GPU cannot do."""
+        return gpu.refusal(self.cell)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
         if not self.cell.on_cpu:
             gpu.set_up(self.cell.precision)
@@ -74,8 +68,7 @@ class TensorFlowAdapter(Adapter):
         self._step = function.get_concrete_function(*self._batch)
         self._loss = tf.constant(float("nan"))
 
-    def _alone(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> Callable[[Any, Any], Any]
+    def _alone(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> Callable[[Any, Any], Any]:
         """Build the network and place the mini-batch; return the function of a step."""
         model = build(network, weights, self._recurrence)
         self._variables = model.variables
@@ -85,8 +78,9 @@ class TensorFlowAdapter(Adapter):
             self._batch = tuple(gpu.placed(tensor) for tensor in self._batch)
         return training_step(model, self._rate)
 
-    def _among_workers(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> Callable[[Any, Any], Any]
+    def _among_workers(
+        self, network: Network, weights: Dict[str, np.ndarray], batch: Batch
+    ) -> Callable[[Any, Any], Any]:
         """Do the same for several workers."""
         self._workers = parallel.Workers(self.cell)
         with self._workers.scope():
@@ -96,43 +90,33 @@ class TensorFlowAdapter(Adapter):
         self._batch = self._workers.deal(network, batch)
         return self._workers.training_step(model, self._rate, self._compile)
 
-    def step(self):
-        # type: () -> None
-        """Run the graph once; on the CPU it returns when the update is done."""
+    def step(self) -> None:
+        """Run the graph once; on the CPU functions are synchronous, and nothing is pending when it returns."""
         self._loss = self._step(*self._batch)
 
-    def synchronize(self):
-        # type: () -> None
-        """Nothing is pending: functions run synchronously on the CPU."""
-
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Assign the variable that the graph reads."""
         self._rate.assign(rate)
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the loss that the last run of the graph gave back, over all workers."""
         if self.cell.world_size > 1:
             return self._workers.mean(self._loss)
         return float(self._loss.numpy())
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield copies of the variables in canonical layout; of several workers, those of the first."""
         return self._variables.canonical()
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the size TensorFlow's context gives for its intra-op pool, of which on the CPU each worker has one."""
         pools = self.cell.world_size if self.cell.on_cpu else 1
         return int(tf.config.threading.get_intra_op_parallelism_threads()) * pools
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Name TensorFlow's version and build, and the execution settings in force."""
         build_info = tf.sysconfig.get_build_info()
-        described = {
+        described: Dict[str, Any] = {
             "framework": "tensorflow",
             "version": tf.version.VERSION,
             "git_version": tf.version.GIT_VERSION,
@@ -146,7 +130,7 @@ class TensorFlowAdapter(Adapter):
             "onednn_enabled": bool(_pywrap_util_port.IsMklEnabled()),
             "blas": "oneDNN where it is enabled, Eigen elsewhere",
             "graph_optimizer": tf.config.optimizer.get_experimental_options(),
-        }  # type: Dict[str, Any]
+        }
         if self.cell.world_size > 1:
             described["execution"] = "one tf.function" + (", gradients compiled by XLA" if self._compile else "")
             described["data_parallel"] = parallel.describe(self.cell.on_cpu)
@@ -154,8 +138,7 @@ class TensorFlowAdapter(Adapter):
             described["gpu"] = gpu.describe()
         return described
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask TensorFlow for its build's GPU code, for a gradient and for its strategy over several workers."""
         value = tf.Variable(3.0)
         with tf.GradientTape() as tape:
@@ -172,14 +155,12 @@ class TensorFlowAdapter(Adapter):
             "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
         }
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a matrix product; eager operations on the CPU are synchronous."""
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
         right = tf.random.stateless_uniform([size, size], seed=[3, 4])
 
-        def product():
-            # type: () -> Any
+        def product() -> Any:
             found = tf.linalg.matmul(left, right)
             if not self.cell.on_cpu:
                 gpu.synchronize()
@@ -187,33 +168,27 @@ class TensorFlowAdapter(Adapter):
 
         return product
 
-    def device_name(self):
-        # type: () -> str
+    def device_name(self) -> str:
         """Return the GPU's model."""
         return gpu.name()
 
-    def reset_device_peak_memory(self):
-        # type: () -> None
+    def reset_device_peak_memory(self) -> None:
         """Let TensorFlow's allocator on the GPU forget its peak."""
         gpu.reset_peak_memory()
 
-    def device_peak_memory(self):
-        # type: () -> Optional[int]
+    def device_peak_memory(self) -> Optional[int]:
         """Return what TensorFlow's allocator gave out on the GPU at most."""
         return gpu.peak_memory_bytes()
 
-    def device_probe(self, name, size):
-        # type: (str, int) -> Optional[Probe]
+    def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Copy a tensor on the GPU; nothing else of `device_ceilings`."""
         return gpu.probe(name, size)
 
-    def profile(self, steps):
-        # type: (int) -> Optional[Profile]
+    def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under tf.profiler."""
         return profile.take(self, steps)
 
-    def is_out_of_memory(self, error):
-        # type: (BaseException) -> bool
+    def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell a failed allocation of TensorFlow or NumPy."""
         return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
 

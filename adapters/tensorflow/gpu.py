@@ -8,8 +8,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow as tf
 
-from ..libraries import device_ceilings
-from ..libraries.compute_capability import AMPERE, has_code
+from ..libraries import device_ceilings, gpus
 from ..libraries.device_ceilings import Probe
 from ..protocol import Cell
 
@@ -18,16 +17,12 @@ PRECISIONS = ("float32", "tf32")
 _GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
 
 
-def refusal(cell):
-    # type: (Cell) -> str
+def refusal(cell: Cell) -> str:
     """Return why this build of TensorFlow cannot do the cell on a GPU, in its own terms; empty where it can."""
     version = "TensorFlow %s" % tf.version.VERSION
-    if cell.device.partition(":")[0] != "cuda":
-        return "device %s: TensorFlow is driven here on the CPU and on CUDA GPUs only" % cell.device
-    if cell.precision not in PRECISIONS:
-        return "precision %s: TensorFlow is driven here in %s only" % (cell.precision, " and ".join(PRECISIONS))
-    if cell.placement != "resident":
-        return "placement %s: TensorFlow is driven here with a resident mini-batch only" % cell.placement
+    reason = gpus.refusal(cell, "TensorFlow", PRECISIONS)
+    if reason:
+        return reason
     built = tf.sysconfig.get_build_info()
     if not built.get("is_cuda_build"):
         return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
@@ -43,68 +38,49 @@ def refusal(cell):
             version,
             len(found),
         )
-    for each in found[: cell.world_size]:
-        reason = _against(each, cell, version, built)
-        if reason:
-            return reason
-    return ""
-
-
-def _against(device, cell, version, built):
-    # type: (Any, Cell, str, Dict[str, Any]) -> str
-    """Return why this build cannot do the cell on this GPU; empty where it can."""
-    capability = compute_capability(device)
     architectures = list(built.get("cuda_compute_capabilities") or [])
-    if capability is None:
-        return ""
-    if architectures and not has_code(architectures, capability):
-        return "%s: this build has no kernels for compute capability %d.%d (it has %s): %s" % (
-            (version,) + capability + (", ".join(architectures), _GIVE_ANOTHER)
-        )
-    if cell.precision == "tf32" and capability < AMPERE:
-        return "precision tf32: it needs compute capability %d.%d, and this GPU has %d.%d" % (AMPERE + capability)
-    return ""
+    capabilities = [compute_capability(each) for each in found[: cell.world_size]]
+    reasons = [
+        gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
+        for capability in capabilities
+        if capability is not None
+    ]
+    return next((reason for reason in reasons if reason), "")
 
 
-def compute_capability(device):
-    # type: (Any) -> Optional[Tuple[int, int]]
+def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
     """Return a GPU's compute capability; None where TensorFlow does not tell."""
     told = tf.config.experimental.get_device_details(device).get("compute_capability")
     return None if told is None else (int(told[0]), int(told[1]))
 
 
-def set_up(precision):
-    # type: (str) -> None
+def set_up(precision: str) -> None:
     """Take memory as it is needed and not all at once; let float32 products and convolutions use TF32, or not."""
     for each in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(each, True)
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
 
 
-def placed(tensor, device=DEVICE):
-    # type: (Any, str) -> Any
+def placed(tensor: Any, device: str = DEVICE) -> Any:
     """Return the tensor on this GPU. Whole numbers in 32 bits would stay on the host, and be copied in each step."""
     with tf.device(device):
         return tf.cast(tensor, tf.int64) if tensor.dtype.is_integer else tf.identity(tensor)
 
 
-def synchronize():
-    # type: () -> None
+def synchronize() -> None:
     """Wait until the GPU has done all it was given."""
     with tf.device(DEVICE):
         tf.raw_ops.SyncDevice()
 
 
-def synchronize_all():
-    # type: () -> None
+def synchronize_all() -> None:
     """Wait until all GPUs have done all they were given."""
     for each in tf.config.list_logical_devices("GPU"):
         with tf.device(each.name):
             tf.raw_ops.SyncDevice()
 
 
-def probe(name, size, device=DEVICE, wait=synchronize):
-    # type: (str, int, str, Callable[[], object]) -> Optional[Probe]
+def probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object] = synchronize) -> Optional[Probe]:
     """Return how TensorFlow copies so many bytes on the GPU, for `device_ceilings`; None of any other name.
 
     Whether its own copies from and to the host go through page-locked memory is nowhere said, and the operators of a
@@ -117,15 +93,13 @@ def probe(name, size, device=DEVICE, wait=synchronize):
     return Probe(lambda: copied(source, device), wait)
 
 
-def filled(size, device):
-    # type: (int, str) -> Any
+def filled(size: int, device: str) -> Any:
     """Return a tensor of so many bytes there, of a type that DeepCopy has a kernel on GPUs for: bytes are none."""
     with tf.device(device):
         return tf.fill([size // 4], tf.constant(1.0, tf.float32))
 
 
-def copied(source, device):
-    # type: (Any, str) -> Any
+def copied(source: Any, device: str) -> Any:
     """Return a copy; raises RuntimeError where TensorFlow silently put it, or the source, elsewhere."""
     with tf.device(device):
         copy = tf.raw_ops.DeepCopy(x=source)
@@ -135,27 +109,23 @@ def copied(source, device):
     return copy
 
 
-def peak_memory_bytes():
-    # type: () -> int
+def peak_memory_bytes() -> int:
     """Return what TensorFlow's allocator gave out on the GPU at most since the last reset."""
     return int(tf.config.experimental.get_memory_info(DEVICE)["peak"])
 
 
-def reset_peak_memory():
-    # type: () -> None
+def reset_peak_memory() -> None:
     """Let TensorFlow's allocator forget its peak."""
     tf.config.experimental.reset_memory_stats(DEVICE)
 
 
-def name():
-    # type: () -> str
+def name() -> str:
     """Return the GPU's model."""
     device = tf.config.list_physical_devices("GPU")[0]
     return str(tf.config.experimental.get_device_details(device).get("device_name", device.name))
 
 
-def describe():
-    # type: () -> Dict[str, Any]
+def describe() -> Dict[str, Any]:
     """Name the GPU as TensorFlow sees it, and the libraries that drive it."""
     built = tf.sysconfig.get_build_info()
     capability = compute_capability(tf.config.list_physical_devices("GPU")[0])

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Unsupported
-from ..families import CHAINS, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
@@ -22,31 +22,26 @@ ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh,
 class Variables:
     """The trainable variables by canonical name, each with the layout it is held in."""
 
-    def __init__(self, weights):
-        # type: (Dict[str, np.ndarray]) -> None
+    def __init__(self, weights: Dict[str, np.ndarray]) -> None:
         self._weights = weights
-        self._held = {}  # type: Dict[str, Tuple[Any, Layout]]
+        self._held: Dict[str, Tuple[Any, Layout]] = {}
 
-    def make(self, name, layout=None):
-        # type: (str, Any) -> Any
+    def make(self, name: str, layout: Any = None) -> Any:
         """Return a new variable that starts with the weight of this canonical name."""
         layout = layout or Layout()
         variable = tf.Variable(layout.held(self._weights[name]), name=name.replace(".", "_"))
         self._held[name] = (variable, layout)
         return variable
 
-    def forget_weights(self):
-        # type: () -> None
+    def forget_weights(self) -> None:
         """Let go of the starting weights: they are the caller's."""
         self._weights = {}
 
-    def all(self):
-        # type: () -> List[Any]
+    def all(self) -> List[Any]:
         """Return every variable, in forward order."""
         return [variable for variable, _ in self._held.values()]
 
-    def canonical(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield every variable's current value by its canonical name, in canonical layout."""
         for name, (variable, layout) in self._held.items():
             yield name, layout.canonical(variable.numpy())
@@ -55,20 +50,17 @@ class Variables:
 class Model:
     """A network as variables and one function: ``loss(inputs, labels)``, the mean loss of a mini-batch."""
 
-    def __init__(self, variables):
-        # type: (Variables) -> None
+    def __init__(self, variables: Variables) -> None:
         self.variables = variables
 
-    def loss(self, inputs, labels):
-        # type: (Any, Any) -> Any
+    def loss(self, inputs: Any, labels: Any) -> Any:
         """Return the mean softmax cross-entropy; labels int32 (batch,) or (steps, batch)."""
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=tf.reshape(labels, [-1]), logits=self.logits(inputs)
         )
         return tf.reduce_mean(losses)
 
-    def logits(self, inputs):
-        # type: (Any) -> Any
+    def logits(self, inputs: Any) -> Any:
         """Return the logits, (examples, classes)."""
         raise NotImplementedError
 
@@ -76,10 +68,9 @@ class Model:
 class FeedforwardModel(Model):
     """A chain of layers; inputs float32 (batch, features) or (batch, height, width, channels)."""
 
-    def __init__(self, family, variables):
-        # type: (Chain, Variables) -> None
-        super(FeedforwardModel, self).__init__(variables)
-        self._calls = []  # type: List[Any]
+    def __init__(self, family: Chain, variables: Variables) -> None:
+        super().__init__(variables)
+        self._calls: List[Any] = []
         sample = tf.TensorSpec((1,) + _held_shape(family.input_shape), tf.float32)
         flattened = None
         for layer in family.layers:
@@ -89,8 +80,7 @@ class FeedforwardModel(Model):
             sample = tf.TensorSpec(sample, tf.float32)
             self._calls.append(call)
 
-    def _call(self, layer, flattened):
-        # type: (Any, Any) -> Any
+    def _call(self, layer: Any, flattened: Any) -> Any:
         if isinstance(layer, Dense):
             layout = FlattenedLayout(flattened) if flattened else DenseLayout()
             weight = self.variables.make(layer.name + ".weight", layout)
@@ -109,8 +99,7 @@ class FeedforwardModel(Model):
             return lambda values: tf.reshape(values, [-1, int(np.prod(values.shape[1:]))])
         raise Unsupported("TensorFlow: no way to build a layer of type %s" % type(layer).__name__)
 
-    def logits(self, inputs):
-        # type: (Any) -> Any
+    def logits(self, inputs: Any) -> Any:
         """Return the logits, (batch, classes)."""
         for call in self._calls:
             inputs = call(inputs)
@@ -120,12 +109,11 @@ class FeedforwardModel(Model):
 class ResidualModel(Model):
     """ResNet v1; inputs float32 (batch, height, width, channels)."""
 
-    def __init__(self, family, variables):
-        # type: (Residual, Variables) -> None
-        super(ResidualModel, self).__init__(variables)
+    def __init__(self, family: Residual, variables: Variables) -> None:
+        super().__init__(variables)
         self._epsilon = family.epsilon
         self._stem = self._normalised("stem", "stem_norm")
-        self._blocks = []  # type: List[Any]
+        self._blocks: List[Any] = []
         for block in family.bottlenecks:
             branches = [
                 self._normalised("%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index))
@@ -138,23 +126,20 @@ class ResidualModel(Model):
         self._weight = variables.make("fc.weight", DenseLayout())
         self._bias = variables.make("fc.bias")
 
-    def _normalised(self, convolution, norm):
-        # type: (str, str) -> Any
+    def _normalised(self, convolution: str, norm: str) -> Any:
         """Make a convolution without bias followed by batch normalisation over the mini-batch's own statistics."""
         weight = self.variables.make(convolution + ".weight", ConvolutionLayout())
         gamma = self.variables.make(norm + ".gamma")
         beta = self.variables.make(norm + ".beta")
         epsilon = self._epsilon
 
-        def call(values, stride=1, padding=0):
-            # type: (Any, int, int) -> Any
+        def call(values: Any, stride: int = 1, padding: int = 0) -> Any:
             values = convolve(values, weight, stride, padding)
             return tf.compat.v1.nn.fused_batch_norm(values, gamma, beta, epsilon=epsilon)[0]
 
         return call
 
-    def logits(self, inputs):
-        # type: (Any) -> Any
+    def logits(self, inputs: Any) -> Any:
         """Return the logits, (batch, classes)."""
         values = tf.nn.relu(self._stem(inputs, 2, 3))
         values = max_pool(values, 3, 2, 1)
@@ -170,23 +155,21 @@ class ResidualModel(Model):
 class RecurrentModel(Model):
     """Embedding, stacked LSTM layers, dense softmax at each step; inputs int32 tokens (steps, batch)."""
 
-    def __init__(self, family, variables, recurrence):
-        # type: (Recurrent, Variables, str) -> None
-        super(RecurrentModel, self).__init__(variables)
+    def __init__(self, family: Recurrent, variables: Variables, recurrence: str) -> None:
+        super().__init__(variables)
         self._embedding = variables.make("embedding.weight")
-        self._layers = [
+        self._layers: List[Any] = [
             RECURRENCES[recurrence](
                 variables.make("lstm%d.input_weight" % layer, DenseLayout()),
                 variables.make("lstm%d.hidden_weight" % layer, DenseLayout()),
                 variables.make("lstm%d.bias" % layer),
             )
             for layer in range(1, family.layers + 1)
-        ]  # type: List[Any]
+        ]
         self._weight = variables.make("fc.weight", DenseLayout())
         self._bias = variables.make("fc.bias")
 
-    def logits(self, inputs):
-        # type: (Any) -> Any
+    def logits(self, inputs: Any) -> Any:
         """Return the logits, (steps * batch, vocabulary)."""
         values = tf.gather(self._embedding, inputs)
         for layer in self._layers:
@@ -195,8 +178,7 @@ class RecurrentModel(Model):
         return tf.nn.bias_add(tf.matmul(values, self._weight), self._bias)
 
 
-def convolve(values, weight, stride, padding):
-    # type: (Any, Any, int, int) -> Any
+def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve (batch, height, width, channels) with symmetric zero padding.
 
     TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same symmetric padding where
@@ -207,31 +189,27 @@ def convolve(values, weight, stride, padding):
     return tf.nn.conv2d(_pad(values, padding, 0.0), weight, stride, "VALID")
 
 
-def max_pool(values, kernel, stride, padding):
-    # type: (Any, int, int, int) -> Any
+def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
     """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit padding."""
     return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
 
 
-def _pad(values, padding, filler):
-    # type: (Any, int, float) -> Any
+def _pad(values: Any, padding: int, filler: float) -> Any:
     if not padding:
         return values
     return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
 
 
-def _held_shape(input_shape):
-    # type: (Tuple[int, ...]) -> Tuple[int, ...]
+def _held_shape(input_shape: Tuple[int, ...]) -> Tuple[int, ...]:
     return tuple(input_shape[1:]) + tuple(input_shape[:1]) if len(input_shape) == 3 else tuple(input_shape)
 
 
-def build(network, weights, recurrence):
-    # type: (Network, Dict[str, np.ndarray], str) -> Model
+def build(network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> Model:
     """Build the network of this specification, starting from these weights in canonical layout."""
     family = network.family
     variables = Variables(weights)
-    model = None  # type: Any
-    if isinstance(family, CHAINS):
+    model: Any = None
+    if isinstance(family, Chain):
         model = FeedforwardModel(family, variables)
     elif isinstance(family, Residual):
         model = ResidualModel(family, variables)
@@ -243,8 +221,7 @@ def build(network, weights, recurrence):
     return model
 
 
-def place(network, batch):
-    # type: (Network, Batch) -> Tuple[Any, Any]
+def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     """Return the mini-batch as resident tensors in the layouts the models read."""
     inputs, labels = batch.inputs, batch.labels.astype(np.int32)
     if isinstance(network.family, Recurrent):

@@ -19,8 +19,7 @@ from .networks import Model, place
 from .training import update
 
 
-def set_up_cpu(workers):
-    # type: (int) -> None
+def set_up_cpu(workers: int) -> None:
     """Make so many logical devices of the CPU, each with an intra-op pool of its own; before TensorFlow's first use.
 
     With the one pool that devices share otherwise, the operations of all workers would queue for one worker's threads;
@@ -32,16 +31,14 @@ def set_up_cpu(workers):
     )
 
 
-def reduction(on_cpu):
-    # type: (bool) -> Any
+def reduction(on_cpu: bool) -> Any:
     """Return what sums gradients over workers; None for the strategy's own choice."""
     # Between logical devices of the CPU a copy costs nothing: with one sum for all a step took two thirds of the CPU
     # time that it took with the strategy's choice there, a ring. On GPUs its choice is NCCL.
     return tf.distribute.ReductionToOneDevice() if on_cpu else None
 
 
-def describe(on_cpu):
-    # type: (bool) -> Dict[str, Any]
+def describe(on_cpu: bool) -> Dict[str, Any]:
     """Name the engine, and how it sums gradients over workers."""
     chosen = reduction(on_cpu)
     by = "CollectiveAllReduce over NCCL" if chosen is None else type(chosen).__name__
@@ -51,19 +48,16 @@ def describe(on_cpu):
 class Workers:
     """The workers of a cell under one strategy."""
 
-    def __init__(self, cell):
-        # type: (Cell) -> None
+    def __init__(self, cell: Cell) -> None:
         self._on_cpu = cell.on_cpu
         self._devices = ["%s:%d" % ("CPU" if cell.on_cpu else "GPU", worker) for worker in range(cell.world_size)]
         self._strategy = tf.distribute.MirroredStrategy(self._devices, cross_device_ops=reduction(cell.on_cpu))
 
-    def scope(self):
-        # type: () -> Any
+    def scope(self) -> Any:
         """Return the context in which every variable is made once for each worker."""
         return self._strategy.scope()
 
-    def deal(self, network, batch):
-        # type: (Network, Batch) -> Tuple[Any, Any]
+    def deal(self, network: Network, batch: Batch) -> Tuple[Any, Any]:
         """Return inputs and labels dealt out to the workers in equal parts, each resident on its worker's device."""
         workers = len(self._devices)
         parts = [
@@ -72,21 +66,18 @@ class Workers:
         ]
         return self._together([inputs for inputs, _ in parts]), self._together([labels for _, labels in parts])
 
-    def _placed(self, tensor, device):
-        # type: (Any, str) -> Any
+    def _placed(self, tensor: Any, device: str) -> Any:
         if not self._on_cpu:
             return gpu.placed(tensor, device)
         with tf.device(device):
             return tf.identity(tensor)
 
-    def _together(self, tensors):
-        # type: (List[Any]) -> Any
+    def _together(self, tensors: List[Any]) -> Any:
         return self._strategy.experimental_distribute_values_from_function(
             lambda context: tensors[context.replica_id_in_sync_group]
         )
 
-    def training_step(self, model, rate, compiled):
-        # type: (Model, Any, bool) -> Callable[[Any, Any], Any]
+    def training_step(self, model: Model, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
         """Return the function of one training step with what ``deal`` returned.
 
         It returns each worker's share of the mean loss. All update with the sum of these shares' gradients: the mean
@@ -96,8 +87,7 @@ class Workers:
         strategy, workers = self._strategy, len(self._devices)
         variables = model.variables.all()
 
-        def gradients(inputs, labels):
-            # type: (Any, Any) -> Any
+        def gradients(inputs: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:
                 loss = model.loss(inputs, labels) / workers
             return loss, tape.gradient(loss, variables)
@@ -105,25 +95,21 @@ class Workers:
         if compiled:
             gradients = tf.function(gradients, jit_compile=True, autograph=False)
 
-        def updated(strategy, found):
-            # type: (Any, Any) -> None
+        def updated(strategy: Any, found: Any) -> None:
             summed = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, list(zip(found, variables)))
             for variable, gradient in zip(variables, summed):
                 strategy.extended.update(variable, update, args=(gradient, rate), group=False)
 
-        def worker(inputs, labels):
-            # type: (Any, Any) -> Any
+        def worker(inputs: Any, labels: Any) -> Any:
             loss, found = gradients(inputs, labels)
             tf.distribute.get_replica_context().merge_call(updated, args=(found,))
             return loss
 
-        def step(inputs, labels):
-            # type: (Any, Any) -> Any
+        def step(inputs: Any, labels: Any) -> Any:
             return strategy.run(worker, args=(inputs, labels))
 
         return step
 
-    def mean(self, shares):
-        # type: (Any) -> float
+    def mean(self, shares: Any) -> float:
         """Return the mean loss from what a step returned."""
         return float(sum(float(share.numpy()) for share in self._strategy.experimental_local_results(shares)))

@@ -18,8 +18,7 @@ except ImportError:  # where the description of the file lies differs between ve
 NAME = "tf.profiler"
 
 
-def take(adapter, steps):
-    # type: (Adapter, int) -> Optional[Profile]
+def take(adapter: Adapter, steps: int) -> Optional[Profile]:
     """Run so many steps under the profiler; None where this version of TensorFlow cannot read what it writes."""
     if xplane_pb2 is None:
         return None
@@ -34,8 +33,7 @@ def take(adapter, steps):
     return profiles.profile(NAME, steps, seconds, found)
 
 
-def lines(space):
-    # type: (Any) -> Iterator[Line]
+def lines(space: Any) -> Iterator[Line]:
     """Yield the lines of an ``XSpace``, whose events name their words by number and count time from their line's."""
     # Nanoseconds since 1970 would take all the digits that a float has.
     first = min((line.timestamp_ns for plane in space.planes for line in plane.lines), default=0)

@@ -13,28 +13,24 @@ import tensorflow as tf
 class Layer:
     """What the forms share: the variables, and the product of all steps' inputs at once."""
 
-    def __init__(self, input_weight, hidden_weight, bias):
-        # type: (Any, Any, Any) -> None
+    def __init__(self, input_weight: Any, hidden_weight: Any, bias: Any) -> None:
         self.input_weight = input_weight
         self.hidden_weight = hidden_weight
         self.bias = bias
 
-    def from_inputs(self, values):
-        # type: (Any) -> Any
+    def from_inputs(self, values: Any) -> Any:
         """Return the inputs' share of the gates, (steps, batch, 4 x hidden)."""
         steps, batch, features = values.shape
         flat = tf.matmul(tf.reshape(values, [-1, features]), self.input_weight)
         flat = tf.nn.bias_add(flat, self.bias)
         return tf.reshape(flat, [steps, batch, flat.shape[-1]])
 
-    def zero_state(self, values):
-        # type: (Any) -> Any
+    def zero_state(self, values: Any) -> Any:
         """Return the state before the first step, (batch, hidden)."""
         return tf.zeros([values.shape[1], self.hidden_weight.shape[0]])
 
 
-def cell(gates, memory):
-    # type: (Any, Any) -> Tuple[Any, Any]
+def cell(gates: Any, memory: Any) -> Tuple[Any, Any]:
     """Return a step's output and its memory, both (batch, hidden), from the sums before the gates."""
     input_gate, forget_gate, candidate, output_gate = tf.split(gates, 4, axis=1)
     memory = tf.sigmoid(forget_gate) * memory + tf.sigmoid(input_gate) * tf.tanh(candidate)
@@ -44,8 +40,7 @@ def cell(gates, memory):
 class Unrolled(Layer):
     """Every step stands in the graph by itself; gradients by TensorFlow."""
 
-    def __call__(self, values):
-        # type: (Any) -> Any
+    def __call__(self, values: Any) -> Any:
         """Apply the layer."""
         weight = tf.convert_to_tensor(self.hidden_weight)
         output = memory = self.zero_state(values)
@@ -59,8 +54,7 @@ class Unrolled(Layer):
 class Loop(Layer):
     """A while loop in the graph, one step per turn; gradients by TensorFlow."""
 
-    def __call__(self, values):
-        # type: (Any) -> Any
+    def __call__(self, values: Any) -> Any:
         """Apply the layer."""
         weight = tf.convert_to_tensor(self.hidden_weight)
         steps = values.shape[0]
@@ -68,8 +62,7 @@ class Loop(Layer):
         shares = shares.unstack(self.from_inputs(values))
         outputs = tf.TensorArray(tf.float32, steps, element_shape=[values.shape[1], weight.shape[0]])
 
-        def turn(step, output, memory, outputs):
-            # type: (Any, Any, Any, Any) -> Any
+        def turn(step: Any, output: Any, memory: Any, outputs: Any) -> Any:
             output, memory = cell(shares.read(step) + tf.matmul(output, weight), memory)
             return step + 1, output, memory, outputs.write(step, output)
 

@@ -7,12 +7,10 @@ import tensorflow as tf
 from .networks import Model
 
 
-def training_step(model, rate):
-    # type: (Model, Any) -> Callable[[Any, Any], Any]
+def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
     """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
 
-    def step(inputs, labels):
-        # type: (Any, Any) -> Any
+    def step(inputs: Any, labels: Any) -> Any:
         variables = model.variables.all()
         with tf.GradientTape() as tape:
             loss = model.loss(inputs, labels)
@@ -23,8 +21,7 @@ def training_step(model, rate):
     return step
 
 
-def update(variable, gradient, rate):
-    # type: (Any, Any, Any) -> None
+def update(variable: Any, gradient: Any, rate: Any) -> None:
     """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens occurred."""
     if isinstance(gradient, tf.IndexedSlices):
         variable.scatter_sub(tf.IndexedSlices(rate * gradient.values, gradient.indices))

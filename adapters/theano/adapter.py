@@ -25,9 +25,8 @@ class TheanoAdapter(Adapter):
 
     families = ("feedforward", "convolutional", "residual", "recurrent")
 
-    def __init__(self, cell, settings, cache_directory):
-        # type: (Cell, Dict[str, Any], str) -> None
-        super(TheanoAdapter, self).__init__(cell, settings, cache_directory)
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
         if cell.threads:
             openblas.set_threads(configuration.openblas_loaded(), cell.threads)
         self.ready, self.reason = configuration.can_compile()
@@ -36,14 +35,12 @@ class TheanoAdapter(Adapter):
             # Here, so that it is counted as import; not above, where the cache directory is not known yet.
             importlib.import_module("theano")
 
-    def supports(self, network):
-        # type: (Network) -> Tuple[bool, str]
+    def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline, beside what every adapter declines, where nothing can be compiled."""
-        supported, reason = super(TheanoAdapter, self).supports(network)
+        supported, reason = super().supports(network)
         return (self.ready, self.reason) if supported else (supported, reason)
 
-    def prepare(self, network, weights, batch):
-        # type: (Network, Dict[str, np.ndarray], Batch) -> None
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the loss, derive the gradients and compile the step."""
         import theano
 
@@ -57,34 +54,28 @@ class TheanoAdapter(Adapter):
         updates = [(value, value - self.rate * gradient) for value, gradient in zip(values, gradients)]
         self.train = theano.function([], built.loss, updates=updates)
 
-    def step(self):
-        # type: () -> None
+    def step(self) -> None:
         """Forward, loss, backward and update of one mini-batch; synchronous."""
         self.loss = self.train()
 
-    def set_learning_rate(self, rate):
-        # type: (float) -> None
+    def set_learning_rate(self, rate: float) -> None:
         """Store the rate in its shared variable, which the compiled function reads."""
         self.rate.set_value(np.asarray(rate, dtype=np.float32))
 
-    def last_loss(self):
-        # type: () -> float
+    def last_loss(self) -> float:
         """Return the mean loss of the last step."""
         return float(self.loss)
 
-    def parameters(self):
-        # type: () -> Iterator[Tuple[str, np.ndarray]]
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the shared variables' values."""
         for name, parameter in self.trainable.items():
             yield name, parameter.get_value()
 
-    def effective_threads(self):
-        # type: () -> Optional[int]
+    def effective_threads(self) -> Optional[int]:
         """Return the threads of the BLAS that the compiled code calls: nothing else here is parallel."""
         return openblas.threads(configuration.openblas_loaded())
 
-    def describe(self):
-        # type: () -> Dict[str, Any]
+    def describe(self) -> Dict[str, Any]:
         """Return versions, compiler, BLAS and the flags that decide speed."""
         import theano
         from theano.gof.cmodule import gcc_version_str
@@ -101,10 +92,9 @@ class TheanoAdapter(Adapter):
             "operations": self._operations(),
         }
 
-    def _operations(self):
-        # type: () -> Dict[str, int]
+    def _operations(self) -> Dict[str, int]:
         """Count the compiled function's operations that compute most: products, convolutions, loops."""
-        counts = {}  # type: Dict[str, int]
+        counts: Dict[str, int] = {}
         train = getattr(self, "train", None)
         for node in train.maker.fgraph.toposort() if train is not None else ():
             kind = type(node.op).__name__
@@ -112,8 +102,7 @@ class TheanoAdapter(Adapter):
                 counts[kind] = counts.get(kind, 0) + 1
         return counts
 
-    def capabilities(self):
-        # type: () -> Dict[str, Tuple[bool, str]]
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask Theano."""
         if not self.ready:
             return {}
@@ -129,8 +118,7 @@ class TheanoAdapter(Adapter):
         found["gpu"] = (library is not None, said)
         return found
 
-    def multiply(self, size):
-        # type: (int) -> Optional[Callable[[], object]]
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product by the BLAS call that dense layers compile to, into memory made beforehand."""
         import theano
 
@@ -139,7 +127,7 @@ class TheanoAdapter(Adapter):
         # An update that scales the old value away is Gemm in place.
         rate = theano.shared(np.asarray(0.0, dtype=np.float32))
         product = rate * out + theano.tensor.dot(left, right)
-        function = theano.function([], [], updates=[(out, product)])  # type: Callable[[], object]
+        function: Callable[[], object] = theano.function([], [], updates=[(out, product)])
         return function
 
 

@@ -20,16 +20,14 @@ COMPILER = "g++"
 LOCK_TIMEOUT = 60
 
 
-def openblas_of_numpy():
-    # type: () -> Optional[str]
+def openblas_of_numpy() -> Optional[str]:
     """Return the path of the OpenBLAS in NumPy's wheel; None where there is none, or its integers are 64 bits wide."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))), "numpy.libs")
     found = [path for path in sorted(glob.glob(os.path.join(folder, "libopenblas*.so"))) if "64_" not in path]
     return found[0] if found else None
 
 
-def flags(base_directory, allow_gc):
-    # type: (str, bool) -> str
+def flags(base_directory: str, allow_gc: bool) -> str:
     """Return the value of THEANO_FLAGS: compiled code is kept under this directory."""
     chosen = [
         "floatX=float32",
@@ -49,16 +47,14 @@ def flags(base_directory, allow_gc):
     return ",".join(shlex.quote(flag) for flag in chosen)
 
 
-def apply(base_directory, allow_gc):
-    # type: (str, bool) -> None
+def apply(base_directory: str, allow_gc: bool) -> None:
     """Set the environment that Theano's import reads; a user's own .theanorc is left out of it."""
     os.makedirs(base_directory, exist_ok=True)
     os.environ["THEANO_FLAGS"] = flags(base_directory, allow_gc)
     os.environ["THEANORC"] = os.devnull
 
 
-def can_compile():
-    # type: () -> Tuple[bool, str]
+def can_compile() -> Tuple[bool, str]:
     """Return whether Theano can make its compiled code on this machine, and if not, why and what to do."""
     if shutil.which(COMPILER) is None:
         return False, "Theano compiles each network with g++, which is not found: install g++"
@@ -73,8 +69,7 @@ def can_compile():
     return True, ""
 
 
-def openblas_loaded():
-    # type: () -> Any
+def openblas_loaded() -> Any:
     """Return a handle of the OpenBLAS that NumPy loaded and the compiled code calls; None where it is another BLAS."""
     library = openblas_of_numpy()
     return None if library is None else ctypes.CDLL(library)

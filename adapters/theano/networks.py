@@ -11,7 +11,7 @@ import theano
 from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
-from ..families import CHAINS, Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 
@@ -25,8 +25,7 @@ class Built(NamedTuple):
 Weights = Dict[str, Any]
 
 
-def _activated(values, activation):
-    # type: (Any, str) -> Any
+def _activated(values: Any, activation: str) -> Any:
     if activation == "sigmoid":
         return tensor.nnet.sigmoid(values)
     if activation == "tanh":
@@ -38,19 +37,16 @@ def _activated(values, activation):
     raise ValueError("no activation is named %r" % activation)
 
 
-def _over_channels(vector):
-    # type: (Any) -> Any
+def _over_channels(vector: Any) -> Any:
     """Return a vector of one value a channel so that it broadcasts over (batch, channels, height, width)."""
     return vector.dimshuffle("x", 0, "x", "x")
 
 
-def _dense(values, w, name):
-    # type: (Any, Weights, str) -> Any
+def _dense(values: Any, w: Weights, name: str) -> Any:
     return tensor.dot(values, w[name + ".weight"].T) + w[name + ".bias"]
 
 
-def _convolved(values, w, name, stride, padding):
-    # type: (Any, Weights, str, int, int) -> Any
+def _convolved(values: Any, w: Weights, name: str, stride: int, padding: int) -> Any:
     weight = w[name + ".weight"]
     return tensor.nnet.conv2d(
         values,
@@ -62,14 +58,12 @@ def _convolved(values, w, name, stride, padding):
     )
 
 
-def _pooled(values, kernel, stride, padding):
-    # type: (Any, int, int, int) -> Any
+def _pooled(values: Any, kernel: int, stride: int, padding: int) -> Any:
     # ignore_border: sizes round down.
     return pool_2d(values, (kernel, kernel), ignore_border=True, stride=(stride, stride), pad=(padding, padding))
 
 
-def _feedforward(spec, w, values):
-    # type: (Chain, Weights, Any) -> Any
+def _feedforward(spec: Chain, w: Weights, values: Any) -> Any:
     for layer in spec.layers:
         if isinstance(layer, Dense):
             values = _activated(_dense(values, w, layer.name), layer.activation)
@@ -84,8 +78,7 @@ def _feedforward(spec, w, values):
     return values
 
 
-def _unit(values, w, name, norm, stride, padding, epsilon):
-    # type: (Any, Weights, str, str, int, int, float) -> Any
+def _unit(values: Any, w: Weights, name: str, norm: str, stride: int, padding: int, epsilon: float) -> Any:
     """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
     # Theano demands at least 1e-5 but rounds to float32 before it looks: take the next float32 above.
     epsilon = float(np.nextafter(np.float32(epsilon), np.float32(1.0)))
@@ -99,8 +92,7 @@ def _unit(values, w, name, norm, stride, padding, epsilon):
     return normalised[0]
 
 
-def _bottleneck(block, epsilon, w, values):
-    # type: (Bottleneck, float, Weights, Any) -> Any
+def _bottleneck(block: Bottleneck, epsilon: float, w: Weights, values: Any) -> Any:
     conv, norm = block.name + ".conv%d", block.name + ".norm%d"
     inner = tensor.nnet.relu(_unit(values, w, conv % 1, norm % 1, block.stride, 0, epsilon))
     inner = tensor.nnet.relu(_unit(inner, w, conv % 2, norm % 2, 1, 1, epsilon))
@@ -110,8 +102,7 @@ def _bottleneck(block, epsilon, w, values):
     return tensor.nnet.relu(inner + values)
 
 
-def _residual(spec, w, values):
-    # type: (Residual, Weights, Any) -> Any
+def _residual(spec: Residual, w: Weights, values: Any) -> Any:
     values = tensor.nnet.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
     values = _pooled(values, 3, 2, 1)
     for block in spec.bottlenecks:
@@ -119,16 +110,14 @@ def _residual(spec, w, values):
     return _dense(values.mean((2, 3)), w, "fc")
 
 
-def _lstm_layer(inputs, w, name, steps, batch, hidden):
-    # type: (Any, Weights, str, int, int, int) -> Any
+def _lstm_layer(inputs: Any, w: Weights, name: str, steps: int, batch: int, hidden: int) -> Any:
     """Return the layer's outputs (steps * batch, hidden) from inputs (steps * batch, features), time-major.
 
     The inputs' products are made for all steps at once; ``scan`` carries the recurrence alone.
     """
     sums = tensor.dot(inputs, w[name + ".input_weight"].T) + w[name + ".bias"]
 
-    def advance(sums, outputs, cells, hidden_weight):
-        # type: (Any, Any, Any, Any) -> Any
+    def advance(sums: Any, outputs: Any, cells: Any, hidden_weight: Any) -> Any:
         gates = sums + tensor.dot(outputs, hidden_weight.T)
         enter, forget, candidate, leave = [gates[:, index * hidden : (index + 1) * hidden] for index in range(4)]
         cells = tensor.nnet.sigmoid(forget) * cells + tensor.nnet.sigmoid(enter) * tensor.tanh(candidate)
@@ -146,8 +135,7 @@ def _lstm_layer(inputs, w, name, steps, batch, hidden):
     return outputs.reshape((steps * batch, hidden))
 
 
-def _recurrent(spec, w, tokens, batch):
-    # type: (Recurrent, Weights, Any, int) -> Any
+def _recurrent(spec: Recurrent, w: Weights, tokens: Any, batch: int) -> Any:
     """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,)."""
     values = w["embedding.weight"][tokens]
     for layer in range(1, spec.layers + 1):
@@ -155,8 +143,7 @@ def _recurrent(spec, w, tokens, batch):
     return _dense(values, w, "fc")
 
 
-def build(spec, weights, batch):
-    # type: (Family, Dict[str, np.ndarray], Batch) -> Built
+def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
     """Return the network's loss over this resident mini-batch, with copies of these weights."""
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
     inputs, labels = batch.inputs, batch.labels
@@ -170,7 +157,7 @@ def build(spec, weights, batch):
         if isinstance(spec, Residual):
             logits = _residual(spec, parameters, images)
         else:
-            assert isinstance(spec, CHAINS)
+            assert isinstance(spec, Chain)
             logits = _feedforward(spec, parameters, images)
     targets = theano.shared(labels.astype(np.int32), name="labels")
     loss = tensor.nnet.categorical_crossentropy(tensor.nnet.softmax(logits), targets).mean()

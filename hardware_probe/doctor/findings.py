@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from pydantic import TypeAdapter
+from dlbench.hardware_probe.records import JsonRecord
 
 
 class Severity(StrEnum):
@@ -29,7 +28,7 @@ class Remedy:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(JsonRecord):
     """One thing that was looked at."""
 
     name: str
@@ -42,11 +41,3 @@ class Finding:
     """Why it matters to a measurement, in one sentence."""
     remedy: Remedy | None = None
     """None where nothing is to be mended."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The finding in JSON's types."""
-        record: dict[str, Any] = _adapter.dump_python(self, mode="json")
-        return record
-
-
-_adapter: TypeAdapter[Finding] = TypeAdapter(Finding)

@@ -47,7 +47,7 @@ def _boost(settings: Settings) -> Finding:
     value = 1 if settings.boost_file and settings.boost_file.endswith("no_turbo") else 0
     seen = "on" if frequency.maximum_mhz is None else f"on, up to {frequency.maximum_mhz:.0f} MHz"
     remedy = Remedy(
-        "For scaling curves switch it off until the next boot; comparisons in turns within one run can do with it.",
+        "For scaling curves switch it off until the next boot; comparisons in turns within one run may keep it.",
         f"echo {value} | sudo tee {settings.boost_file}",
         needs_root=True,
     )

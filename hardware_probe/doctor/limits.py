@@ -74,7 +74,7 @@ def _mask(settings: Settings) -> Finding:
         f"{seen}: {cpu_list(cpu.affinity)}",
         why,
         Remedy(
-            "Nothing, if the mask is meant. Else allow this shell all of them; a container's mask is set on its host.",
+            "If the mask is not intended, allow this shell all CPUs; a container's mask is set on its host.",
             f"taskset --all-tasks --cpu-list --pid {every} $$",
         ),
     )

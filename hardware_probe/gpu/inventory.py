@@ -112,10 +112,7 @@ class _Queries:
 
     def text(self, function: str, *arguments: object) -> str | None:
         """The same for text, which older bindings give as bytes."""
-        answer = self.ask(function, *arguments)
-        if isinstance(answer, bytes):
-            return answer.decode("utf-8", "replace")
-        return None if answer is None else str(answer)
+        return chosen_nvml.text_of(self.ask(function, *arguments))
 
     def memory(self, handle: Any) -> tuple[int | None, int | None]:
         """Total and free bytes of a GPU or MIG device."""

@@ -58,3 +58,10 @@ def _module_in(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def text_of(answer: Any) -> str | None:
+    """Return an answer that is text, which older bindings give as bytes; None where there was none."""
+    if isinstance(answer, bytes):
+        return answer.decode("utf-8", "replace")
+    return None if answer is None else str(answer)

@@ -33,7 +33,8 @@ def computing(nvml: Any = None) -> dict[str, int]:
 
 def _count(nvml: Any, handle: Any, found: dict[str, int]) -> None:
     with contextlib.suppress(Exception):
-        found[_text(nvml.nvmlDeviceGetUUID(handle))] = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        uuid = chosen_nvml.text_of(nvml.nvmlDeviceGetUUID(handle))
+        found[str(uuid)] = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
 
 
 def _parts(nvml: Any, gpu: Any) -> list[Any]:
@@ -44,10 +45,6 @@ def _parts(nvml: Any, gpu: Any) -> list[Any]:
             with contextlib.suppress(Exception):
                 parts.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot))
     return parts
-
-
-def _text(answer: Any) -> str:
-    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
 
 
 def descends_from_this_process(pid: int) -> bool | None:

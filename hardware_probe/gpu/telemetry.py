@@ -39,6 +39,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlbench.hardware_probe.gpu.nvml import text_of
 from dlbench.hardware_probe.gpu.processes import Processes, descends_from_this_process
 from dlbench.hardware_probe.gpu.queries import GpuGone, Queries
 
@@ -179,7 +180,7 @@ class Sampler:
             parted, self._processes = True, None
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", self._gpu)
         self._facts.update(
-            name=_text(ask("nvmlDeviceGetName", self._part)),
+            name=text_of(ask("nvmlDeviceGetName", self._part)),
             driver=self._driver(),
             power_limit_watts=None if limit is None else limit / 1000,
             part=parted or _is_slice(self._uuid),
@@ -188,7 +189,7 @@ class Sampler:
 
     def _driver(self) -> str | None:
         with contextlib.suppress(Exception):
-            return _text(self._nvml.nvmlSystemGetDriverVersion())
+            return text_of(self._nvml.nvmlSystemGetDriverVersion())
         return None
 
     def _loop(self) -> None:
@@ -260,9 +261,3 @@ def _since(origin: float, moment: float | None) -> float | None:
 
 def _is_slice(uuid: str) -> bool:
     return uuid.startswith("MIG-")
-
-
-def _text(answer: Any) -> str | None:
-    if isinstance(answer, bytes):
-        return answer.decode("utf-8", "replace")
-    return None if answer is None else str(answer)

@@ -5,18 +5,16 @@ from typing import Annotated
 
 import typer
 
-from dlbench.hardware_probe import probe
 from dlbench.reports.comparison.verdict import Rule, fewest_pairs
 from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say
 from ..errors import UsageError
+from ..measuring import stored_runs
 from ..measuring.pairs import for_compare
 from ..planning import values
-from . import named_runs, options
-from .option_groups import OptionGroup, grouped
-from .plan import plan_of
-from .two_sides import Asked, LaunchOptions, OutputOptions, RuleOptions, SideOptions, choices, measure, share_of, show
+from .options import OptionGroup, grouped
+from .two_sides import ComparisonOptions, measure, share_of, show
 
 FEWEST, MOST, INTERVAL = 6, 20, 0.02
 
@@ -44,16 +42,7 @@ class WhatToCompare(OptionGroup):
 
 
 @grouped
-def compare_command(
-    what: WhatToCompare,
-    axes: options.AxisOptions,
-    launches: LaunchOptions,
-    builds: options.BuildOptions,
-    sides: SideOptions,
-    rules: RuleOptions,
-    session: options.SessionOptions,
-    output: OutputOptions,
-) -> None:
+def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
     """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and a verdict.
 
     Of --python given twice for a framework the first is the baseline; given once it is the candidate, against dlbench's
@@ -68,27 +57,26 @@ def compare_command(
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
     """
-    rule, form = rules.rule, output.check()
+    form = given.output.check()
     if not what.now:
-        of_launches = launches.steps, launches.cell_budget, builds.python, session.budget, session.resume
-        if any((*axes.words.values(), *of_launches, *vars(sides).values())):
+        rule = given.rules.rule
+        of_measuring = (given.axes.words, vars(given.launches), vars(given.sides))
+        words = [word for each in of_measuring for word in each.values()]
+        if any((*words, given.builds.python, given.session.budget, given.session.resume)):
             raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
         if not what.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        show(named_runs.compare(what.first, what.second, session.store_file, rule), form, output.write)
+        show(stored_runs.compare(what.first, what.second, given.session.store_file, rule), form, given.output.write)
         return
     if what.first or what.second:
         raise UsageError("With --now both sides are measured: leave the names of stored runs out.")
     fewest, most = values.launch_range(what.pairs, "--pairs")
     width = share_of(what.interval, "--interval") or INTERVAL
-    pair = sides.pair(builds.python or ())
-    machine = probe()
-    chosen = choices(pair[1], axes, launches, builds)
-    plan = plan_of(what.suite_name, chosen, machine, session.seed)
-    following = for_compare(host_of(machine), len(plan.cells), fewest, most, width, rule)
-    say(_pairs_in_words(len(plan.cells), fewest, most, rule))
-    asked = Asked(plan, pair, machine, "compare", rule, session, bare=not chosen.narrows)
-    show(measure(asked, following), form, output.write)
+    asked = given.asked("compare", what.suite_name)
+    cells = len(asked.plan.cells)
+    following = for_compare(host_of(asked.machine), cells, fewest, most, width, asked.rule)
+    say(_pairs_in_words(cells, fewest, most, asked.rule))
+    show(measure(asked, following), form, given.output.write)
 
 
 def _pairs_in_words(cells: int, fewest: int, most: int, rule: Rule) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from ..display.screen import err, out, print_json, say
 from ..display.status_line import StatusLine
-from ..environments import environment
+from ..environments import environment, folders
 from ..errors import DlbenchError
 from ..planning.framework import find, offered
 from . import listing, options
@@ -28,8 +28,8 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
     if as_json:
         print_json(frameworks)
         return
-    home = environment.home() / "environments"
-    out.print(f"Environments lie in {home}.", soft_wrap=True, markup=False)
+    home = folders.home() / "environments"
+    out.print(f"The environments are in {home}.", soft_wrap=True, markup=False)
     for each in frameworks:
         kinds = [kind for kind in ("historic", "large") if each[kind]]
         kind = f" ({', '.join(kinds)})" if kinds else ""
@@ -44,7 +44,8 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
 @env_app.command("build")
 def env_build(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Frameworks; all that are neither large nor historic when none is named.")
+        list[str] | None,
+        typer.Argument(help="Frameworks to build. Without names, all but the large and the historic ones."),
     ] = None,
     on_request: Annotated[bool, typer.Option("--rest", help="Build the large and the historic ones.")] = False,
     adapter: options.Adapter = None,

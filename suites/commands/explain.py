@@ -1,6 +1,5 @@
 """`dlbench explain`: the operators of one cell's step, by the time they take."""
 
-import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from dlbench.reports.storage.record import Record
 
 from ..display.screen import err, say
 from ..display.status_line import StatusLine
-from ..environments import environment
+from ..environments import folders, row_interpreters
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..measuring import preparation, references
 from ..measuring.attempts import Carrier
@@ -34,10 +33,10 @@ from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.framework import Framework, offered
 from ..planning.plan import Plan, PlannedLaunch
-from ..planning.suite import ProtocolSection, Suite
+from ..planning.suite import ProtocolSection, Suite, load
 from ..quiet.machine_lock import measuring
 from . import options
-from .option_groups import OptionGroup, grouped
+from .options import OptionGroup, grouped
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
 _PROTOCOL = ProtocolSection(warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0)
@@ -48,6 +47,14 @@ _MOST_STEPS = 1000  # a profiler keeps every call of every operator until its en
 class HowToExplain(OptionGroup):
     """How many steps are profiled, and how they are shown."""
 
+    suite_name: Annotated[
+        str,
+        typer.Option(
+            "--suite",
+            metavar="SUITE",
+            help="Suite with the cell's network, mini-batch and settings: a name, or a file ending in .toml.",
+        ),
+    ] = ""
     steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5
     top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = ToShow.top
     no_build: options.NoBuild = False
@@ -72,13 +79,13 @@ def explain_command(
     - `dlbench explain torch/resnet50`
     - `dlbench explain torch:compile/fcn5 --threads 2 --batch-sizes 128 --top 30`
     - `dlbench explain mxnet/lstm32 --devices cuda:0 --json`
+    - `dlbench explain torch/small --suite mine.toml`
     """
     chosen = Choices(axes.words, builds=builds.builds)
-    row, network = _named(cell)
     machine = probe()
-    plan = _plan(row, network, chosen, machine)
+    plan = _plan(cell, how.suite_name, chosen, machine)
     preparation.check_brought(chosen.builds)
-    environment.make_folder(environment.home())
+    folders.make_folder(folders.home())
     record = _launch(plan, machine, how.steps, build_missing=not how.no_build)
     outcome = record.outcome
     if not outcome.samples_ns:
@@ -94,24 +101,31 @@ def explain_command(
         say("Other programs used the CPUs meanwhile: these times are too long. Run it again on a quiet machine.")
 
 
-def _named(text: str) -> tuple[str, str]:
-    row, slash, network = (part.strip() for part in text.partition("/"))
+def _suite(cell: str, name: str) -> Suite:
+    """Return a suite of this one cell, with the networks, mini-batches and settings of the suite named."""
+    row, slash, network = (part.strip() for part in cell.partition("/"))
     if not (row and slash and network):
-        raise UsageError(f"{text[:60]!r} is not a cell. {_FORM}.")
-    return row, networks.chosen([network], (), networks.shipped())[0]
-
-
-def _plan(row: str, network: str, chosen: Choices, machine: Machine) -> Plan:
-    """Return the plan of one cell; raises UsageError where the words mean several."""
-    suite = Suite(
+        raise UsageError(f"{cell[:60]!r} is not a cell. {_FORM}.")
+    given = load(name) if name else None
+    known = given.known if given else networks.shipped()
+    kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings")
+    return Suite(
         name="explain",
         summary="one cell",
-        networks=(network,),
+        networks=networks.chosen([network], (), known)[:1],
         frameworks=(row,),
         threads="cores",
         protocol=_PROTOCOL,
+        **({key: getattr(given, key) for key in kept} if given else {}),
     )
-    plan = expand(suite, chosen.but(frameworks=row), preparation.capacity(machine), preparation.new_seed())
+
+
+def _plan(cell: str, name: str, chosen: Choices, machine: Machine) -> Plan:
+    """Return the plan of one cell; raises UsageError where the words mean several."""
+    suite = _suite(cell, name)
+    plan = expand(
+        suite, chosen.but(frameworks=suite.frameworks[0]), preparation.capacity(machine), preparation.new_seed()
+    )
     if len(plan.cells) > 1:
         first, second = (name_of(cell) for cell in plan.cells[:2])
         raise UsageError(
@@ -136,22 +150,21 @@ class _Profiling:
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
     """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
     planned = PlannedLaunch(plan.cells[0], 0)
-    sources = preparation.prepare_sources(plan, say, build_missing)
+    sources = row_interpreters.prepare(plan.builds, say, build_missing)
     source = sources[planned.cell.framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
     launcher = _Profiling(ProcessLauncher(), steps)
     run = preparation.new_run(plan, machine, "explain")
     carrier = Carrier(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
-    # What computes nothing disturbs nobody, and nobody disturbs it.
-    with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
+    with measuring(say, wait=True, computes=plan.computes):
         say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:
 
             def tick(directory: Path) -> None:
                 status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-            return carrier.carry_out(planned, plan.protocol, tick=tick)[0]
+            return next(carrier.attempts(planned, plan.protocol, tick=tick))
 
 
 def _reference_at_hand(plan: Plan, cell: Cell) -> Reference | None:

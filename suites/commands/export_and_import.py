@@ -15,18 +15,17 @@ from ..errors import UsageError, unknown_name
 from ..measuring import preparation
 from . import options
 
-PYTEST_BENCHMARK = "pytest-benchmark"
-FORMATS = (PYTEST_BENCHMARK,)
+FORMATS = ("pytest-benchmark",)
 
 Format = Annotated[str, typer.Option("--format", help=f"The form of the file: {', '.join(FORMATS)}.")]
 
 
 def export_command(
-    form: Format = PYTEST_BENCHMARK,
+    form: Format = FORMATS[0],
     store_file: options.StoreFile = options.DEFAULT_STORE,
-    run: Annotated[str | None, typer.Option("--run", help="The run with this id; else the newest.")] = None,
-    suite: Annotated[str | None, typer.Option("--suite", help="Of the runs of this suite.")] = None,
-    machine: Annotated[str | None, typer.Option("--machine", help="Of the runs on this machine (fingerprint).")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="The run with this id. Without it, the newest.")] = None,
+    suite: Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")] = None,
+    machine: Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")] = None,
 ) -> None:
     """Write one run, raw samples and all, to standard output in the form of another tool.
 
@@ -35,7 +34,8 @@ def export_command(
     - `dlbench export --format pytest-benchmark > run.json`
     - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
     """
-    _check_format(form)
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS)
     with Store.open(store_file, create=False) as store:
         narrowed = {"--run": run, "--suite": suite, "--machine": machine}
         found = [
@@ -58,7 +58,7 @@ def import_command(
     one_run: Annotated[
         bool,
         typer.Option(
-            "--one-run", help="Somebody else's files are launches (repetitions in fresh processes) of one run."
+            "--one-run", help="Files of other benchmarks: each is one launch (a fresh process) of the same run."
         ),
     ] = False,
 ) -> None:
@@ -89,8 +89,3 @@ def import_command(
         for each in imported:
             records = counted(len(each.records), "record")
             say(f"run {each.run.id} of {each.run.suite}: {records} into {store.name}")
-
-
-def _check_format(name: str) -> None:
-    if name not in FORMATS:
-        raise unknown_name("format", name, FORMATS)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dlbench.hardware_probe import probe
 from dlbench.reports.comparison.outcome import Outcome, gate_outcome
 from dlbench.reports.storage.hosts import host_of
 
@@ -13,10 +12,8 @@ from ..display.screen import say
 from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED
 from ..measuring.pairs import for_gate
 from ..planning.values import one_of
-from . import options
-from .option_groups import OptionGroup, grouped
-from .plan import plan_of
-from .two_sides import Asked, LaunchOptions, OutputOptions, RuleOptions, SideOptions, choices, measure, show
+from .options import OptionGroup, grouped
+from .two_sides import ComparisonOptions, measure, show
 
 
 @dataclass(frozen=True)
@@ -39,16 +36,7 @@ class WhatToGate(OptionGroup):
 
 
 @grouped
-def gate_command(
-    what: WhatToGate,
-    axes: options.AxisOptions,
-    launches: LaunchOptions,
-    builds: options.BuildOptions,
-    sides: SideOptions,
-    rules: RuleOptions,
-    session: options.SessionOptions,
-    output: OutputOptions,
-) -> None:
+def gate_command(what: WhatToGate, given: ComparisonOptions) -> None:
     """Measure a suite against a baseline in this session, and fail on a confirmed regression only.
 
     Screening takes 6 to 14 interleaved pairs of each cell; what looks slower is measured again, and 24 fresh pairs
@@ -63,15 +51,11 @@ def gate_command(
     - `dlbench gate nightly.toml --baseline-adapters origin/main --write report.md --write junit.xml`
     - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
     """
-    rule, form = rules.rule, output.check()
+    form = given.output.check()
     lenient = one_of(what.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"
-    pair = sides.pair(builds.python or (), what.baseline or ())
-    machine = probe()
-    chosen = choices(pair[1], axes, launches, builds)
-    plan = plan_of(what.name, chosen, machine, session.seed)
-    asked = Asked(plan, pair, machine, "gate", rule, session, bare=not chosen.narrows)
-    found = measure(asked, for_gate(host_of(machine), rule))
-    show(found, form, output.write)
+    asked = given.asked("gate", what.name, what.baseline or ())
+    found = measure(asked, for_gate(host_of(asked.machine), asked.rule))
+    show(found, form, given.output.write)
     ending = gate_outcome(found)
     if form != "terminal":
         say(ending.line)  # where a report is for programs, a person reads what stands beside it

@@ -29,7 +29,7 @@ from ..measuring import preparation
 from ..planning import values
 from ..planning.networks import LARGEST_BATCH
 from . import options
-from .option_groups import OptionGroup, grouped
+from .options import OptionGroup, grouped
 
 _COUNTED = {"threads": "thread count", "batch_size": "mini-batch size"}
 _EXPLAINED = 20

@@ -10,7 +10,7 @@ from dlbench.hardware_probe import describe, measure, probe
 from ..display.screen import counted, out, print_json, say, table
 from ..environments import row_interpreters
 from ..errors import UsageError
-from ..measuring import capabilities, preparation
+from ..measuring import capabilities, preparation, short_launch
 from ..measuring.launcher import ProcessLauncher
 from ..planning import values as axes
 from ..planning.framework import offered
@@ -31,15 +31,12 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
         raise UsageError(f"--python is given for {', '.join(unasked)}, which --frameworks does not name.")
     machine = probe()
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
-    found = row_interpreters.prepare(builds, _say_nothing, build_missing=False)
-    where = f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
+    # The tables say at their end what is left out.
+    found = row_interpreters.prepare(builds, lambda line: None, build_missing=False)
+    where = short_launch.place(machine)
     with measuring(say, wait=True):
         told = capabilities.of_all(asked, found, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
     return listing.capabilities(told)
-
-
-def _say_nothing(line: str) -> None:
-    """Leave out what the tables say at their end."""
 
 
 def _answer(value: bool | None) -> str:
@@ -88,7 +85,9 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
             for each in found
         ],
     )
-    out.print("\nEach answer's how and source: --json. Of a framework with several modes the default one was asked.")
+    out.print(
+        "\n--json shows how each answer was found. Of a framework with several modes only the default one was asked."
+    )
     for each in found:
         if each["problem"]:
             out.print(f"{each['name']}: not asked. {each['problem']}", soft_wrap=True, markup=False)
@@ -116,10 +115,9 @@ def list_command(
     - `dlbench list --capabilities --frameworks torch,jax`
     - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
     """
-    if frameworks_asked and not with_capabilities:
-        raise UsageError("--frameworks says whom --capabilities asks. Add --capabilities, or leave --frameworks out.")
-    if python and not with_capabilities:
-        raise UsageError("--python says which build --capabilities asks. Add --capabilities, or leave --python out.")
+    for option, given in (("--frameworks", frameworks_asked), ("--python", python)):
+        if given and not with_capabilities:
+            raise UsageError(f"{option} goes with --capabilities. Add --capabilities, or leave {option} out.")
     if with_capabilities:
         told = _capabilities(frameworks_asked, python or ())
         if as_json:
@@ -131,32 +129,37 @@ def list_command(
     if as_json:
         print_json({"networks": networks, "frameworks": frameworks, "suites": suites})
         return
+    _show_lists(networks, frameworks, suites)
+
+
+def _show_lists(*lists: list[dict[str, Any]]) -> None:
+    networks, frameworks, suites = lists
     table(
         "Networks",
         ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"],
         [
             [
-                n["name"],
-                n["family"],
-                f"{n['parameters'] / 1e6:.1f} M",
-                str(n["batch_size"]),
-                f"{n['gflop_per_step']:.1f}",
-                n["summary"],
+                each["name"],
+                each["family"],
+                f"{each['parameters'] / 1e6:.1f} M",
+                str(each["batch_size"]),
+                f"{each['gflop_per_step']:.1f}",
+                each["summary"],
             ]
-            for n in networks
+            for each in networks
         ],
     )
     out.print()
     table(
         "Frameworks",
         ["name", "modes", "state", "interpreter"],
-        [[f["name"], ", ".join(f["modes"]), f["state"], f["python"] or "-"] for f in frameworks],
+        [[each["name"], ", ".join(each["modes"]), each["state"], each["python"] or "-"] for each in frameworks],
     )
     for each in frameworks:
         if each["state"] == "unavailable":
             out.print(f"{each['name']}: {each['reason']}", markup=False)
     out.print()
-    table("Suites", ["name", "what"], [[s["name"], s["summary"]] for s in suites])
+    table("Suites", ["name", "what"], [[each["name"], each["summary"]] for each in suites])
 
 
 def probe_command(

@@ -49,16 +49,11 @@ def frameworks() -> list[dict[str, Any]]:
                     f"The interpreter of its environment, {located.interpreter}, does not start. `dlbench env remove "
                     f"{framework.name}`, then `dlbench env build {framework.name}`, makes it anew."
                 )
+        about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
         found.append(
             {
-                "name": framework.name,
-                "title": framework.title,
-                "summary": framework.summary,
+                **{key: getattr(framework, key) for key in about},
                 "modes": list(framework.modes),
-                "default_mode": framework.default_mode,
-                "historic": framework.historic,
-                "large": framework.large,
-                "successor": framework.successor,
                 "state": state.value,
                 "interpreter": None if interpreter is None else str(interpreter),
                 "python": version,

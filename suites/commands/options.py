@@ -1,17 +1,26 @@
-"""The options that several commands share, in groups, with their help."""
+"""The options that several commands share, in groups, with their help.
+
+A command takes one object for each group, and Typer sees every option of it:
+
+    @dataclass(frozen=True)
+    class Where(OptionGroup):
+        store: Annotated[str, typer.Option("--store")] = "dlbench.sqlite"
+
+    @grouped
+    def command(name: str, where: Where) -> None: ...
+"""
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
 import typer
 
 from ..errors import UsageError
 from ..planning import external_adapters, values
 from ..planning.axes import AXIS_OPTIONS, LIMITS, option_of
-from ..planning.choices import Choices
-from .option_groups import OptionGroup
+from ..planning.choices import PROTOCOL_KEYS, Choices
 
 DEFAULT_STORE = "dlbench.sqlite"
 
@@ -28,6 +37,69 @@ CellBudget = Annotated[
 ]
 TotalBudget = Annotated[str | None, typer.Option("--budget", help="Time for all launches: 90s, 10m, 1.5h.")]
 NoBuild = Annotated[bool, typer.Option("--no-build", help="Skip rows whose environment is not built.")]
+
+
+class OptionGroup:
+    """Options that belong together; a subclass is a dataclass whose fields are options, or says what they are."""
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Return the options, each a parameter with its annotation and default."""
+        hints = get_type_hints(cls, include_extras=True)
+        return [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if field.default is MISSING else field.default,
+                annotation=hints[field.name],
+            )
+            for field in fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        ]
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Make the group of what was given for each of its options."""
+        return cls(**given)
+
+
+class GroupOfGroups(OptionGroup):
+    """Groups that several commands share; a subclass is a dataclass whose fields are groups."""
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Return the options of all its groups."""
+        return [each for group in get_type_hints(cls).values() for each in group.parameters()]
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Make each of its groups of what was given for the options of it."""
+        groups = get_type_hints(cls).items()
+        return cls(**{name: each.of({key.name: given[key.name] for key in each.parameters()}) for name, each in groups})
+
+
+def grouped(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function whose signature has every option of the groups that this one takes."""
+    signature = inspect.signature(function)
+    groups = {
+        name: each.annotation
+        for name, each in signature.parameters.items()
+        if inspect.isclass(each.annotation) and issubclass(each.annotation, OptionGroup)
+    }
+    flat: list[inspect.Parameter] = []
+    for name, each in signature.parameters.items():
+        flat += groups[name].parameters() if name in groups else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+
+    def command(**given: Any) -> None:
+        taken = {
+            name: group.of({each.name: given.pop(each.name) for each in group.parameters()})
+            for name, group in groups.items()
+        }
+        function(**given, **taken)
+
+    command.__doc__, command.__name__, command.__module__ = function.__doc__, function.__name__, function.__module__
+    command.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]  # as inspect documents it
+    command.__annotations__ = {each.name: each.annotation for each in flat}
+    return command
 
 
 def _renamed(word: str | None) -> str | None:
@@ -179,12 +251,5 @@ def adapter_names(given: Sequence[str] | None) -> tuple[str, ...]:
 
 def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> Choices:
     """Return what the options say as one object; raises UsageError for empty words, or a --python that is none."""
-    return Choices(
-        axes.words,
-        steps=launches.steps,
-        builds=builds.builds,
-        joining=builds.joining,
-        launches=launches.launches,
-        interval=launches.interval,
-        cell_budget=launches.cell_budget,
-    )
+    how = {key: getattr(launches, key) for key in ("steps", *PROTOCOL_KEYS)}
+    return Choices(axes.words, builds=builds.builds, joining=builds.joining, **how)

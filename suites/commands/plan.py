@@ -22,7 +22,7 @@ from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.plan import Plan
 from . import listing, options
-from .option_groups import grouped
+from .options import grouped
 
 
 @grouped
@@ -81,9 +81,11 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
         by_network.setdefault(cell.network, []).append(seconds)
     expected = [known.get(cell) or mean(by_network.get(cell.network) or [0.0]) for cell in plan.cells]
     if not all(expected):
-        return f"How long it takes is not known: no launch like these is stored of this machine; {at_most}."
+        return f"It is not known how long this takes: the store has no such launches of this machine; {at_most}."
     same = sum(cell in known for cell in plan.cells)
-    told = "of these cells" if same == len(expected) else f"of {same} of these cells and of others of their networks"
+    told = (
+        "of these cells" if same == len(expected) else f"of {same} of these cells and of other cells of their networks"
+    )
     longest = f" to {in_words(sum(expected) * plan.most)}" if plan.most > plan.launches else ""
     return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {told}; {at_most}."
 
@@ -107,7 +109,7 @@ def kind_of_protocol(plan: Plan) -> str:
     if plan.interval:
         return f"until precise: a cell gets launches until its 95 % interval is no wider than ±{percent(plan.interval)}"
     if plan.launches >= ENOUGH_LAUNCHES:
-        return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers what launches differ by."
+        return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences between launches."
     several = "One launch" if plan.launches == 1 else f"{plan.launches} launches"
     return f"{several} per cell: ± shows variation within a launch only; use --interval 2% for more."
 

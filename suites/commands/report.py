@@ -22,7 +22,7 @@ from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
-from ..planning.axes import AXIS_OPTIONS
+from ..planning.axes import AXIS_OPTIONS, narrowing_help
 from ..planning.lineage import release_dates, stands_for_2016
 from . import options
 
@@ -30,9 +30,9 @@ report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and
 
 _REFERENCE = typer.Option("--reference", help="A published table instead of a store: shi2016 (the paper's Table 4).")
 _AGAINST = typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
-_ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not of its newest.")
+_ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
 _ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
-_PLOT = typer.Option("--plot", metavar="FILE", help="Draw it too: a .png or .svg, a panel for each network.")
+_PLOT = typer.Option("--plot", metavar="FILE", help="Draw a picture too (.png or .svg), with a panel for each network.")
 _STORES = typer.Option("--store", metavar="FILE", help="Result store. Repeat the option to compare machines.")
 _RUN = typer.Option("--run", help="Only this run: latest, previous, its id or the beginning of it.")
 _OFFERED: dict[str, tuple[Any, Any]] = {
@@ -50,11 +50,9 @@ _ALWAYS: dict[str, tuple[Any, Any]] = {
         None,
     ),
 }
-_FORMS = ": `a`, `a,b`, `'a*'`"
 _NARROWING: dict[str, tuple[Any, Any]] = {
-    each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=f"Only these {words}{_FORMS}.")], "")
+    each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=narrowing_help(each))], "")
     for each in AXIS_OPTIONS
-    for words in [{"affinity": "affinities"}.get(each.key, each.key.replace("_", " "))]
 }
 
 
@@ -101,7 +99,9 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
     if choices.against:
         if choices.reference or choices.quantity != report.quantities[0]:
             other = "--reference" if choices.reference else "--quantity"
-            raise UsageError(f"--against shows a table of its own, without {other}; leave one of the two out.")
+            raise UsageError(
+                f"--against has a table of its own and does not go with {other}; leave one of the two out."
+            )
         report = reports()["against"]
     elif choices.all_modes and of_reports.AGAINST in report.offers:
         raise UsageError("--all-modes goes with --against; the matrix shows every mode anyway.")

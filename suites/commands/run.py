@@ -1,8 +1,7 @@
 """`dlbench run`: measures a suite on this machine."""
 
-import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,15 +9,14 @@ import typer
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
-from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say
-from ..environments import environment
-from ..errors import NOTHING_MEASURED, Interrupted, Terminated
-from ..measuring import preparation
+from ..environments import folders, row_interpreters
+from ..errors import NOTHING_MEASURED, interruptible
+from ..measuring import preparation, resuming, short_launch
 from ..measuring.attempts import Carrier
 from ..measuring.launcher import ProcessLauncher
 from ..measuring.runner import Ending, Runner
@@ -27,7 +25,7 @@ from ..quiet import block_gate
 from ..quiet.busy_gpus import busy_gpus
 from ..quiet.machine_lock import measuring
 from . import options
-from .option_groups import OptionGroup, grouped
+from .options import OptionGroup, grouped
 from .plan import kind_of_protocol, plan_of, size_of
 from .report import matrix_so_far
 
@@ -72,13 +70,14 @@ def run_command(
     plan = plan_of(name, chosen, machine, session.seed)
     preparation.check_brought(chosen.builds)
     allowed = session.seconds
-    environment.make_folder(environment.home())  # where it cannot be, nothing is built or measured
+    folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
+    unfinished: Run | None = None
+    if session.resume:  # refused before a store of an earlier dlbench is brought up to date
+        with Store.open(session.store_file, create=False) as store:
+            plan, unfinished = resuming.resume(plan, store, machine, chosen)
+            resuming.check_same_builds(plan, store.records(run=unfinished.id))
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
-        unfinished: Run | None = None
-        if session.resume:
-            plan, unfinished = preparation.resume(plan, store, machine, chosen)
-            preparation.check_same_builds(plan, store.records(run=unfinished.id))
         go_on = resume_command()
         run, ending = _measure(_Asked(plan, machine, store, unfinished, session, how), allowed, go_on)
         _show(store, run, ending, go_on, how.as_json)
@@ -101,12 +100,12 @@ def _measure(asked: _Asked, allowed: float | None, go_on: str) -> tuple[Run, End
     plan, machine, store = asked.plan, asked.machine, asked.store
     launcher = ProcessLauncher()
     store.add_machine(machine.fingerprint, machine.to_dict())
-    sources = preparation.prepare_sources(plan, say, build_missing=not asked.session.no_build)
-    with _alone(plan):
+    sources = row_interpreters.prepare(plan.builds, say, build_missing=not asked.session.no_build)
+    with measuring(say, wait=True, computes=plan.computes):
         if not asked.how.no_ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
-        defaults = preparation.prepare_defaults(plan, sources, machine, launcher, say)
+        defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
         run = asked.unfinished or preparation.begin(plan, store, machine)
         say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
         for line in (kind_of_protocol(plan), *busy_gpus(plan.cells, machine.gpus)):
@@ -119,33 +118,17 @@ def _measure(asked: _Asked, allowed: float | None, go_on: str) -> tuple[Run, End
             sources,
             reference,
             machine=machine,
+            gate=gate,
             default_threads=defaults,
-            before_repeat=gate.before_repeat if gate else lambda: False,
         )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
-            runner = Runner(plan, run, store, carrier, display, allowed, gate=gate, host=host_of(machine))
+            runner = Runner(store, carrier, display, allowed)
             display.follow(runner.ledger)
-            ending = _watched(runner, go_on)
+            with interruptible(go_on):
+                ending = runner.run()
         for line in precision_lines(plan, runner.ledger):
             say(line)
     return run, ending
-
-
-@contextlib.contextmanager
-def _alone(plan: Plan) -> Iterator[None]:
-    """Let nobody else measure meanwhile; what computes nothing disturbs nobody, and nobody disturbs it."""
-    with measuring(say, wait=True) if plan.computes else contextlib.nullcontext():
-        yield
-
-
-def _watched(runner: Runner, command: str) -> Ending:
-    go_on = f"Every finished launch is stored; go on with: {command}"
-    try:
-        return runner.run()
-    except Terminated as error:
-        raise Terminated(f"Ended by SIGTERM. {go_on}") from error
-    except KeyboardInterrupt as error:
-        raise Interrupted(f"Interrupted. {go_on}") from error
 
 
 def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> None:
@@ -157,7 +140,7 @@ def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> 
     if not as_json:
         print("\n".join(next_lines(store.name, records)))
     if not any(record.outcome.samples_ns for record in records):
-        say("dlbench: no cell gave a number; the reasons are beneath the matrix.")
+        say("dlbench: no cell gave a number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
 
 

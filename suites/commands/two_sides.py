@@ -1,6 +1,5 @@
 """What `compare` and `gate` share: options, measuring two sides, and showing what came of it."""
 
-import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,21 +8,21 @@ from typing import Annotated
 
 import typer
 
-from dlbench.hardware_probe import Machine
+from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.comparison.compared import Comparison
 from dlbench.reports.comparison.report import REPORT as COMPARED
-from dlbench.reports.comparison.verdict import Rule
+from dlbench.reports.comparison.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.report import Choices as ToShow
 from dlbench.reports.storage.store import Store
 
 from ..display.pair_progress import PairDisplay
 from ..display.screen import counted, err, resume_command, say
-from ..errors import Interrupted, Terminated, UsageError, unknown_name
-from ..measuring import comparison, comparison_sides, preparation
+from ..environments.folders import write_whole
+from ..errors import UsageError, interruptible, unknown_name
+from ..measuring import comparison, comparison_sides, preparation, resuming
 from ..measuring.comparison_sides import Side
-from ..measuring.launcher import ProcessLauncher
-from ..measuring.pair_runner import PairEnding, PairRunner
+from ..measuring.pair_runner import PairRunner
 from ..measuring.pairs import Next
 from ..planning import values
 from ..planning.choices import Choices
@@ -31,7 +30,8 @@ from ..planning.plan import Plan
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from . import options
-from .option_groups import OptionGroup
+from .options import OptionGroup
+from .plan import plan_of
 
 _FORMATS = formats_of(COMPARED)
 FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
@@ -113,7 +113,9 @@ class RuleOptions(OptionGroup):
     @property
     def rule(self) -> Rule:
         """The rule of this comparison; raises UsageError."""
-        return comparison.rule_for(share_of(self.threshold, "--threshold"), share_of(self.tolerance, "--tolerance"))
+        threshold, tolerance = share_of(self.threshold, "--threshold"), share_of(self.tolerance, "--tolerance")
+        rule = DEFAULT if threshold is None else replace(DEFAULT, magnitude=threshold, screen_magnitude=threshold)
+        return rule if tolerance is None else replace(rule, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,6 @@ class LaunchOptions(OptionGroup):
 
     steps: options.Steps = None
     cell_budget: options.CellBudget = None
-
-
-def choices(
-    candidate: Side, axes: options.AxisOptions, launches: LaunchOptions, builds: options.BuildOptions
-) -> Choices:
-    """Return what the options narrow a suite to; raises UsageError."""
-    chosen = Choices(axes.words, steps=launches.steps, builds=candidate.builds, cell_budget=launches.cell_budget)
-    # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
-    given = dict.fromkeys([*(build.name for build in candidate.builds), *builds.joining])
-    return chosen if chosen["frameworks"] or not given else chosen.but(frameworks=",".join(given))
 
 
 @dataclass(frozen=True)
@@ -148,38 +140,67 @@ class Asked:
     """Whether nothing was chosen of the suite."""
 
 
+@dataclass(frozen=True)
+class ComparisonOptions(options.GroupOfGroups):
+    """What `compare` and `gate` both take."""
+
+    axes: options.AxisOptions
+    launches: LaunchOptions
+    builds: options.BuildOptions
+    sides: SideOptions
+    rules: RuleOptions
+    session: options.SessionOptions
+    output: OutputOptions
+
+    def asked(self, purpose: str, suite: str, baseline: Sequence[str] = ()) -> Asked:
+        """Return what these options ask of a suite's cells; raises UsageError.
+
+        ``baseline`` are the words of a baseline's interpreters.
+        """
+        rule = self.rules.rule
+        pair = self.sides.pair(self.builds.python or (), baseline)
+        machine = probe()
+        steps, budget = self.launches.steps, self.launches.cell_budget
+        chosen = Choices(self.axes.words, steps=steps, builds=pair[1].builds, cell_budget=budget)
+        # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
+        given = dict.fromkeys([*(build.name for build in pair[1].builds), *self.builds.joining])
+        if given and not chosen["frameworks"]:
+            chosen = chosen.but(frameworks=",".join(given))
+        plan = plan_of(suite, chosen, machine, self.session.seed)
+        return Asked(plan, pair, machine, purpose, rule, self.session, bare=not chosen.narrows)
+
+
 def measure(asked: Asked, following: Next) -> Comparison:
     """Measure both sides, in interleaved pairs, and return what the records say.
 
     ``following`` says which pairs are needed.
     """
     plan, machine, session = asked.plan, asked.machine, asked.session
-    allowed = session.seconds
-    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
-        run = preparation.unfinished(store, plan, machine, asked.purpose, asked.bare) if session.resume else None
-        store.add_machine(machine.fingerprint, machine.to_dict())
+    allowed, unfinished = session.seconds, None
+    if session.resume:  # refused before a store of an earlier dlbench is brought up to date
+        with Store.open(session.store_file, create=False) as store:
+            unfinished = resuming.unfinished(store, plan, machine, asked.purpose, asked.bare)
         prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
-        if run is not None:
-            comparison.check_same_sides(run, asked.pair, prepared)
-            plan = replace(plan, cells=run.plan, protocol=run.protocol, seed=run.seed)
-        else:
-            run = comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose)
+        comparison.check_same_sides(unfinished, asked.pair, prepared)
+        plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
+        store.add_machine(machine.fingerprint, machine.to_dict())
+        if unfinished is None:
+            prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
+        run = unfinished or comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose)
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
         go_on = resume_command()
         with (
-            measuring(say, wait=True) if plan.computes else contextlib.nullcontext(),
+            measuring(say, wait=True, computes=plan.computes),
             preparation.exclusive(run),
             PairDisplay(err) as display,
         ):
             gate = open_gate(store, run, say) if plan.computes else None
-            before_repeat = gate.before_repeat if gate else (lambda: True)
-            carriers = comparison.carriers(
-                plan, run, asked.pair, prepared, ProcessLauncher(), machine, say, before_repeat
-            )
-            runner = PairRunner(plan, run, store, carriers, following, display, allowed, gate)
-            ending = _watched(runner, go_on)
+            carriers = comparison.carriers(plan, run, asked.pair, prepared, machine, gate)
+            with interruptible(go_on):
+                ending = PairRunner(store, carriers, following, display, allowed).run()
         if ending.pairs_left:
             left = counted(ending.pairs_left, "pair")
             say(f"The budget is spent with at most {left} left. Go on: {go_on}")
@@ -191,16 +212,6 @@ def measure(asked: Asked, following: Next) -> Comparison:
             f"{counted(measured, 'pair')} measured{f', {left_out} of them disturbed or incomplete' if left_out else ''}"
         )
         return found
-
-
-def _watched(runner: PairRunner, go_on: str) -> PairEnding:
-    words = f"Every finished launch is stored; go on with: {go_on}"
-    try:
-        return runner.run()
-    except Terminated as error:
-        raise Terminated(f"Ended by SIGTERM. {words}") from error
-    except KeyboardInterrupt as error:
-        raise Interrupted(f"Interrupted. {words}") from error
 
 
 def share_of(text: str | None, option: str) -> float | None:
@@ -224,10 +235,7 @@ def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     print(to_stdout(COMPARED, found, ToShow(), form), flush=True)
     for path in write or ():
         text = export(COMPARED, found, ToShow(), format_of(path))
-        partial = Path(f"{path}.part")
         try:
-            partial.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
-            partial.replace(path)
+            write_whole(Path(path), text if text.endswith("\n") else text + "\n")
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise UsageError(f"The report {path} cannot be written: {error.strerror}.") from error

@@ -84,9 +84,9 @@ def precision_lines(plan: Plan, ledger: Ledger) -> list[str]:
     for cell in wide[:_WIDE_SHOWN]:
         shown = "no interval" if math.isinf(widths[cell]) else f"±{percent(widths[cell])}"
         launches = counted(len(ledger.seen(cell)), "launch", "launches")
-        lines.append(f"  not {name_of(cell)}: {shown} after {launches}")
+        lines.append(f"  wider: {name_of(cell)}, {shown} after {launches}")
     if len(wide) > _WIDE_SHOWN:
-        lines.append(f"  nor {len(wide) - _WIDE_SHOWN} more")
+        lines.append(f"  and {len(wide) - _WIDE_SHOWN} more")
     return lines
 
 

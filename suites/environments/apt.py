@@ -25,16 +25,42 @@ _SECONDS = 30
 _MIRROR = re.compile(r"/debian(/\d{8}T\d{6}Z)?$")  # as it is now, or a dated archive's
 _AT_THE_TOP = re.compile(r"(://[^/]+|/archive)/debian(/[^/]+)?$")
 _COMPANIONS = ("-updates", "-backports")  # of a release's suites
-_UNREACHABLE = re.compile(
-    r"Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|Unable to connect|"
-    r"Connection (failed|refused|timed out|reset)|Network is unreachable|Could not handshake|timed out|"
-    r"SSL connection|Certificate verification failed|No route to host"
+_REASONS = (
+    (
+        re.compile(
+            r"Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|"
+            r"Unable to connect|Connection (failed|refused|timed out|reset)|Network is unreachable|"
+            r"Could not handshake|timed out|SSL connection|Certificate verification failed|No route to host"
+        ),
+        "The Debian mirror could not be reached. Check the network, or set DLBENCH_DEBIAN_MIRROR to another mirror; "
+        "what was downloaded is kept.",
+    ),
+    (
+        re.compile(
+            r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified|BADSIG",
+        ),
+        "The Debian mirror's lists of {release} are not signed by a key in {keyring}. Update the package "
+        "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR.",
+    ),
+    (
+        re.compile(
+            r"Version '(?P<version>[^']+)' for '(?P<name>[^']+)' was not found|Unable to locate package (?P<lost>\S+)"
+        ),
+        "The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old versions "
+        "(Debian's archive of snapshots).",
+    ),
+    (
+        re.compile(r"Hash Sum mismatch|unexpected size"),
+        "The Debian mirror gave a file with another checksum than its lists say. Try again later, or set "
+        "DLBENCH_DEBIAN_MIRROR to another mirror.",
+    ),
+    (
+        re.compile(r"does not have a Release file|no longer has a Release file|File not found|404 +Not Found"),
+        "The Debian mirror has no release {release} (any more). Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old "
+        "releases (Debian's archive).",
+    ),
 )
-_UNSIGNED = re.compile(r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified|BADSIG")
-_NO_RELEASE = re.compile(r"does not have a Release file|no longer has a Release file|File not found|404 +Not Found")
-_GONE = re.compile(
-    r"Version '(?P<version>[^']+)' for '(?P<name>[^']+)' was not found|Unable to locate package (?P<lost>\S+)"
-)
+"""What apt says, and what that means: the first that fits."""
 
 
 def missing() -> str:
@@ -78,18 +104,9 @@ def machines_mirror() -> str:
     A vendor's repository may lie in a folder ``debian`` too: taken is the first address with suites that only Debian's
     releases come with, else the first with nothing but a host above that folder, else the first.
     """
-    try:
-        # Lists what an update would fetch: however the sources are written, and with no list downloaded yet.
-        answer = subprocess.run(
-            ["apt-get", "update", "--print-uris"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    listed = re.findall(r"^'(\S+?)/+dists/([^']*)/(?:In)?Release'", answer.stdout, re.MULTILINE)
+    # Lists what an update would fetch: however the sources are written, and with no list downloaded yet.
+    answer = _told_by("apt-get", "update", "--print-uris")
+    listed = re.findall(r"^'(\S+?)/+dists/([^']*)/(?:In)?Release'", answer, re.MULTILINE)
     found: list[str] = [address for address, _ in listed if _MIRROR.search(address)]
     debians = {address for address, suite in listed if suite.endswith(_COMPANIONS)}
     return min(found, key=lambda address: (address not in debians, not _AT_THE_TOP.search(address)), default="")
@@ -97,17 +114,18 @@ def machines_mirror() -> str:
 
 def _machines_way_to_mirrors() -> str:
     """Return the machine's apt settings for reaching mirrors: proxies, certificates, time-outs."""
+    told = _told_by("apt-config", "dump", "Acquire")
+    return "".join(line + "\n" for line in told.splitlines() if line.startswith("Acquire::http"))
+
+
+def _told_by(*command: str) -> str:
+    """Return what a program of the machine's apt prints; "" where it cannot be asked."""
     try:
-        answer = subprocess.run(
-            ["apt-config", "dump", "Acquire"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-        )
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
-    return "".join(line + "\n" for line in answer.stdout.splitlines() if line.startswith("Acquire::http"))
 
 
 class Client:
@@ -190,31 +208,9 @@ class Client:
                 "Debian packages cannot be downloaded: no space is left. Free some, or set DLBENCH_HOME to a folder on "
                 "a larger disk."
             )
-        if _UNREACHABLE.search(text):
-            return (
-                "The Debian mirror could not be reached. Check the network, or set DLBENCH_DEBIAN_MIRROR to another "
-                "mirror; what was downloaded is kept."
-            )
-        if _UNSIGNED.search(text):
-            return (
-                f"The Debian mirror's lists of {self._release} are not signed by a key in {keyring()}. Update the "
-                "package debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR."
-            )
-        gone = _GONE.search(text)
-        if gone:
-            which = gone["lost"] or f"{gone['name']} {gone['version']}"
-            return (
-                f"The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old "
-                "versions (Debian's archive of snapshots)."
-            )
-        if "Hash Sum mismatch" in text or "unexpected size" in text:
-            return (
-                "The Debian mirror gave a file with another checksum than its lists say. Try again later, or set "
-                "DLBENCH_DEBIAN_MIRROR to another mirror."
-            )
-        if _NO_RELEASE.search(text):
-            return (
-                f"The Debian mirror has no release {self._release} (any more). Set DLBENCH_DEBIAN_MIRROR to a mirror "
-                "that keeps old releases (Debian's archive)."
-            )
+        for sign, words in _REASONS:
+            if found := sign.search(text):
+                gone = found.groupdict()
+                which = gone.get("lost") or " ".join(filter(None, (gone.get("name"), gone.get("version"))))
+                return words.format(release=self._release, keyring=keyring(), which=which)
         return f"Debian packages cannot be downloaded: {children.last_line(text)} (the whole log: {self._log})."

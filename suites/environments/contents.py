@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from .folders import home
+from .folders import home, write_whole
 from .interpreters import Inspection
 
 _BYTECODE = (".pyc", ".pyo")
@@ -84,9 +84,7 @@ def _kept_or_read(files: list[_File], kept: Path) -> str:
     contents = _read(files)
     with contextlib.suppress(OSError):  # of a home that cannot be written: it is read anew each time
         kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
-        partial.write_text(json.dumps({"listing": listing.hexdigest(), "contents": contents}), encoding="utf-8")
-        partial.replace(kept)
+        write_whole(kept, json.dumps({"listing": listing.hexdigest(), "contents": contents}))
     return contents
 
 

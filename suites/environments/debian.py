@@ -123,7 +123,7 @@ def _fetch(framework: Framework, packages: tuple[Package, ...], kept: Path, log:
             path.unlink(missing_ok=True)
             raise FrameworkEnvironmentError(
                 f"The Debian mirror's {package.file_name} is not the file that {framework.debian.lock} names "
-                f"({'other content' if there else 'it did not come'}). Try another mirror (DLBENCH_DEBIAN_MIRROR); "
+                f"({'other content' if there else 'not downloaded'}). Try another mirror (DLBENCH_DEBIAN_MIRROR); "
                 "where that does not help, the lock is wrong."
             )
 

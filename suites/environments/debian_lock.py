@@ -48,7 +48,7 @@ def main(names: list[str]) -> int:
         for name in names:
             framework = find(name)
             if framework.debian is None:
-                print(f"{name} takes no Debian packages", file=sys.stderr)
+                print(f"{name} needs no Debian packages", file=sys.stderr)
                 return 2
             print(f"{framework.directory / framework.debian.lock}: {write(framework)} packages")
     except DlbenchError as error:

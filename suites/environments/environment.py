@@ -6,6 +6,7 @@ before is half-built and is made anew. What a lock names by checksum is verified
 build and fetched no second time; what is locked by version alone is left to pip.
 """
 
+import fcntl
 import hashlib
 import json
 import re
@@ -20,27 +21,11 @@ from pathlib import Path
 import filelock
 
 from ..errors import FrameworkEnvironmentError, SuiteError
-from ..planning.framework import Framework, find
+from ..planning.framework import Framework
 from . import debian, needs, python_packages
 from .debian import Draw
-from .folders import cache_directory, caches, downloads, home, make_folder
+from .folders import caches, downloads, home, make_folder, write_whole
 from .interpreters import MANIFEST, inspect
-
-__all__ = [
-    "MANIFEST",
-    "Environment",
-    "Report",
-    "State",
-    "announce",
-    "build",
-    "cache_directory",
-    "downloads",
-    "find_interpreter",
-    "home",
-    "locate",
-    "make_folder",
-    "remove",
-]
 
 Report = Callable[[str], None]
 _PATIENCE = 2.0  # seconds that removing waits for a build to end
@@ -52,6 +37,7 @@ class State(StrEnum):
     READY = "ready"
     NOT_BUILT = "not built"
     HALF_BUILT = "half-built"
+    BEING_BUILT = "being built"  # by another process
     UNAVAILABLE = "unavailable"  # this machine lacks something, or nobody can have it any more
 
 
@@ -87,6 +73,23 @@ def _is_there(path: Path) -> bool:
         return False
 
 
+def _lock(directory: Path, patience: float = -1) -> filelock.FileLock:
+    """Return the lock of whoever builds or removes an environment; a negative patience (seconds) waits for ever."""
+    return filelock.FileLock(f"{directory}.lock", timeout=patience)
+
+
+def _is_being_built(directory: Path) -> bool:
+    """Tell whether somebody holds the environment's lock."""
+    try:
+        with Path(f"{directory}.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not see each other
+    except BlockingIOError:
+        return True
+    except OSError:  # there is none, or it is not for this user
+        return False
+    return False
+
+
 def locate(framework: Framework) -> Environment:
     """Return the framework's environment as it is now."""
     if framework.unavailable:
@@ -101,6 +104,9 @@ def locate(framework: Framework) -> Environment:
     interpreter = directory / "bin" / "python"
     if _is_there(directory / MANIFEST) and _is_there(interpreter):
         return Environment(framework, directory, State.READY, interpreter)
+    if _is_being_built(directory):
+        reason = "Another process builds it now."
+        return Environment(framework, directory, State.BEING_BUILT, None, reason)
     if _is_there(directory):
         reason = f"Its build was interrupted. `dlbench env build {framework.name}` makes it anew."
         return Environment(framework, directory, State.HALF_BUILT, None, reason)
@@ -109,11 +115,6 @@ def locate(framework: Framework) -> Environment:
         return Environment(framework, directory, State.UNAVAILABLE, None, reason)
     reason = f"`dlbench env build {framework.name}` builds it."
     return Environment(framework, directory, State.NOT_BUILT, None, reason)
-
-
-def find_interpreter(name: str) -> Path | None:
-    """Return the interpreter of a framework's built environment, None where it is not built."""
-    return locate(find(name)).interpreter
 
 
 def announce(framework: Framework) -> str:
@@ -140,8 +141,7 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
         raise FrameworkEnvironmentError(reason)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(f"{directory}.lock")
-        with lock:
+        with _lock(directory):
             if locate(framework).state is State.READY:
                 return locate(framework)
             shutil.rmtree(directory, ignore_errors=True)
@@ -190,9 +190,7 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
         "distributions": inspection.distributions,
         "debian": packages,
     }
-    partial = directory / (MANIFEST + ".part")
-    partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    partial.replace(directory / MANIFEST)
+    write_whole(directory / MANIFEST, json.dumps(manifest, indent=1))
     report(f"{framework.title}: ready")
 
 
@@ -212,14 +210,14 @@ def remove(framework: Framework) -> bool:
     if framework.unavailable:
         return False
     if framework.environment == "host":
-        raise FrameworkEnvironmentError(f"{framework.name} lives in dlbench's own environment; nothing to remove.")
+        raise FrameworkEnvironmentError(f"{framework.name} uses dlbench's own environment; there is nothing to remove.")
     try:
         with ExitStack() as locks:
             environments = [home() / "environments" / name for name in _names(framework)]
             for directory in environments:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock's file stays: who waits for it and who comes later must mean the same file.
-                locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
+                locks.enter_context(_lock(directory, _PATIENCE))
             folders = [caches(framework), *environments, *map(downloads, environments)]
             there = [folder for folder in folders if folder.exists()]
             for folder in there:

@@ -55,6 +55,16 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all, whatever ends this process and whoever writes it at the same time."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def free_megabytes(folder: Path) -> float | None:
     """Return the room on the disk that this folder lies on or would lie on; None where nobody can tell."""
     for candidate in (folder, *folder.parents):

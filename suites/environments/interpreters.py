@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from ..errors import FrameworkEnvironmentError
 
@@ -35,7 +37,7 @@ print(json.dumps({
     "implementation": platform.python_implementation(),
     "distributions": found,
     "prefix": sys.prefix,
-    "executable": sys.executable,
+    "executable": sys.executable or None,
     "folders": folders,
     "missing": [name for name in wanted if wanted[name] is None],
 }))
@@ -83,17 +85,9 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
             stdin=subprocess.DEVNULL,
             check=True,
         )
-        content = json.loads(answer.stdout)
-        return Inspection(
-            content["version"],
-            content["implementation"],
-            {**content["distributions"], **_debian_packages(interpreter)},
-            tuple(content["missing"]),
-            Path(content["prefix"]) if "prefix" in content else None,
-            Path(content["executable"]) if content.get("executable") else None,
-            tuple(map(Path, content.get("folders", ()))),
-        )
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+        found = TypeAdapter(Inspection).validate_json(answer.stdout)
+        return replace(found, distributions={**found.distributions, **_debian_packages(interpreter)})
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise FrameworkEnvironmentError(
             f"{interpreter} is not a Python interpreter that starts. Give the path of its python executable."
         ) from error
@@ -110,16 +104,9 @@ def _debian_packages(interpreter: Path) -> dict[str, str]:
 
 def _version_of(interpreter: str) -> str | None:
     try:
-        answer = subprocess.run(
-            [interpreter, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
+        return ".".join(inspect(Path(interpreter)).version.split(".")[:2])
+    except FrameworkEnvironmentError:
         return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def _candidates(version: str) -> Iterator[str]:

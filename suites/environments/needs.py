@@ -62,7 +62,7 @@ def missing(framework: Framework, directory: Path) -> str:
 
 def unavailable(framework: Framework) -> str:
     """Return the sentence for a framework that nobody can have any more."""
-    stands = f" {framework.successor} stands for it." if framework.successor else ""
+    stands = f" {framework.successor} takes its place." if framework.successor else ""
     return f"{framework.title} is not available: {framework.unavailable}{stands}"
 
 

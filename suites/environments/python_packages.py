@@ -64,11 +64,7 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
 
 def is_hashed(lock: Path) -> bool:
     """Tell whether a lock names every file by its checksum: only then are files verified and kept."""
-    return all(_HASH.search(line) for line in _lines(lock))
-
-
-def _lines(lock: Path) -> list[str]:
-    return _requirements(lock.read_text(encoding="utf-8"))
+    return all(_HASH.search(line) for line in _requirements(lock.read_text(encoding="utf-8")))
 
 
 def _requirements(text: str) -> list[str]:
@@ -141,7 +137,8 @@ def _sections(lock: Path) -> tuple[list[str], list[str]]:
 def _asked_for(files: Path, environment: Path) -> set[str]:
     """Return the names that wheels ask for in this environment, each once for every extra that another asks of it."""
     python = next((path.name[6:] for path in (environment / "lib").glob("python3.*")), "")
-    told = {_name_of(path): _told(path) for path in sorted(files.glob("*.whl"))}
+    wheels = sorted(files.glob("*.whl"))
+    told = {canonicalize_name(path.name.partition("-")[0]): _told(path) for path in wheels}
     extras: dict[str, set[str]] = {name: {""} for name in told}
     for _ in told:  # an extra may ask for another one
         for name, requirements in told.items():
@@ -159,10 +156,6 @@ def _asked_for(files: Path, environment: Path) -> set[str]:
 def _applies(requirement: Requirement, extra: str, python: str) -> bool:
     here = {"extra": extra, **({"python_version": python, "python_full_version": f"{python}.0"} if python else {})}
     return requirement.marker is None or requirement.marker.evaluate(here)
-
-
-def _name_of(wheel: Path) -> str:
-    return canonicalize_name(wheel.name.partition("-")[0])
 
 
 def _told(wheel: Path) -> list[Requirement]:

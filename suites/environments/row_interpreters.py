@@ -61,7 +61,7 @@ def prepare(builds: Iterable[Build], report: Report, build_missing: bool = True)
     for build in distinct.values():
         if build.interpreter is None:
             located = environment.locate(build.framework)
-            if located.state in (State.NOT_BUILT, State.HALF_BUILT) and build_missing:
+            if located.state not in (State.READY, State.UNAVAILABLE) and build_missing:
                 missing.append(build)
     for build in missing:
         report(environment.announce(build.framework))

@@ -85,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dlbench-undecided",
         choices=("pass", "fail"),
         default="pass",
-        help="Whether a session with nothing or too little to judge by fails, with exit code 6.",
+        help="Whether a session without enough evidence fails, with exit code 6.",
     )
     parser.addini(
         "dlbench_verdict",
@@ -133,6 +133,6 @@ def dlbench_cell(request: pytest.FixtureRequest) -> MeasuredCell:
     """
     plugin: Any = request.config.pluginmanager.get_plugin(SUITE_PLUGIN)
     if plugin is None:
-        pytest.skip("no cells: --dlbench-suite names the suite that they are of")
+        pytest.skip("no cells: name their suite with --dlbench-suite")
     measured: MeasuredCell = plugin.measured(request.param)
     return measured

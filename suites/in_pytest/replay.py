@@ -86,7 +86,7 @@ class MeasuredCell:
     def check(self) -> None:
         """Skip the test where the cell cannot be had here, fail it where a launch went wrong, each with the reason."""
         if not self.records:
-            pytest.skip("not measured: the time for all launches was spent before")
+            pytest.skip("not measured: the time for all launches was over before")
         status, reason = failure(self.records)
         if status in (Status.UNSUPPORTED, Status.SKIPPED):
             pytest.skip(reason)

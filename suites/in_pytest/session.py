@@ -4,35 +4,32 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlbench.adapters.protocol import Cell
-from dlbench.hardware_probe import probe
+from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.naming import name_of
 from dlbench.reports.pytest_benchmark import export as files
-from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..commands.options import adapter_names
+from ..commands.plan import plan_of, size_of
 from ..display.progress import clock as clock_text
 from ..display.screen import counted
-from ..environments import environment
+from ..environments import folders, row_interpreters
 from ..errors import DlbenchError
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
 from ..measuring.launcher import ProcessLauncher
 from ..measuring.runner import Runner
-from ..planning import external_adapters, suite, values
+from ..planning import external_adapters, values
 from ..planning.axes import KEYS
 from ..planning.choices import PROTOCOL_KEYS, Choices
-from ..planning.expansion import expand
 from ..planning.plan import Plan, PlannedLaunch, narrow_to
-from ..planning.values import Capacity
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from .cells import CellsModule
@@ -50,10 +47,10 @@ class SuiteSession:
         _refuse_distribution(config)
         try:
             self._machine = probe()
-            self._plan = _plan(config, preparation.capacity(self._machine))
-            self._budget = _seconds(config.getoption("dlbench_budget"))
-            brought = {row.build.name: row.build for row in self._plan.rows if row.build.interpreter is not None}
-            preparation.check_brought(brought.values())
+            self._plan = _plan(config, self._machine)
+            budget = config.getoption("dlbench_budget")
+            self._budget = None if budget is None else values.duration(budget)
+            preparation.check_brought(build for build in self._plan.builds if build.interpreter is not None)
         except DlbenchError as error:
             raise pytest.UsageError(of_suite(error)) from error
         self._described = self._machine.to_dict()
@@ -69,7 +66,7 @@ class SuiteSession:
 
     def pytest_report_header(self) -> str:
         """Say what will be measured, in pytest's first lines."""
-        return f"dlbench: {self._plan.suite}, {counted(len(self._cells), 'cell')}, {_launches(self._plan)} of each"
+        return f"dlbench: {self._plan.suite}, {size_of(self._plan)}"
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run whatever takes the fixture once for each cell."""
@@ -104,10 +101,8 @@ class SuiteSession:
 
     def _measure(self, cells: tuple[Cell, ...]) -> None:
         plan = narrow_to(self._plan, cells)
-        used = {(cell.framework, cell.mode) for cell in cells}
-        plan = replace(plan, rows=tuple(row for row in plan.rows if (row.build.name, row.mode) in used))
         target = self._config.getoption("dlbench_store")
-        environment.make_folder(environment.home())
+        folders.make_folder(folders.home())
         with ExitStack() as stack:
             said = stack.enter_context(_progress(self._config))
             if plan.computes:  # what computes nothing disturbs nobody, and nobody disturbs it
@@ -118,24 +113,15 @@ class SuiteSession:
             store = stack.enter_context(Store.open(target, report=said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
-            sources = preparation.prepare_sources(plan, said.line, build_missing=False)
+            sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
             reference = preparation.prepare_references(plan, self._machine, said.line)
             run = preparation.begin(plan, store, self._machine)
-            said.line(f"measuring {counted(len(cells), 'cell')}, {_launches(plan)} of each")
+            said.line(f"measuring {size_of(plan)}")
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
-            carrier = Carrier(
-                plan,
-                run,
-                ProcessLauncher(),
-                sources,
-                reference,
-                machine=self._machine,
-                before_repeat=gate.before_repeat if gate else lambda: False,
-            )
-            host = host_of(self._machine)
-            ending = Runner(plan, run, store, carrier, said, self._budget, gate=gate, host=host).run()
+            carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=self._machine, gate=gate)
+            ending = Runner(store, carrier, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
@@ -183,7 +169,7 @@ def _refuse_distribution(config: pytest.Config) -> None:
         )
 
 
-def _plan(config: pytest.Config, capacity: Capacity) -> Plan:
+def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
     given = config.getoption("dlbench_adapter")
     external_adapters.register(given)
@@ -197,17 +183,7 @@ def _plan(config: pytest.Config, capacity: Capacity) -> Plan:
         joining=adapter_names(given),
         **words,
     )
-    seed = config.getoption("dlbench_seed")
-    new = preparation.new_seed() if seed is None else seed
-    return expand(suite.load(config.getoption("dlbench_suite")), choices, capacity, new)
-
-
-def _seconds(budget: str | None) -> float | None:
-    return None if budget is None else values.duration(budget)
-
-
-def _launches(plan: Plan) -> str:
-    return f"{plan.launches}-{plan.most} launches" if plan.interval else counted(plan.launches, "launch", "launches")
+    return plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
 
 
 class _Progress:

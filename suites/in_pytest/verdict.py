@@ -7,6 +7,7 @@ that (`reports.verdict`), and fewer than three launches on a side give no verdic
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -32,14 +33,8 @@ _FINDINGS = {
     Verdict.IMPROVEMENT: Finding.IMPROVEMENT,
     Verdict.NO_REGRESSION: Finding.NO_REGRESSION,
 }
-_ORDER = (
-    Verdict.REGRESSION,
-    Verdict.CONTENDED,
-    Verdict.INCONCLUSIVE,
-    Verdict.COMPARISON,
-    Verdict.IMPROVEMENT,
-    Verdict.NO_REGRESSION,
-)
+_ORDER = tuple(_FINDINGS)
+"""In which verdicts are listed."""
 
 
 class VerdictSession:
@@ -119,16 +114,15 @@ class VerdictSession:
         # A file of a session that measured cells, too, knows its machine by dlbench's fingerprint. The other one takes
         # pytest-benchmark a second to find out.
         known = {machine for key, machine in self._baselines.launches if key == name}
-        machine = own if own in known or not known else self._foreign_machine()
+        machine = own if own in known or not known else self._foreign_machine
         return name, Launches((max(float(benchmark["median"]), 1e-9),), machine)
 
+    @cached_property
     def _foreign_machine(self) -> str:
-        """Return this machine's fingerprint as it is told from pytest-benchmark's own files."""
-        if not hasattr(self, "_told"):
-            info = self._config.hook.pytest_benchmark_generate_machine_info(config=self._config)
-            self._config.hook.pytest_benchmark_update_machine_info(config=self._config, machine_info=info)
-            self._told = fingerprint_of(info)
-        return self._told
+        """The fingerprint of this machine as told from pytest-benchmark's own files."""
+        info = self._config.hook.pytest_benchmark_generate_machine_info(config=self._config)
+        self._config.hook.pytest_benchmark_update_machine_info(config=self._config, machine_info=info)
+        return fingerprint_of(info)
 
     def _show(self, reporter: Any) -> None:
         reporter.section("dlbench verdicts")

@@ -1,25 +1,24 @@
 """The carrier: carries out one launch of a cell, with its attempts, and makes a Record of each; it stores nothing.
 
-    carrier = Carrier(plan, run, launcher, sources, reference, machine=machine, before_repeat=gate.wait)
-    for record in carrier.attempts(planned, plan.protocol, attempts=3):
+    carrier = Carrier(plan, run, launcher, sources, reference, machine=machine, gate=gate)
+    for record in carrier.attempts(planned, plan.protocol, most=3):
         store.append(record)
 
 ``attempts`` yields each record when its launch has ended, so that a caller can store it before the next attempt
-begins; ``carry_out`` returns them all as a list. A launch that others disturbed is attempted again, at most
-``attempts`` times in all; ``before_repeat`` is called before each repetition, to wait until the machine is quiet, and
-where it returns False there is none. ``reports/evidence/attempts.py`` tells which attempt of a launch counts.
+begins. A launch that others disturbed is attempted again, at most ``most`` times in all; before each repetition the
+gate waits until the machine is quiet, and where it is not, there is none. ``reports/evidence/attempts.py`` tells which
+attempt of a launch counts.
 
-Two sides of a comparison are two carriers over one run: each with its own ``sources`` (other interpreters),
-``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters); ``side`` and ``stage``
-go into the records.
+Two sides of a comparison are two carriers over one run: each with its own ``side``, ``sources`` (other interpreters),
+``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters).
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from dlbench.adapters.networks import specification, to_data
@@ -27,29 +26,26 @@ from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, St
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.gpu import nvml as chosen_nvml
+from dlbench.hardware_probe.gpu.telemetry import Sampler
 from dlbench.reports.evidence.attempts import disturbed
-from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.record import Record, Run
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
 from ..planning import devices
 from ..planning.devices import Located, Locator
 from ..planning.plan import Plan, PlannedLaunch
-from .launcher import Launched, Launcher, Order, Tick, no_tick
+from ..quiet.block_gate import BlockGate
+from .launcher import Launched, Launcher, Order, Tick, no_tick, of_a_launch
 from .references import Reference
-from .telemetry_of_launch import while_sampled
 
 MOST_ATTEMPTS = 3
 """A launch that others disturbed is repeated until it was attempted this often."""
 
 References = Callable[[Cell], Reference | None]
-
-
-def _do_nothing() -> None:
-    """Repeat at once."""
 
 
 @dataclass(frozen=True)
@@ -62,100 +58,80 @@ class _Carried:
     telemetry: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True)
 class Carrier:
-    """Carries out launches of one run's cells, data in and data out.
+    """Carries out launches of one run's cells, data in and data out."""
 
-    ``machine`` is the one probed when the run began: it tells which CPUs a bound cell gets, which quota the records
-    note, which GPU a name in a cell means, and whether others were in a launch's way; without it no launch counts as
-    disturbed. ``nvml`` is asked about GPUs: before each launch on one, and now and then while it lasts.
-    """
+    plan: Plan
+    run: Run
+    launcher: Launcher
+    sources: Mapping[str, Source]
+    reference: References
+    _: KW_ONLY
+    machine: Machine | None = None
+    """The one probed when the run began: it tells which CPUs a bound cell gets, which quota the records note, which GPU
+    a name in a cell means, and whether others disturbed a launch; without it no launch counts as disturbed."""
+    gate: BlockGate | None = None
+    """None: nothing is waited for."""
+    default_threads: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By row: framework and mode."""
+    side: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    guest: Path | None = None
+    nvml: Any = field(default_factory=chosen_nvml.in_use)
+    """Asked about GPUs: before each launch on one, and now and then while it lasts."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        run: Run,
-        launcher: Launcher,
-        sources: Mapping[str, Source],
-        reference: References,
-        *,
-        machine: Machine | None = None,
-        default_threads: Mapping[tuple[str, str], int] = MappingProxyType({}),
-        variables: Mapping[str, str] = MappingProxyType({}),
-        guest: Path | None = None,
-        before_repeat: Callable[[], object] = _do_nothing,
-        nvml: Any = None,
-    ) -> None:
-        self._plan = plan
-        self._run = run
-        self._launcher = launcher
-        self._sources = sources
-        self._reference = reference
-        self._machine = machine
-        self._host = None if machine is None else host_of(machine)
-        self._default_threads = default_threads
-        self._variables = variables
-        self._guest = guest
-        self._before_repeat = before_repeat
-        self._nvml = chosen_nvml.in_use() if nvml is None else nvml
-        self._locator = Locator(
-            None if machine is None else machine.gpus,
-            lambda: probe_gpus(self._nvml),
-            tuple(dict.fromkeys(cell.device for cell in plan.cells if not cell.on_cpu)),
+    @cached_property
+    def host(self) -> Host | None:
+        """The machine as records know it."""
+        return None if self.machine is None else host_of(self.machine)
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(
+            None if self.machine is None else self.machine.gpus,
+            lambda: probe_gpus(self.nvml),
+            tuple(dict.fromkeys(cell.device for cell in self.plan.cells if not cell.on_cpu)),
             os.environ.get("CUDA_VISIBLE_DEVICES"),
         )
-
-    def carry_out(
-        self,
-        planned: PlannedLaunch,
-        protocol: Protocol,
-        *,
-        side: str = "",
-        stage: str = "",
-        attempts: int = 1,
-        skip: str = "",
-        tick: Tick = no_tick,
-    ) -> list[Record]:
-        """Return the records of one launch, one for each attempt, in order; see ``attempts``."""
-        return list(self.attempts(planned, protocol, side=side, stage=stage, attempts=attempts, skip=skip, tick=tick))
 
     def attempts(
         self,
         planned: PlannedLaunch,
         protocol: Protocol,
         *,
-        side: str = "",
         stage: str = "",
-        attempts: int = 1,
+        most: int = 1,
         skip: str = "",
         tick: Tick = no_tick,
     ) -> Iterator[Record]:
-        """Yield a record for each attempt, until one was left alone or ``attempts`` were made.
+        """Yield a record for each attempt, until one was not disturbed or ``most`` were made.
 
         A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives one record of status
         SKIPPED and starts nothing.
         Raises FrameworkEnvironmentError where a launch cannot write its folder, and KeyboardInterrupt as it comes.
         """
-        for attempt in range(max(1, attempts)):
-            if attempt and self._before_repeat() is False:
+        for attempt in range(most):
+            if attempt and self.gate is not None and not self.gate.before_repeat():
                 return
-            record = self._attempt(planned, protocol, attempt, side, stage, skip, tick)
+            record = self._attempt(planned, protocol, attempt, stage, skip, tick)
             yield record
-            if not disturbed(record, self._host):
+            if not disturbed(record, self.host):
                 return
 
     def _attempt(
-        self, planned: PlannedLaunch, protocol: Protocol, attempt: int, side: str, stage: str, skip: str, tick: Tick
+        self, planned: PlannedLaunch, protocol: Protocol, attempt: int, stage: str, skip: str, tick: Tick
     ) -> Record:
         cell = planned.cell
         started = datetime.now(UTC)
-        source = self._sources[cell.framework]
+        source = self.sources[cell.framework]
         if source.interpreter is None or skip:
             carried = _skipped(skip if source.interpreter else source.reason)
         else:
             carried = self._launch(cell, protocol, source.interpreter, source.folder, tick)
         outcome = carried.launched.outcome
         told: dict[str, Any] = {}
-        default = self._default_threads.get((cell.framework, cell.mode))
+        default = self.default_threads.get((cell.framework, cell.mode))
         if default is not None and cell.on_cpu:
             told["default_threads"] = default
         if outcome.software:  # a launch that could not answer measured nothing
@@ -164,24 +140,24 @@ class Carrier:
             if source.build.framework.outside is not None:
                 told[DIGEST] = adapter_digest(source.build.framework)
         return Record(
-            run=self._run.id,
-            suite=self._run.suite,
+            run=self.run.id,
+            suite=self.run.suite,
             launch=planned.block,
             cell=cell,
             outcome=outcome._replace(software={**outcome.software, **told}),
-            machine=self._run.machine,
+            machine=self.run.machine,
             environment=source.digest,
             interpreter=source.name,
             protocol=protocol,
             started=started,
             wall_seconds=carried.launched.wall_seconds,
-            version=self._run.version,
+            version=self.run.version,
             attempt=attempt,
-            side=side,
+            side=self.side,
             stage=stage,
-            quota_cpus=None if self._machine is None else self._machine.cpu.quota_cpus,
+            quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
             telemetry=carried.telemetry,
-            network=specification(self._plan.network_of(cell).family),
+            network=specification(self.plan.network_of(cell).family),
         )
 
     def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Carried:
@@ -196,19 +172,24 @@ class Carrier:
             told["label_sets"] = label_sets
         first = located.devices[0] if located.devices else None
         if first is None or first.uuid is None:
-            return _Carried(self._launcher.launch(order, tick), told)
+            return _Carried(self.launcher.launch(order, tick), told)
         # Of several GPUs, which do the same, the first is watched.
-        launched, telemetry = while_sampled(first.uuid, self._nvml, lambda: self._launcher.launch(order, tick))
+        sampler = Sampler(first.uuid, self.nvml, own=of_a_launch)
+        sampler.start()
+        try:
+            launched = self.launcher.launch(order, tick)
+        finally:
+            telemetry = sampler.stop()
         identities = [device.identity(located.driver) for device in located.devices]
         several = {"gpus": identities} if len(identities) > 1 else {}
         return _Carried(launched, {**told, "gpu": identities[0], **several}, telemetry)
 
     def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
-        row = self._plan.row_of(cell)
+        row = self.plan.row_of(cell)
         framework = row.build.framework
-        settings = {**framework.modes[row.mode].settings, **self._plan.settings.get(framework.name, {})}
-        reference = self._reference(cell)
-        cache = environment.make_folder(environment.cache_directory(framework))
+        settings = {**framework.modes[row.mode].settings, **self.plan.settings.get(framework.name, {})}
+        reference = self.reference(cell)
+        cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
             cell,
             protocol,
@@ -220,22 +201,22 @@ class Carrier:
             gpu=gpu,
             repeated_batch=None if reference is None else reference.repeated_batch,
             label_sets=1 if reference is None else reference.label_sets,
-            network=to_data(self._plan.network_of(cell)),
+            network=to_data(self.plan.network_of(cell)),
         )
         variables = {
             **framework.launch_variables(row.mode, cell.threads, folder),
             # What the driver compiles for a GPU is kept apart from the user's own.
             **({} if gpu is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
-            **self._variables,
+            **self.variables,
             **devices.variables(gpu),
         }
-        return Order(launch, interpreter, variables, self._plan.cell_seconds, self._guest)
+        return Order(launch, interpreter, variables, self.plan.cell_seconds, self.guest)
 
     def _cpus(self, cell: Cell) -> list[int] | None:
         """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""
         if cell.affinity != BOUND:
             return None
-        mask = None if self._machine is None else bound_mask(self._machine.cpu, cell.all_threads, cell.world_size)
+        mask = None if self.machine is None else bound_mask(self.machine.cpu, cell.all_threads, cell.world_size)
         if mask is None:
             raise UsageError(
                 f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."

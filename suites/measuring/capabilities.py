@@ -13,9 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Outcome, Status
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.adapter_digest import code_digest
 from ..environments.environment import Report
+from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..errors import DlbenchError
 from ..planning.framework import Framework
@@ -101,7 +102,7 @@ def probe(
 
     ``machine`` names what the answer depends on besides: the machine and the CPUs this process may use.
     """
-    path = environment.make_folder(environment.home() / "cache" / "capabilities") / f"{framework.name}.json"
+    path = folders.make_folder(folders.home() / "cache" / "capabilities") / f"{framework.name}.json"
     key = f"{machine}:{source.digest}:{code_digest(framework)}"
     kept = _read(path)
     if kept is not None and kept.key == key:
@@ -110,9 +111,7 @@ def probe(
     watched = _Watched(launcher)
     found = _ask(framework, source, cpus, watched)
     if not found.problem and not watched.failed:  # what failed may have failed by chance
-        partial = path.with_suffix(".part")
-        partial.write_bytes(TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1))
-        partial.replace(path)
+        write_whole(path, TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1).decode())
     return found
 
 

@@ -1,6 +1,6 @@
 """From a plan and two sides to a comparison that is measured: sources, references, carriers and the run's record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dlbench.hardware_probe import Machine
@@ -11,16 +11,18 @@ from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
+from ..display.screen import say
 from ..environments import row_interpreters
 from ..environments.environment import Report
 from ..environments.row_interpreters import Source
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.plan import Plan
 from ..planning.values import Build
+from ..quiet.block_gate import BlockGate
 from . import preparation
 from .attempts import Carrier
 from .comparison_sides import Side, words
-from .launcher import Launcher
+from .launcher import ProcessLauncher
 
 Prepared = Mapping[str, Mapping[str, Source]]
 """By side, each row's source."""
@@ -33,21 +35,21 @@ def _builds(plan: Plan, side: Side) -> list[Build]:
     framework's own lies outside dlbench: it would not vary.
     """
     given = {build.framework.name: build for build in side.builds}
-    planned = {row.build.framework.name for row in plan.rows}
+    planned = {build.framework.name for build in plan.builds}
     for name in given:
         if name not in planned:
             raise UsageError(
                 f"An interpreter is given for {name}, which is not a row here ({', '.join(sorted(planned))}). Name it "
                 "with --frameworks, or leave the interpreter out."
             )
-    for row in plan.rows if side.revision else ():
-        if row.build.framework.outside is not None:
+    for build in plan.builds if side.revision else ():
+        if build.framework.outside is not None:
             raise UsageError(
-                f"The adapter of {row.build.name} lies outside dlbench: adapters at revision {side.revision} do not "
-                "hold it. Leave its row out, or --baseline-adapters and --candidate-adapters."
+                f"The adapter of {build.name} lies outside dlbench: adapters at revision {side.revision} do not "
+                "include it. Leave its row out, or --baseline-adapters and --candidate-adapters."
             )
     found = []
-    for build in {row.build.name: row.build for row in plan.rows}.values():
+    for build in plan.builds:
         override = given.get(build.framework.name)
         interpreter = override.interpreter if override else None
         if side.name == CANDIDATE and override is None:
@@ -78,28 +80,22 @@ def begin(plan: Plan, pair: tuple[Side, Side], prepared: Prepared, store: Store,
 
 
 def carriers(
-    plan: Plan,
-    run: Run,
-    pair: tuple[Side, Side],
-    prepared: Prepared,
-    launcher: Launcher,
-    machine: Machine,
-    report: Report,
-    before_repeat: Callable[[], bool] = lambda: True,
+    plan: Plan, run: Run, pair: tuple[Side, Side], prepared: Prepared, machine: Machine, gate: BlockGate | None
 ) -> dict[str, Carrier]:
-    """Return what launches each side."""
-    reference = preparation.prepare_references(plan, machine, report)
+    """Return what launches each side, by its name; references that are not there yet are computed."""
+    reference = preparation.prepare_references(plan, machine, say)
     return {
         side.name: Carrier(
             plan,
             run,
-            launcher,
+            ProcessLauncher(),
             prepared[side.name],
             reference,
             machine=machine,
+            gate=gate,
+            side=side.name,
             variables=side.variables,
             guest=side.guest,
-            before_repeat=before_repeat,
         )
         for side in pair
     }
@@ -126,9 +122,3 @@ def report_of(store: Store, run: Run, rule: Rule = DEFAULT) -> Comparison:
     unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
     return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))
-
-
-def rule_for(threshold: float | None, tolerance: float | None) -> Rule:
-    """Return the rule with the user's own magnitude and tolerance (0.05 is 5 %) where given."""
-    rule = DEFAULT if threshold is None else replace(DEFAULT, magnitude=threshold, screen_magnitude=threshold)
-    return rule if tolerance is None else replace(rule, tolerance=tolerance)

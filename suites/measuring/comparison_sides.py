@@ -4,6 +4,7 @@ A side differs from the other in any of three things, and in nothing else: the f
 environment variables of its launches, and the adapters' code at a revision of this repository.
 """
 
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.adapter_digest import adapter_digest
 from ..environments.interpreters import inspect
 from ..environments.row_interpreters import Source
@@ -22,7 +23,7 @@ from ..planning import values as axes
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.values import Build
 
-_VARIABLE_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ def variables(words: Sequence[str]) -> dict[str, str]:
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals or not name or name[0].isdigit() or not _VARIABLE_NAME_CHARACTERS.issuperset(name):
+        if not equals or not _VARIABLE_NAME.fullmatch(name):
             raise UsageError(
                 f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
             )
         if "\0" in value:
-            raise UsageError(f"The value of {name} holds a zero byte, which no environment variable can.")
+            raise UsageError(f"The value of {name} contains a zero byte, which no environment variable can.")
         found[name] = value
     return found
 
@@ -87,7 +88,7 @@ def guest_at(revision: str) -> Path:
         raise UsageError("The adapters do not lie in a git checkout: a revision of them needs a clone of dlbench.")
     if commit is None:
         raise UsageError(f"git knows no revision {revision!r} here. `git log --oneline` lists them.")
-    target = environment.make_folder(environment.home() / "cache" / "adapters") / commit.strip()
+    target = folders.make_folder(folders.home() / "cache" / "adapters") / commit.strip()
     if target.exists():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:

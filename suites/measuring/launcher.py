@@ -23,6 +23,7 @@ import psutil
 
 from dlbench.adapters.launch.companions import oom_kills
 from dlbench.adapters.protocol import PHASE_FILE, Launch, Outcome, ProtocolError, Status, read_outcome, write_launch
+from dlbench.hardware_probe.gpu.processes import descends_from_this_process
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
@@ -153,7 +154,7 @@ def _control_directory(launch: Launch) -> Path:
             shutil.rmtree(directory, ignore_errors=True)
         raise FrameworkEnvironmentError(
             f"A launch cannot write its folder for temporary files: {error.strerror or error}. Make room there, or set "
-            "TMPDIR to a folder you may write to; --resume goes on."
+            "TMPDIR to a folder you may write to; --resume continues."
         ) from error
 
 
@@ -169,6 +170,20 @@ def _end_strays(mark: str) -> None:
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARK) == mark:
                 process.kill()
+
+
+def of_a_launch(pid: int) -> bool | None:
+    """Tell whether a process belongs to a launch; None where no such process can be seen.
+
+    One that left its launch's tree still carries the mark. There is one launch at a time on a machine.
+    """
+    descends = descends_from_this_process(pid)
+    if descends is not False:
+        return descends
+    try:
+        return MARK in psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return False
 
 
 def _signal_group(child: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
@@ -238,15 +253,9 @@ def _outcome(order: Order, directory: Path, ended_by_us: bool, returncode: int, 
     if returncode == -signal.SIGKILL and killed > 0:
         return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
     if returncode < 0:
-        return Outcome(Status.CRASHED, f"ended by signal {-returncode} ({_signal_name(-returncode)}){tail}")
+        name = next((each.name for each in signal.Signals if each == -returncode), "unknown")
+        return Outcome(Status.CRASHED, f"ended by signal {-returncode} ({name}){tail}")
     return Outcome(Status.CRASHED, f"exit code {returncode}, no answer{tail}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
 
 
 def read_phase(directory: Path) -> tuple[str, float | None]:

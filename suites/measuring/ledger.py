@@ -117,14 +117,6 @@ class Ledger:
         """Return what the launches of a cell that gave a number show."""
         return self._seen[cell]
 
-    def reached(self, cell: Cell) -> bool:
-        """Tell whether a cell's interval is as narrow as the plan wants it."""
-        return self._target is not None and allocation.reached(self._seen[cell], self._target)
-
-    def left(self, cell: Cell) -> int:
-        """Return how many launches a cell still needs, as far as can be told."""
-        return self._left[cell]
-
     def wants(self, cell: Cell, block: int) -> bool:
         """Tell whether this block launches this cell yet."""
         if self._left[cell] == 0 or any(record.launch == block for record in self._records.get(cell, ())):

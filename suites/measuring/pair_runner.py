@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Protocol as TypingProtocol
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.comparison.compared import CANDIDATE
+from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
-from ..planning.plan import Plan, PlannedLaunch
-from ..quiet.block_gate import BlockGate
+from ..planning.plan import PlannedLaunch
 from .attempts import MOST_ATTEMPTS, Carrier
 from .launcher import read_phase
 from .ledger import Estimates
@@ -42,35 +42,25 @@ class PairEnding:
     pairs_left: int
 
 
+@dataclass
 class PairRunner:
     """Carries out one comparison; ``carriers`` are those of the two sides, by the side's name.
 
     Without a gate it waits for nothing and repeats nothing.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        run: Run,
-        store: Store,
-        carriers: Mapping[str, Carrier],
-        following: Next,
-        observer: PairObserver,
-        budget_seconds: float | None = None,
-        gate: BlockGate | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._plan = plan
-        self._run = run
-        self._store = store
-        self._carriers = carriers
-        self._following = following
-        self._observer = observer
-        self._budget = budget_seconds
-        self._gate = gate
-        self._clock = clock
-        self._records = store.records(run=run.id)
-        self._estimates = Estimates(plan.protocol.seconds + 8.0)
+    store: Store
+    carriers: Mapping[str, Carrier]
+    following: Next
+    observer: PairObserver
+    budget_seconds: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        one = self.carriers[CANDIDATE]  # both are of one run, on one machine
+        self._plan, self._run, self._gate = one.plan, one.run, one.gate
+        self._records = self.store.records(run=self._run.id)
+        self._estimates = Estimates(self._plan.protocol.seconds + 8.0)
         for record in self._records:
             self._estimates.learn(record.cell, record.wall_seconds)
 
@@ -79,50 +69,48 @@ class PairRunner:
 
         Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
         """
-        start = self._clock()
+        start = self.clock()
         first = True
         index = 0
-        while planned := block(self._plan.cells, self._records, self._following, self._run.seed):
+        while planned := block(self._plan.cells, self._records, self.following, self._run.seed):
             if self._gate is not None:
-                budget = None if self._budget is None else self._budget - (self._clock() - start)
-                self._gate.before(index, budget)
+                left_over = None if self.budget_seconds is None else self.budget_seconds - (self.clock() - start)
+                self._gate.before(index, left_over)
             for pair in planned:
-                left = pairs_left(self._plan.cells, self._records, self._following)
+                left = pairs_left(self._plan.cells, self._records, self.following)
                 if pair.cell not in left:
                     continue
                 expected = 2 * self._estimates.of(pair.cell)
-                if self._budget is not None and not first and self._clock() - start + expected > self._budget:
+                spent = self.clock() - start
+                if self.budget_seconds is not None and not first and spent + expected > self.budget_seconds:
                     return PairEnding(sum(left.values()))
                 first = False
                 self._carry_out(pair, left)
             if self._gate is not None:
                 self._gate.after(index)
             index += 1
-        self._store.finish_run(self._run.id, datetime.now(UTC))
+        self.store.finish_run(self._run.id, datetime.now(UTC))
         return PairEnding(0)
 
     def _carry_out(self, pair: PlannedPair, left: Mapping[Cell, int]) -> None:
         stored: dict[str, Record] = {}
         for side in pair.order:
-            self._observer.starts(pair, side, sum(left.values()))
-            planned = PlannedLaunch(pair.cell, pair.launch)
-            carrier = self._carriers[side]
-            for record in carrier.attempts(
-                planned,
+            self.observer.starts(pair, side, sum(left.values()))
+            for record in self.carriers[side].attempts(
+                PlannedLaunch(pair.cell, pair.launch),
                 self._plan.protocol,
-                side=side,
                 stage=pair.stage,
-                attempts=1 if self._gate is None else MOST_ATTEMPTS,
+                most=1 if self._gate is None else MOST_ATTEMPTS,
                 tick=self._tick(left),
             ):
-                self._store.append(record)
+                self.store.append(record)
                 self._records.append(record)
                 self._estimates.learn(pair.cell, record.wall_seconds)
                 stored[side] = record
-        self._observer.ends(pair, stored, self._seconds_left())
+        self.observer.ends(pair, stored, self._seconds_left())
 
     def _seconds_left(self) -> float:
-        left = pairs_left(self._plan.cells, self._records, self._following)
+        left = pairs_left(self._plan.cells, self._records, self.following)
         return sum(2 * count * self._estimates.of(cell) for cell, count in left.items())
 
     def _tick(self, left: Mapping[Cell, int]) -> Callable[[Path], None]:
@@ -131,6 +119,6 @@ class PairRunner:
 
         def tick(directory: Path) -> None:
             phase, _ = read_phase(directory)
-            self._observer.ticks(phase or "starting", max(0.0, overall - (time.monotonic() - began)))
+            self.observer.ticks(phase or "starting", max(0.0, overall - (time.monotonic() - began)))
 
         return tick

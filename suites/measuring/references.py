@@ -14,7 +14,7 @@ from pathlib import Path
 from dlbench.adapters.launch import reference_files
 from dlbench.adapters.networks import Network, digest, specification
 
-from ..environments import environment
+from ..environments import folders
 from ..environments.environment import Report
 from ..planning import networks
 
@@ -58,7 +58,7 @@ def fitting(
         part = batch_size // equal_parts
         at_hand = _largest(network, _divisors(part), equal_parts)
         if at_hand is not None:
-            return Reference(at_hand.path, at_hand.size, equal_parts)
+            return at_hand
         # A step is as right with few examples, and there may be any number of workers.
         size = min((each for each in _divisors(part) if each >= _FEW_EXAMPLES), default=part)
         made = ensure(network, size, report, threads, equal_parts)
@@ -66,34 +66,25 @@ def fitting(
     found = find(network, batch_size)
     smaller = None
     if found is None and (not on_cpu or not _computable(network, batch_size)):
-        smaller = _largest_within(network, batch_size) or _largest_computed(network, batch_size, report, threads)
-    if smaller is not None:
-        times = batch_size // smaller.size
-        report(f"parity of {network.name} at mini-batch {batch_size}: that of {smaller.size}, repeated {times} times")
-        return Reference(smaller.path, smaller.size)
+        at_hand = _largest(network, _divisors(batch_size) - {batch_size})
+        smaller = at_hand or _largest_computed(network, batch_size, report, threads)
+    if smaller is not None and smaller.repeated_batch is not None:
+        size = smaller.repeated_batch
+        what = f"parity of {network.name} at mini-batch {batch_size}"
+        report(f"{what} uses the reference of mini-batch {size}, repeated {batch_size // size} times")
+        return smaller
     path = found or ensure(network, batch_size, report, threads)
     return None if path is None else Reference(path)
 
 
-@dataclass(frozen=True)
-class _Smaller:
-    size: int
-    path: Path
-
-
-def _largest_computed(network: Network, batch_size: int, report: Report, threads: int) -> _Smaller | None:
+def _largest_computed(network: Network, batch_size: int, report: Report, threads: int) -> Reference | None:
     """Compute and return the reference of a mini-batch that fills this one, which is too large for one of its own."""
     if _computable(network, batch_size):
         return None
     some = [size for size in _divisors(batch_size) if size >= _FEW_EXAMPLES and _computable(network, size)]
     size = min(some, default=0)
     path = ensure(network, size, report, threads) if size else None
-    return None if path is None else _Smaller(size, path)
-
-
-def _largest_within(network: Network, batch_size: int) -> _Smaller | None:
-    """Return the reference at hand of the largest mini-batch that fills this one when repeated."""
-    return _largest(network, _divisors(batch_size) - {batch_size})
+    return None if path is None else Reference(path, size)
 
 
 def _divisors(number: int) -> set[int]:
@@ -101,12 +92,12 @@ def _divisors(number: int) -> set[int]:
     return {*low, *(number // size for size in low)}
 
 
-def _largest(network: Network, sizes: Iterable[int], label_sets: int = 1) -> _Smaller | None:
-    """Return the reference at hand of the largest mini-batch of these sizes."""
+def _largest(network: Network, sizes: Iterable[int], label_sets: int = 1) -> Reference | None:
+    """Return the reference at hand of the largest mini-batch of these sizes, to be repeated."""
     for size in sorted(sizes, reverse=True):
         path = find(network, size, label_sets)
         if path is not None:
-            return _Smaller(size, path)
+            return Reference(path, size, label_sets)
     return None
 
 
@@ -134,7 +125,7 @@ def _digest(network: Network) -> str:
 
 def _own(network: Network, batch_size: int, label_sets: int) -> Path:
     stem = reference_files.stem(network.name, batch_size, label_sets)
-    return environment.home() / "references" / f"{stem}-{_digest(network)}.npz"
+    return folders.home() / "references" / f"{stem}-{_digest(network)}.npz"
 
 
 def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
@@ -149,7 +140,7 @@ def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, 
         report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
     path = _own(network, batch_size, label_sets)
-    environment.make_folder(path.parent)
+    folders.make_folder(path.parent)
     sets = f" with {label_sets} sets of labels" if label_sets > 1 else ""
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
     try:

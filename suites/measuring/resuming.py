@@ -5,26 +5,133 @@ the suite's cells. Whatever else differs between the plan of now and the run is 
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.storage.record import Run
+from dlbench.hardware_probe import Machine
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
 
+from ..environments import contents, environment, row_interpreters
+from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..errors import UsageError
+from ..planning.choices import Choices
+from ..planning.framework import catalogue, offered
 from ..planning.plan import Plan
+from ..planning.values import Build, rows
 
 _SHOWN = 4
 
 
-def same(plan: Plan, runs: Sequence[Run], bare: bool) -> Run | None:
-    """Return the newest of these unfinished runs (oldest first) that the plan is the plan of; None where none is.
+def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: bool) -> Run:
+    """Return the newest unfinished run of this plan on this machine that was begun for this purpose.
 
-    ``bare``: nothing was chosen of the suite.
+    ``bare``: nothing was chosen of the suite. Raises UsageError where there is none, and where there are others only.
     """
+    runs = _unfinished(store, plan, machine, purpose)
+    found = _same(plan, runs, bare)
+    if found is None:
+        raise _refusal(plan, runs[-1], bare)
+    return found
+
+
+def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> list[Run]:
+    """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none."""
+    of_these = plan.suite, machine.fingerprint, purpose
+    runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
+    runs = [each for each in runs if each.finished is None]
+    if not runs:
+        what = "run" if purpose == "suite" else purpose
+        raise UsageError(
+            f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume out to start one."
+        )
+    return runs
+
+
+def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple[Plan, Run]:
+    """Return the plan of the unfinished run that this plan goes on with, and the run.
+
+    Cells, protocol, launches and order are the unfinished run's. Raises UsageError when there is nothing to resume,
+    when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is
+    not what is asked for.
+    """
+    runs = _unfinished(store, plan, machine, "suite")
+    run = _same(plan, runs, bare=not chosen.narrows)
+    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
+    try:
+        planned_rows = rows(wanted, list(chosen.builds))
+    except UsageError as error:
+        option = _option_wanting(runs[-1], chosen.builds)
+        raise UsageError(
+            f"The unfinished run needs a build that is not here: {error} Give its {option} again."
+        ) from error
+    for name in chosen.joining:
+        if name not in {row.build.framework.name for row in planned_rows}:
+            raise UsageError(
+                f"The unfinished run has no row of {name}, and a resumed run cannot get new rows. Leave out --adapter "
+                f"{name}=..., or leave out --resume to start a run of its own."
+            )
+    if run is None:
+        raise _refusal(plan, runs[-1], bare=not chosen.narrows)
+    # The rest is the same, or it would not be this run.
+    return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
+
+
+def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
+    """Return the option that the run's first row which is not here came by."""
+    here = {*offered(), *(build.name for build in builds)}
+    adapters = {framework.folder for framework in catalogue().values()}
+    came_by = (cell.adapter for cell in run.plan if cell.framework not in here)
+    return "--python" if next(came_by, "") in {*adapters, ""} else "--adapter"
+
+
+def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
+    """Refuse to go on with other builds or adapters than the run's records were made with; raises UsageError."""
+    # A launch that was left out or crashed tells nothing of the adapter.
+    told = sorted((record for record in records if record.environment), key=lambda r: DIGEST in r.outcome.software)
+    made = {record.cell.framework: record for record in told}
+    for build in plan.builds:
+        record = made.get(build.name)
+        if record is None:
+            continue
+        _check_same_adapter(build, record)
+        _check_same_environment(build, record)
+
+
+def _check_same_environment(build: Build, record: Record) -> None:
+    interpreter = build.interpreter or environment.locate(build.framework).interpreter
+    here = row_interpreters.look_into(build, interpreter) if interpreter else None
+    digest = contents.digest_of(here) if here else ""
+    if digest == record.environment:
+        return
+    if here and here.digest_of_versions == record.environment:
+        raise UsageError(
+            f"The unfinished run began with an earlier dlbench, which knew the build of {build.name} by its versions "
+            "alone. Whether its files are the same now cannot be told. Leave out --resume to start a new run."
+        )
+    now = f"{here.name}, environment {digest}" if here else "not built"
+    raise UsageError(
+        f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; here "
+        f"it is {now}. Give that interpreter (--python {build.name}=...), or leave out --resume to start a new run."
+    )
+
+
+def _check_same_adapter(build: Build, record: Record) -> None:
+    then = record.outcome.software.get(DIGEST)
+    if build.framework.outside is not None and then not in (None, adapter_digest(build.framework)):
+        raise UsageError(
+            f"The unfinished run measured {build.name} with another adapter than {build.framework.outside} is now: its "
+            "code has changed. Put it back, or leave out --resume to start a run of its own."
+        )
+
+
+def _same(plan: Plan, runs: Sequence[Run], bare: bool) -> Run | None:
+    """Return the newest of these unfinished runs (oldest first) that the plan is the plan of; None where none is."""
     return next((run for run in reversed(runs) if not differences(plan, run, bare)), None)
 
 
-def refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
+def _refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
     """Return the error that says in what a run differs from what is asked for now."""
     found = differences(plan, run, bare)
     more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -65,11 +172,8 @@ def _of_cells(now: Collection[Cell], then: Collection[Cell]) -> list[str]:
 
 
 def _said(name: str, now: object, then: object) -> str:
-    return f"{name.replace('_', ' ')}: {_none(now)} now, {_none(then)} in the run"
-
-
-def _none(value: object) -> object:
-    return "none" if value is None else value
+    shown = ["none" if value is None else value for value in (now, then)]
+    return f"{name.replace('_', ' ')}: {shown[0]} now, {shown[1]} in the run"
 
 
 def _listed(values: Iterable[object]) -> str:

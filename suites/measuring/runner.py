@@ -7,23 +7,19 @@ what follows is decided from the records alone.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol as TypingProtocol
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
-from ..planning.plan import Plan, PlannedLaunch
-from ..quiet.block_gate import BlockGate
+from ..planning.plan import PlannedLaunch
 from .attempts import MOST_ATTEMPTS, Carrier
 from .launcher import read_phase
-from .ledger import Estimates, Ledger
-
-__all__ = ["Ending", "Estimates", "Observer", "Runner"]
+from .ledger import Ledger
 
 # Repetitions of disturbed launches allowed over a whole run: so many, and this share of its records.
 _REPEATS, _REPEATS_SHARE = 4, 0.25
@@ -52,52 +48,36 @@ class Ending:
     """What those launches are expected to take."""
 
 
+@dataclass
 class Runner:
-    """Carries out one run; without a gate it waits for nothing and repeats nothing."""
+    """Carries out one run; where its carrier has no gate it waits for nothing and repeats nothing."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        run: Run,
-        store: Store,
-        carrier: Carrier,
-        observer: Observer,
-        budget_seconds: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        gate: BlockGate | None = None,
-        host: Host | None = None,
-    ) -> None:
-        self._plan = plan
-        self._run = run
-        self._store = store
-        self._carrier = carrier
-        self._observer = observer
-        self._budget = budget_seconds
-        self._clock = clock
-        self._gate = gate
-        self.ledger = Ledger(plan, store.records(run=run.id), host)
-        """What the run's records show so far."""
-        self._start = 0.0
-        self._launched = 0
+    store: Store
+    carrier: Carrier
+    observer: Observer
+    budget_seconds: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    ledger: Ledger = field(init=False)
+    """What the run's records show so far."""
 
-    def missing(self) -> list[PlannedLaunch]:
-        """Return the launches known to be needed that have no record yet, in launching order."""
-        return [planned for planned in self._plan.order() if self.ledger.wants(planned.cell, planned.block)]
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.carrier.plan, self.store.records(run=self.carrier.run.id), self.carrier.host)
+        self._plan, self._gate = self.carrier.plan, self.carrier.gate
+        self._start, self._launched = 0.0, 0
 
     def run(self) -> Ending:
         """Launch what is missing until all is done or the budget is spent; the run is marked finished only then.
 
         Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
         """
-        self._start = self._clock()
+        self._start = self.clock()
         for block in range(self._plan.most):
             cells = [planned.cell for planned in self._plan.block(block) if self.ledger.wants(planned.cell, block)]
             if cells and not self._launch(block, cells):
                 break
         left = self.ledger.launches_left()
         if left == 0:
-            self._store.finish_run(self._run.id, datetime.now(UTC))
+            self.store.finish_run(self.carrier.run.id, datetime.now(UTC))
         return Ending(left, self.ledger.count, self.ledger.seconds_left())
 
     def _launch(self, block: int, cells: list[Cell]) -> bool:
@@ -132,22 +112,22 @@ class Runner:
         self._launched += 1
         others = self.ledger.launches_left() - 1
         seconds = self.ledger.seconds(cell)
-        self._observer.starts(planned, self._launched, self._launched + others, seconds)
+        self.observer.starts(planned, self._launched, self._launched + others, seconds)
         record: Record | None = None
-        for record in self._carrier.attempts(
+        for record in self.carrier.attempts(
             planned,
             self.ledger.protocol(cell),
-            attempts=self._attempts(cell),
+            most=self._most_attempts(cell),
             skip=self.ledger.not_worth_starting(cell),
             tick=self._tick(seconds, self.ledger.seconds_left() - seconds),
         ):
-            self._store.append(record)
+            self.store.append(record)
             self.ledger.add(record)
         assert record is not None
         total = self._launched + self.ledger.launches_left()
-        self._observer.ends(record, self._launched, total, self.ledger.seconds_left())
+        self.observer.ends(record, self._launched, total, self.ledger.seconds_left())
 
-    def _attempts(self, cell: Cell) -> int:
+    def _most_attempts(self, cell: Cell) -> int:
         """Return how often a launch may be attempted; what computes nothing is not worth repeating."""
         if self._gate is None or not self._plan.row_of(cell).build.framework.computes:
             return 1
@@ -155,7 +135,7 @@ class Runner:
         return MOST_ATTEMPTS if self.ledger.repeated < allowed else 1
 
     def _seconds_of_budget(self) -> float | None:
-        return None if self._budget is None else self._budget - (self._clock() - self._start)
+        return None if self.budget_seconds is None else self.budget_seconds - (self.clock() - self._start)
 
     def _tick(self, expected: float, afterwards: float) -> Callable[[Path], None]:
         began = time.monotonic()
@@ -169,6 +149,6 @@ class Runner:
                 timed_since.append(now)
                 left = timed - (now - timed_since[0])
             left = max(0.0, left)
-            self._observer.ticks(phase or "starting", left, left + max(0.0, afterwards))
+            self.observer.ticks(phase or "starting", left, left + max(0.0, afterwards))
 
         return tick

@@ -1,15 +1,25 @@
-"""Short launches that ask a framework something about itself: nothing of them is stored or compared."""
+"""Short launches that ask a framework something about itself: nothing of them is stored or compared.
 
+How many threads it takes when nobody asks for a number is one such question: see ``threads_by_default``.
+"""
+
+import json
 import math
+from pathlib import Path
 
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
+from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
 
-from ..environments import environment
+from ..environments import folders
+from ..environments.adapter_digest import code_digest
+from ..environments.environment import Report
+from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..planning import devices, networks
 from ..planning.framework import Framework
+from ..planning.plan import Plan
 from .launcher import Launcher, Order
 
 # Large dense layers: whatever threads a framework has find work in them.
@@ -41,7 +51,7 @@ def ask(
         _PROTOCOL,
         framework.modes[mode].settings,
         None,
-        str(environment.make_folder(environment.cache_directory(framework))),
+        str(folders.make_folder(folders.cache_directory(framework))),
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,
         network=to_data(network),
@@ -60,3 +70,49 @@ def threads_seen(outcome: Outcome) -> int | None:
     # than they look. The quarter is what the clocks and helper threads may add.
     at_once = max(1, math.ceil(wanting_threads(outcome.threads, outcome.contention) - 0.25))
     return min(at_once, working_threads(outcome.threads) or at_once)
+
+
+def place(machine: Machine) -> str:
+    """Return what an answer that is kept depends on besides the framework: the machine and the CPUs it may use."""
+    return f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
+
+
+def threads_by_default(
+    plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
+) -> dict[tuple[str, str], int]:
+    """Return how many threads each row (framework and mode) takes when nobody asks for a number, where that is known.
+
+    Left out are rows without a cell on the CPU: their threads only start what a GPU computes.
+
+    Not typed in but seen: one short launch that sets no thread count at all. The framework's own word counts where it
+    has one, else the threads that the operating system saw working. The answer is kept for each place (see ``place``),
+    environment, adapter's code and mode, so that it is asked once.
+    """
+    path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
+    known = _read(path)
+    found: dict[tuple[str, str], int] = {}
+    on_cpu = {(cell.framework, cell.mode) for cell in plan.cells if cell.on_cpu}
+    for row in plan.rows:
+        framework, source = row.build.framework, sources[row.build.name]
+        if source.interpreter is None or not framework.computes or (row.build.name, row.mode) not in on_cpu:
+            continue
+        key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{row.mode}"
+        if key not in known:
+            report(f"asking {row.build.name} {row.mode} for its default thread count, once")
+            outcome = ask(framework, row.mode, source, launcher)
+            says = outcome.threads.framework_says if outcome.threads is not None else None
+            told = says or threads_seen(outcome)
+            if told is None:
+                continue
+            known[key] = told
+            write_whole(path, json.dumps(known, indent=1))
+        found[row.build.name, row.mode] = known[key]
+    return found
+
+
+def _read(path: Path) -> dict[str, int]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {key: value for key, value in content.items() if isinstance(value, int)} if isinstance(content, dict) else {}

@@ -38,11 +38,23 @@ class AxisOption:
     """The largest whole number."""
     usual: str = ""
     """The words of a suite that does not name the axis."""
+    example: str = ""
+    """Two names, for --help where there is no list of them."""
 
     @property
     def option(self) -> str:
         """The option on the command line."""
         return option_of(self.key)
+
+
+def narrowing_help(option: AxisOption) -> str:
+    """Return the help of an option that shows the stored cells of some values only."""
+    words = {"affinity": "affinities"}.get(option.key, option.key.replace("_", " "))
+    names = option.example or ",".join(option.known[:2])
+    if not names:
+        return f"Only these {words}: `1` or `1,2,4`."
+    first = names.partition(",")[0]
+    return f"Only these {words}: `{first}` or `{names}` or `'{first[0]}*'`."
 
 
 def option_of(key: str) -> str:
@@ -51,14 +63,26 @@ def option_of(key: str) -> str:
 
 
 AXIS_OPTIONS = (
-    AxisOption("network", "networks", "Networks: `fcn5,resnet50`, patterns: `'lstm*'`.", "NAMES"),
-    AxisOption("framework", "frameworks", "Rows: `torch` (default mode), `torch:compile`, `torch:*` (all).", "NAMES"),
+    AxisOption(
+        "network", "networks", "Networks: `fcn5,resnet50`, patterns: `'lstm*'`.", "NAMES", example="fcn5,lstm32"
+    ),
+    AxisOption(
+        "framework",
+        "frameworks",
+        "Rows: `torch` (default mode), `torch:compile`, `torch:*` (all).",
+        "NAMES",
+        example="torch,jax",
+    ),
     AxisOption(
         "threads", "threads", "Thread counts: `1,2,4-8`, `cores`, `2*cores`, `4*cpus`, ladders: `1..4*cpus`.", "COUNTS"
     ),
     AxisOption("batch_size", "batch_sizes", "Mini-batch sizes: `64`, `16,32,64`, or a ladder, `16..128`.", "SIZES"),
     AxisOption(
-        "device", "devices", "Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all there are, if any), `GPU-...`.", "NAMES"
+        "device",
+        "devices",
+        "Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all there are, if any), `GPU-...`.",
+        "NAMES",
+        example="cpu,cuda:0",
     ),
     AxisOption(
         "precision",

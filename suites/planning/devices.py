@@ -153,7 +153,7 @@ def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
     why = "in MIG mode without a MIG device" if gpus.devices else gpus.reason or "no driver"
     if visible is not None and present(gpus):
         why = f"CUDA_VISIBLE_DEVICES={visible[:80]} leaves none"
-    return UsageError(f"{word} means no device here, no GPU can be used: {why}. There is: {CPU} (--devices {CPU}).")
+    return UsageError(f"{word} means no device here: no GPU can be used ({why}). There is: {CPU} (--devices {CPU}).")
 
 
 def _whole(index: int, gpus: Gpus) -> UsageError:
@@ -241,10 +241,10 @@ class Locator:
         if len({device.title for device in chosen}) > 1:
             # Each step lasts as long as its slowest worker's: nothing could be said of either board.
             unlike = ", ".join(device.words for device in chosen)
-            return Located((), f"workers need GPUs of one kind, and these differ: {unlike}; name like ones (--devices)")
+            return Located((), f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices")
         answering = {device.uuid for device in present(now)} - {None}
         for device in chosen:
             if device.uuid not in answering:
-                reason = now.reason or "the driver lists it no more"
+                reason = now.reason or "the driver no longer lists it"
                 return Located((), f"{device.words} does not answer: {reason}")
         return Located(chosen, "", now.driver_version)

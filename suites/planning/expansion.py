@@ -24,8 +24,9 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
     expansion = _Expansion(suite, choices, capacity)
     distinct = expansion.cells()
-    kept = tuple(cell for cell in distinct if not _binds_too_many(cell, capacity))
-    if not kept:
+    bound = (cell for cell in distinct if cell.affinity == BOUND)
+    left_out = dict.fromkeys(cell for cell in bound if cell.all_threads > capacity.cpus)
+    if len(left_out) == len(distinct):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
             f"its workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
@@ -39,7 +40,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
     fewest, most, interval = _launches(suite, choices)
     return Plan(
         suite.name,
-        kept,
+        tuple(cell for cell in distinct if cell not in left_out),
         expansion.rows,
         section.protocol(),
         fewest,
@@ -48,13 +49,9 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
         suite.settings,
         most if most > fewest else None,
         interval,
-        tuple(cell for cell in distinct if _binds_too_many(cell, capacity)),
+        tuple(left_out),
         {name: suite.known[name] for name in expansion.networks},
     )
-
-
-def _binds_too_many(cell: Cell, capacity: Capacity) -> bool:
-    return cell.affinity == BOUND and cell.all_threads > capacity.cpus
 
 
 class _Expansion:
@@ -169,7 +166,9 @@ def _rows(suite: Suite, choices: Choices) -> tuple[Row, ...]:
     builds = list(choices.builds)
     names = [build.name for build in builds]
     if len(set(names)) < len(names):
-        raise UsageError("Two --python options give the same row name. Name them apart, as in torch-a:torch=/path.")
+        raise UsageError(
+            "Two --python options give the same row name. Give them different names, as in torch-a:torch=/path."
+        )
     chosen = choices["frameworks"]
     wanted = values.words(chosen) if chosen else list(suite.frameworks)
     # A build under a name of its own joins the rows, lest an option be ignored in silence; under a framework's name it

@@ -117,7 +117,9 @@ class Framework(_Data):
                 strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)
                 if strange is not None:
                     there_are = ", ".join(f"{{{each}}}" for each in known)
-                    raise ValueError(f"the variable {name} has {{{strange}}}, which means nothing. Known: {there_are}")
+                    raise ValueError(
+                        f"the variable {name} has the unknown placeholder {{{strange}}}. Known: {there_are}"
+                    )
         return self
 
     @property

@@ -116,7 +116,7 @@ def _of_grid(grid: Table, place: str) -> Iterable[Network]:
     varying = [key for key, several in values.items() if len(several) > 1]
     pattern = grid.get("name", "-".join([family.name, *(f"{key}{{{key}}}" for key in varying)]))
     if not isinstance(pattern, str):
-        raise SuiteError(f"{place}, key name: {pattern!r} is no text. Write it as in name = 'mlp-{{hidden}}'.")
+        raise SuiteError(f"{place}, key name: {pattern!r} is not text. Write it as in name = 'mlp-{{hidden}}'.")
     _check_pattern(pattern, values, varying, place)
     about = {key: grid[key] for key in ("batch_size", "summary") if key in grid}
     for combination in itertools.product(*values.values()):
@@ -142,11 +142,13 @@ def _check_pattern(pattern: str, values: Mapping[str, Sequence[Any]], varying: S
         )
     for key in named:
         if key not in values:
-            raise SuiteError(f"{place}, key name: {{{key}}} is no number of this grid. There are: {', '.join(values)}.")
+            raise SuiteError(
+                f"{place}, key name: {{{key}}} is not a number of this grid. There are: {', '.join(values)}."
+            )
     missing = [key for key in varying if key not in named]
     if missing:
         wanted = " and ".join(f"{{{key}}}" for key in missing)
-        raise SuiteError(f"{place}, key name: several networks would be named alike. Put {wanted} into it.")
+        raise SuiteError(f"{place}, key name: several networks would get the same name. Put {wanted} into it.")
 
 
 def _copied(numbers: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def chosen(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) ->
         if any(letter in word for letter in "*?["):
             fitting = fnmatch.filter(suites, word) or fnmatch.filter(names, word)
             if not fitting:
-                raise UsageError(f"No network fits {word!r}. There are: {', '.join(names)}.")
+                raise UsageError(f"No network matches {word!r}. There are: {', '.join(names)}.")
             found += fitting
         elif word in names:
             found.append(word)

@@ -10,7 +10,7 @@ from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
 from . import networks
-from .values import Row
+from .values import Build, Row
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,14 @@ class Plan:
         return self.launches_most or self.launches
 
     @property
+    def builds(self) -> tuple[Build, ...]:
+        """The builds of the rows, each once."""
+        return tuple({row.build.name: row.build for row in self.rows}.values())
+
+    @property
     def computes(self) -> bool:
         """Whether any row computes anything: else there is nothing that others could disturb."""
-        return any(row.build.framework.computes for row in self.rows)
+        return any(build.framework.computes for build in self.builds)
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
@@ -61,10 +66,10 @@ class Plan:
         found = self.networks.get(cell.network) or networks.shipped().get(cell.network)
         if found is None:
             raise UsageError(
-                f"{cell.network} is no network of dlbench. Give the suite file that defines it instead of a name."
+                f"{cell.network} is not a network of dlbench. Give the suite file that defines it instead of a name."
             )
         if cell.specification != specification_of_cells(found):
-            raise UsageError(f"{cell.network} had other numbers when this was planned. Begin a run of its own.")
+            raise UsageError(f"{cell.network} had other numbers when this was planned. Start a new run.")
         return found
 
     def order(self) -> Iterator[PlannedLaunch]:
@@ -124,6 +129,9 @@ def _places(cells: list[Cell], group: Callable[[Cell], Cell]) -> Iterable[list[i
 
 
 def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
-    """Return the plan with these cells only, in the plan's order."""
+    """Return the plan with these cells and their rows only, in the plan's order."""
     wanted = set(cells)
-    return replace(plan, cells=tuple(cell for cell in plan.cells if cell in wanted))
+    kept = tuple(cell for cell in plan.cells if cell in wanted)
+    used = {(cell.framework, cell.mode) for cell in kept}
+    rows = tuple(row for row in plan.rows if (row.build.name, row.mode) in used)
+    return replace(plan, cells=kept, rows=rows)

@@ -138,9 +138,6 @@ class Suite(_Data):
 def _check_words(suite: Suite, where: str) -> None:
     networks.known(suite.network, suite.grid, where)
 
-    def named(key: str, error: UsageError) -> SuiteError:
-        return SuiteError(f"{where}, key {key}: {error}")
-
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
         ("threads", lambda: axes.counts(suite.threads, _SOME_CAPACITY)),
         ("threads_limit", lambda: axes.count(suite.threads_limit, _SOME_CAPACITY)),
@@ -159,7 +156,7 @@ def _check_words(suite: Suite, where: str) -> None:
         try:
             check()
         except UsageError as error:
-            raise named(key, error) from error
+            raise SuiteError(f"{where}, key {key}: {error}") from error
 
 
 def _check_frameworks(suite: Suite) -> None:

@@ -87,7 +87,7 @@ def counts(text: str, capacity: Capacity, what: str = "thread count", most: int 
         if high < low:
             raise UsageError(f"The range {word!r} runs backwards. Write {last}{sign}{first}.")
         if high > most:
-            raise UsageError(f"{high} is beyond the largest {what} taken here, {most}.")
+            raise UsageError(f"{high} is more than the largest {what} allowed, {most}.")
         found.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
     return tuple(sorted(found))
 
@@ -173,7 +173,7 @@ def _absolute(path: str, option: str) -> Path:
         # Without a slash it is a command, as the shell would take it.
         return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
     except (RuntimeError, ValueError) as error:  # ~name of a user who does not exist
-        raise UsageError(f"{option}: {path} names no home folder. Give the full path of a python.") from error
+        raise UsageError(f"{option}: {path} is in no home folder. Give the full path of a python.") from error
 
 
 def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:

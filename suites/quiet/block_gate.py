@@ -73,8 +73,8 @@ class BlockGate:
             another = other_dlbench()
             named = f", among them another {another}" if another else ""
             self._report(
-                f"block {block + 1}: other programs are busy ({waited.verdict.reasons[0]}{named}){after}, going on: "
-                "disturbed launches will be marked"
+                f"block {block + 1}: other programs are busy ({waited.verdict.reasons[0]}{named}){after}, "
+                "measuring anyway: disturbed launches will be marked"
             )
         elif waited.seconds >= _WORTH_SAYING:
             self._report(f"block {block + 1}: waited {waited.seconds:.0f} s until other programs were quiet")

@@ -27,12 +27,15 @@ def lock_file() -> Path:
 
 
 @contextlib.contextmanager
-def measuring(report: Callable[[str], None], wait: bool = False) -> Iterator[None]:
-    """Hold this machine for measuring.
+def measuring(report: Callable[[str], None], wait: bool = False, computes: bool = True) -> Iterator[None]:
+    """Hold this machine for measuring; what computes nothing disturbs nobody, and takes no lock.
 
     Where another dlbench of this user holds it: raises UsageError that names its process, or with `wait` reports that
     in one line and takes its turn. Raises FrameworkEnvironmentError where the lock cannot be written.
     """
+    if not computes:
+        yield
+        return
     path = lock_file()
     owner = path.with_suffix(".pid")
     lock = filelock.FileLock(path)

@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from dlbench.hardware_probe.sentinel import Reading, take
 
@@ -66,18 +67,11 @@ def judge(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
     reasons = [*_disturbances(reading)]
     calm = [each for each in record if each.method == reading.method and not _disturbances(each)][-RECORD_LENGTH:]
     if len(calm) >= ENOUGH_READINGS:
-        reasons += _slower(
-            "matrix products ran",
-            reading.gemm_flops_per_second,
-            [each.gemm_flops_per_second for each in calm],
-            GEMM_SHORTFALL,
-        )
-        reasons += _slower(
-            "memory was read and written",
-            reading.bandwidth_bytes_per_second,
-            [each.bandwidth_bytes_per_second for each in calm],
-            BANDWIDTH_SHORTFALL,
-        )
+        for what, rate_of, least in (
+            ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
+            ("memory was read and written", attrgetter("bandwidth_bytes_per_second"), BANDWIDTH_SHORTFALL),
+        ):
+            reasons += _slower(what, rate_of(reading), [rate_of(each) for each in calm], least)
     return Verdict(not reasons, tuple(reasons))
 
 
@@ -118,22 +112,16 @@ def _slower(what: str, rate: float, rates: Sequence[float], least: float) -> lis
     return [f"{what} at {rate / usual:.0%} of this machine's usual rate (limit {1 - allowed:.0%})"]
 
 
-def _say_nothing(verdict: Verdict) -> None:
-    """Pass over why it waits."""
-
-
 def wait_until_quiet(
     take: Callable[[], Reading],
     judge: Callable[[Reading], Verdict],
     patience_seconds: float,
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-    waiting: Callable[[Verdict], object] = _say_nothing,
 ) -> Waited:
     """Take readings until one is quiet or patience ends, sleeping 1, 2, 4, 8, 16, 16, ... seconds in between.
 
-    At least one reading is taken, however short the patience; one that begins is finished. `waiting` is told why before
-    each pause. Raises what `take` raises.
+    At least one reading is taken, however short the patience; one that begins is finished. Raises what `take` raises.
     """
     start = clock()
     readings: list[Reading] = []
@@ -144,7 +132,6 @@ def wait_until_quiet(
         left = patience_seconds - (clock() - start)
         if verdict.quiet or left <= 0:
             return Waited(verdict, tuple(readings), clock() - start)
-        waiting(verdict)
         sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -166,10 +153,10 @@ class Gate:
     waits_in_vain: int = 0
     """In a row."""
 
-    def wait(self, waiting: Callable[[Verdict], object] = _say_nothing) -> Waited:
+    def wait(self) -> Waited:
         """Wait until the machine is quiet or patience ends. Raises SentinelError where the sentinel cannot run."""
         patience = self.patience_seconds * 0.5**self.waits_in_vain
-        waited = wait_until_quiet(self._take, self._judge, patience, self.sleep, self.clock, waiting)
+        waited = wait_until_quiet(self._take, self._judge, patience, self.sleep, self.clock)
         self.waits_in_vain = 0 if waited.verdict.quiet else self.waits_in_vain + 1
         return waited
 

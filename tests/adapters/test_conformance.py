@@ -59,12 +59,18 @@ def on_the_device(framework):
     return [name for name, mode in framework.modes.items() if kind in mode.devices]
 
 
-def modes(computing=True, only_default=False):
+def _asked_by_tests_of_its_own(framework):
+    # As those in `frameworks/` and `historic/` are, by `asked.refusal_of_cells`.
+    return framework.environment == "own" and framework.outside is None
+
+
+def modes(computing=True, only_default=False, asked_elsewhere=True):
     return [
         pytest.param((name, mode), marks=_marks(framework), id=f"{name}-{mode}")
         for name, framework in catalogue().items()
         for mode in on_the_device(framework)
         if (framework.computes or not computing) and (mode == framework.default_mode or not only_default)
+        if asked_elsewhere or not _asked_by_tests_of_its_own(framework)
     ]
 
 
@@ -213,7 +219,7 @@ def test_it_can_do_something(which):
     assert RAN[which], "it refused every network"
 
 
-@pytest.mark.parametrize("which", modes(only_default=True))
+@pytest.mark.parametrize("which", modes(only_default=True, asked_elsewhere=False))
 def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
     name, mode = which
     for asked in ({"device": "tpu:0"}, {"precision": "float8"}):

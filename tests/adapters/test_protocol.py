@@ -2,32 +2,17 @@
 
 import json
 import math
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters import protocol
-from dlbench.adapters.protocol import (
-    Cell,
-    Contention,
-    DeviceCeilings,
-    DeviceEvidence,
-    Launch,
-    Operator,
-    Outcome,
-    Parity,
-    Profile,
-    Protocol,
-    ProtocolError,
-    Status,
-    ThreadEvidence,
-)
+from dlbench.adapters.protocol import Cell, Launch, Outcome, Parity, Protocol, ProtocolError, Status
 
 text = st.text(max_size=12)
-count = st.integers(0, 10**15)
 real = st.floats(allow_nan=False, allow_infinity=False)
-maybe_real, maybe_count = st.none() | real, st.none() | count
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | real | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
@@ -37,79 +22,31 @@ plain = st.recursive(
 tables = st.dictionaries(
     text | st.sampled_from(["cell", "threads", "status", "parity", "schema_version"]), plain, max_size=4
 )
+PLAIN = {
+    str: text,
+    int: st.integers(0, 10**15),
+    float: real,
+    bool: st.booleans(),
+    type(None): st.none(),
+    Status: st.sampled_from(Status),
+}
 
-cells = st.builds(Cell, text, text, text, text, text, count, count, text, text, text, count, text)
-protocols = st.builds(Protocol, count, count, count, real, count, real)
-launches = st.builds(
-    Launch,
-    cells,
-    protocols,
-    tables,
-    st.none() | text,
-    text,
-    st.none() | text,
-    st.none() | st.lists(count),
-    gpu=st.none() | text,
-    repeated_batch=maybe_count,
-    label_sets=count,
-    profiled_steps=count,
-    network=st.none() | tables,
-    asked_about=st.none() | st.lists(tables, max_size=2),
-)
-ceilings = st.builds(DeviceCeilings, *[maybe_real] * len(DeviceCeilings._fields))
-devices = st.builds(
-    DeviceEvidence,
-    text,
-    st.none() | st.lists(count, max_size=3),
-    maybe_real,
-    maybe_real,
-    maybe_count,
-    st.none() | ceilings,
-)
-operators = st.builds(Operator, text, text, st.booleans(), real, real)
-profiles = st.builds(Profile, text, count, real, st.lists(operators, max_size=3))
-parities = st.builds(Parity, text, text, st.lists(real, max_size=3), maybe_real, maybe_real, text, real, real, real)
-evidences = st.builds(
-    ThreadEvidence, count, maybe_count, maybe_count, real, real, st.none() | st.lists(real, max_size=3)
-)
-contentions = st.builds(
-    Contention,
-    maybe_real,
-    maybe_count,
-    maybe_count,
-    maybe_real,
-    maybe_real,
-    maybe_real,
-    maybe_real,
-    maybe_count,
-    maybe_real,
-)
-outcomes = st.builds(
-    Outcome,
-    status=st.sampled_from(Status),
-    reason=text,
-    import_seconds=maybe_real,
-    prepare_seconds=maybe_real,
-    first_step_seconds=maybe_real,
-    warmup_ns=st.lists(count, max_size=3),
-    samples_ns=st.lists(count, max_size=3),
-    final_loss=maybe_real,
-    final_loss_finite=st.none() | st.booleans(),
-    peak_memory_bytes=maybe_count,
-    parity=st.none() | parities,
-    threads=st.none() | evidences,
-    contention=st.none() | contentions,
-    software=tables,
-    parameter_count=maybe_count,
-    gemm_flops_per_second=maybe_real,
-    steps_per_sample=count,
-    steady=st.none() | st.booleans(),
-    cpus=st.none() | st.lists(count, max_size=3),
-    evidence_steps=maybe_count,
-    device=st.none() | devices,
-    timed_between=st.none() | st.lists(real, min_size=2, max_size=2),
-    profile=st.none() | profiles,
-)
+
+def of(hint: Any) -> st.SearchStrategy[Any]:
+    """Give values of a type that the contract's fields have."""
+    if hint in PLAIN:
+        return PLAIN[hint]
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Union:
+        return st.one_of([of(part) for part in parts])
+    if kind is list:
+        return st.lists(of(parts[0]), max_size=3)
+    if kind is dict:
+        return tables
+    return st.builds(hint, **{name: of(each) for name, each in get_type_hints(hint).items()})
+
+
+cells, protocols, launches, outcomes = of(Cell), of(Protocol), of(Launch), of(Outcome)
 
 
 @pytest.fixture(scope="module")

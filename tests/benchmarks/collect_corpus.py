@@ -17,7 +17,7 @@ from statistics import median
 
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status, to_dict
-from dlbench.suites.environments import environment
+from dlbench.suites.environments import environment, folders
 from dlbench.suites.measuring.launcher import Launched, Order, ProcessLauncher
 from dlbench.suites.planning import framework
 from dlbench.suites.planning.networks import shipped
@@ -36,7 +36,7 @@ def launch(name: str, products: int) -> Launched:
     if interpreter is None:
         raise SystemExit(f"{name}: build its environment first")
     cell = Cell(name, found.folder, mode, NETWORK, "cpu", THREADS, BATCH)
-    cache = environment.make_folder(environment.cache_directory(found))
+    cache = folders.make_folder(folders.cache_directory(found))
     variables = found.launch_variables(mode, THREADS)
     if products:
         variables["DLBENCH_EXTRA_PRODUCTS"] = f"{products}x{ORDER}"

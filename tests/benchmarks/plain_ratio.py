@@ -25,7 +25,7 @@ from scipy import stats
 
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
-from dlbench.suites.environments import environment
+from dlbench.suites.environments import environment, folders
 from dlbench.suites.measuring.launcher import Order, ProcessLauncher, guest_environment
 from dlbench.suites.planning import values as axes
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
@@ -38,7 +38,7 @@ GOAL = 1.02
 
 def adapter_median(framework: Framework, cell: Cell, interpreter: Path, steps: int) -> float:
     """Return the median seconds of a step of one launch of the adapter."""
-    cache = environment.cache_directory(framework)
+    cache = folders.cache_directory(framework)
     cache.mkdir(parents=True, exist_ok=True)
     settings = framework.modes[cell.mode].settings
     launch = Launch(
@@ -86,7 +86,7 @@ def main() -> None:
         name, _, mode_wanted = word.partition(":")
         framework = find(name)
         given = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
-        interpreter = Path(given) if given else environment.find_interpreter(name)
+        interpreter = Path(given) if given else environment.locate(framework).interpreter
         if interpreter is None or (name not in offered() and not given):
             raise SystemExit(f"{name}: {environment.locate(framework).reason}")
         for mode in modes_meant(framework, mode_wanted):

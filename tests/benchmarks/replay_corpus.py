@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "reports"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers" / "simulated"))
 
 import corpus_noise as noise  # noqa: E402
 import corpus_rates as rates  # noqa: E402

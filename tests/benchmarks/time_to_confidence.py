@@ -95,12 +95,8 @@ def ours(pool: list[Pooled], lot: Generator) -> Measured:
 
 def fixed(pool: list[Pooled], lot: Generator) -> Measured:
     """Twenty launches of fifty steps."""
-    drawn, cost = [], 0.0
-    for _ in range(20):
-        values, seconds = pool[lot.integers(len(pool))].again(50, lot)
-        drawn.append(values)
-        cost += seconds
-    return _student(drawn, cost)
+    drawn, costs = zip(*(pool[lot.integers(len(pool))].again(50, lot) for _ in range(20)), strict=True)
+    return _student(list(drawn), sum(costs))
 
 
 def pyperf(pool: list[Pooled], lot: Generator) -> Measured:

@@ -14,7 +14,7 @@ ON_GPUS: set[str] = set()
 EVERY_STORE = ("cpu", "gpu", "workers", "gates", "faults", "nights", "gated-nights", "elsewhere", "many-cpus")
 SUBCOMMANDS = (
     *("", "list", "plan", "run", "probe", "compare", "gate", "export", "import", "doctor", "history", "explain"),
-    *("env", "env list", "env build", "env remove"),
+    *("env", "env list", "env build", "env remove", "store", "store upgrade"),
     *("report", "report matrix", "report threads", "report scaling", "report progress", "report figure1"),
     *("report tables", "report ceilings", "report runs"),
 )
@@ -95,17 +95,28 @@ def add_reports() -> None:
 
 def add_comparisons() -> None:
     """Add histories, and comparisons of stored runs."""
-    history_formats = ("terminal", "markdown", "json")
     for store in ("nights", "gated-nights"):
-        add_formats(f"history-{store}", f"history --store {store}.sqlite", history_formats)
+        add_formats(f"history-{store}", f"history --store {store}.sqlite")
         add(f"history-{store}-all", f"history --store {store}.sqlite --all")
     add("history-magnitude", "history --store nights.sqlite --magnitude 30%")
     add("history-narrowed", "history --store nights.sqlite --network fcn5 --framework null --threads 1,2")
     add("history-since", "history --store nights.sqlite --since 2026-10-04")
     add("history-plot", "history --store nights.sqlite --plot drawn.png")
     add("history-too-few", "history --store gates.sqlite --network lstm32")
-    add("history-unknown", "history --store nights.sqlite --network fnc5", "history --store nights.sqlite --since soon")
-    every = (*FORMATS[:2], "json", "csv", "junit")
+    narrower = (
+        "--framework null:null --threads 2-4",
+        "--suite nightly --network '*5'",
+        "--machine none",
+        "--threads 64",
+    )
+    add("history-narrower", *(f"history --store nights.sqlite {words}" for words in narrower))
+    wrong = (
+        *("--network fnc5", "--framework torch:compile", "--framework ,", "--threads many", "--suite daily"),
+        *("--since soon", "--since 2027-01-01", "--since 2026-10-16", "--magnitude 0%", "--magnitude much"),
+        *("--format tape", "--plot drawn.jpg", "--plot none/drawn.png"),
+    )
+    add("history-bad", *(f"history --store nights.sqlite {words}" for words in wrong))
+    every = (*FORMATS, "junit")
     for number, run in enumerate(GATES_RUNS):
         add_formats(f"compare-gates-{number}", f"compare {run} --store gates.sqlite", every)
     add("compare-rule", f"compare {GATES_RUNS[0]} --store gates.sqlite --threshold 500% --tolerance 600%")
@@ -125,11 +136,13 @@ def add_comparisons() -> None:
         "compare latest latest --store cpu.sqlite",
         "compare 2026 latest --store cpu.sqlite",
         "compare nosuch latest --store cpu.sqlite",
-        "compare previous latest --store nights.sqlite --format latex",
+        "compare previous latest --store nights.sqlite --format tape",
         "compare previous latest --store nights.sqlite --steps 3",
         "compare previous latest --store nights.sqlite --write r.doc",
         "compare --now previous latest",
         "compare --now",
+        "compare --now --same --pairs x",
+        "compare --now --same --interval 0%",
     )
 
 
@@ -158,7 +171,8 @@ def add_exchange() -> None:
         "compare previous latest --store new.sqlite",
         "history --store new.sqlite",
     )
-    add("import-bad", "import", "import none.json --store new.sqlite", "import small.toml --store new.sqlite")
+    files = ("none.json", "small.toml", "not-a-number.json", "foreign-a1.json foreign-a1.json", "no-benchmark.json")
+    add("import-bad", "import", *(f"import {each} --store new.sqlite" for each in files))
 
 
 def add_live() -> None:
@@ -180,7 +194,7 @@ def add_live() -> None:
 
 
 def add_help() -> None:
-    """Add lists, plans, help, and what is said of bad input."""
+    """Add help and lists."""
     for words in SUBCOMMANDS:
         add(f"help{'-' if words else ''}{words.replace(' ', '-')}", f"{words} --help")
     add("version", "--version")
@@ -188,79 +202,64 @@ def add_help() -> None:
     add("list", "list")
     add("list-json", "list --json")
     add("list-env", "env list", "env list --json")
-    add(
-        "list-bad",
-        "list --frameworks torch",
-        "list --python torch=/usr/bin/python3",
-        "list --capabilities --frameworks x",
-    )
+
+
+def add_plans() -> None:
+    """Add plans, on a machine without GPUs and on one with two."""
     pinned = "--seed 7 --devices cpu"
     for suite in ("quick", "table4", "batch", "small.toml"):
         add(f"plan-{suite.partition('.')[0]}", f"plan {suite} --threads 1,2,4 {pinned}")
     add("plan-threads", f"plan threads --threads 1,2 --affinity oversubscribed {pinned}")
     add("plan-scaling", f"plan scaling --threads 1 --world-sizes 1,2 {pinned}")
     add("plan-figure1-cpu", f"plan figure1 --threads 2 {pinned}")
-    add(
-        "plan-modes",
-        f"plan quick --frameworks torch:*,jax,null --networks fcn5 --threads 1,2..8 --launches 5-9 {pinned}",
-    )
+    rows = "--frameworks torch:*,jax,null --networks fcn5"
+    add("plan-modes", f"plan quick {rows} --threads 1,2..8 --launches 5-9 {pinned}")
     add("plan-json", f"plan quick --threads 1,2 --interval 2% --steps 7 --cell-budget 2m {pinned} --json")
     two = "--devices cuda:all --device-threads 1 --seed 7"
     add("plan-figure1", f"plan figure1 {two}", gpus=True)
     axes = "--precisions float32,tf32,bfloat16 --placements resident,pinned --world-sizes 1"
     add("plan-gpu", f"plan table4 --networks fcn5,resnet50 {axes} {two}", gpus=True)
     add("plan-gpu-json", f"plan quick --frameworks torch {axes} {two} --networks fcn5 --json", gpus=True)
-    for command in ("plan", "run", "gate"):
-        bad = (
-            "nosuch",
-            "quick --networks fnc5",
-            "quick --frameworks trch",
-            "quick --threads 0",
-            "quick --threads many",
-        )
-        more = (
-            "quick --devices cuda:0",
-            "quick --batch-sizes -1",
-            "quick --precisions f8",
-            "quick --python torch",
-            "none.toml",
-        )
-        add(f"{command}-bad", *(f"{command} {words}" for words in (*bad, *more)))
-    add(
-        "plan-bad-values",
-        *("plan", "plan quick --launches 5-2", "plan quick --interval 0%", "plan quick --cell-budget soon"),
-        *("plan quick --world-sizes 0", "plan quick --affinity loose", "plan quick --seed x", "plan quick --nosuch"),
-        *(
-            "plan quick --placements far",
-            "plan quick --threads-limit x",
-            "plan figure1",
-            "plan quick --frameworks torch:x",
-        ),
+
+
+def add_bad_input() -> None:
+    """Add what is said of bad input, many bad command lines under one name."""
+    two_sides = (
+        *("--threshold 200%", "--write report.exe", "--write none/report.md", "--format tape"),
+        *("--baseline null=/none/python", "--baseline torch=/none/python"),
     )
+    of_gate = ("small.toml", *(f"unsupported.toml --same {words}" for words in two_sides))
+    for command in ("plan", "run", "gate"):
+        of_quick = (
+            *("--networks fnc5", "--frameworks trch", "--threads 0", "--threads many", "--devices cuda:0"),
+            *("--batch-sizes -1", "--precisions f8", "--python torch"),
+        )
+        wrong = ("nosuch", *(f"quick {words}" for words in of_quick), "none.toml")
+        more = of_gate if command == "gate" else ()
+        add(f"{command}-bad", *(f"{command} {words}" for words in (*wrong, *more)))
+    of_quick = (
+        *("--launches 5-2", "--interval 0%", "--cell-budget soon", "--world-sizes 0", "--affinity loose", "--seed x"),
+        *("--nosuch", "--placements far", "--threads-limit x", "--frameworks torch:x"),
+    )
+    add("plan-bad-values", "plan", "plan figure1", *(f"plan quick {words}" for words in of_quick))
     add("run-bad-resume", "run quick --resume --store none.sqlite", "run quick --resume --threads 1 --store cpu.sqlite")
     add("explain-bad", "explain torch", "explain torch/fnc5", "explain null/fcn5 --threads 1,2", "explain nosuch/fcn5")
     add("env-bad", "env build nosuch", "env remove nosuch", "env remove null", "env build torch7")
-    add(
-        "report-bad",
-        "report matrix",
-        "report nosuch",
-        "report matrix --store none.sqlite",
-        "report matrix --store small.toml",
-        "report matrix --store cpu.sqlite --format word",
-        "report matrix --store cpu.sqlite --run nosuch",
-        "report matrix --store cpu.sqlite --suite nosuch --machine nosuch",
-        "report matrix --store cpu.sqlite --quantity watts",
-        "report matrix --store cpu.sqlite --all-modes",
-        "report matrix --reference shi2017",
-        "report matrix --store cpu.sqlite --against shi2016 --quantity items",
-        "report matrix --against shi2016 --reference shi2016",
-        "report figure1 --store cpu.sqlite --quantity gflops",
-        "report progress --store cpu.sqlite --plot drawn.gif",
-        "report runs --store none.sqlite",
-        "history --store none.sqlite",
-        "history --store nights.sqlite --format latex",
-        "history --store nights.sqlite --magnitude much",
+    of_list = ("--frameworks torch", "--python torch=/usr/bin/python3", "--capabilities --frameworks x")
+    add("list-bad", *(f"list {words}" for words in of_list))
+    of_matrix = (
+        *("", "--store none.sqlite", "--store small.toml", "--store cpu.sqlite --format word"),
+        *("--store cpu.sqlite --run nosuch", "--store cpu.sqlite --suite nosuch --machine nosuch"),
+        *("--store cpu.sqlite --quantity watts", "--store cpu.sqlite --all-modes", "--reference shi2017"),
+        *("--store cpu.sqlite --against shi2016 --quantity items", "--against shi2016 --reference shi2016"),
+        "--store cpu.sqlite --against shi2061",
     )
+    of_others = (
+        *("report nosuch", "report figure1 --store cpu.sqlite --quantity gflops"),
+        *("report progress --store cpu.sqlite --plot drawn.gif", "report runs --store none.sqlite"),
+        *("report progress --store cpu.sqlite --format jsn", "history --store none.sqlite"),
+    )
+    add("report-bad", *(f"report matrix {words}" for words in of_matrix), *of_others)
 
 
 add_reports()
@@ -268,3 +267,5 @@ add_comparisons()
 add_exchange()
 add_live()
 add_help()
+add_plans()
+add_bad_input()

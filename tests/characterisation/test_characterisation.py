@@ -1,4 +1,4 @@
-"""Every report says of fixed stores what it said when they were recorded, at commit a1f5929.
+"""Every report says of fixed stores what it said when its output was recorded.
 
 A difference that is meant is taken over by `python tests/characterisation/record.py`.
 """

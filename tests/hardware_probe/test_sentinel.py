@@ -68,17 +68,15 @@ def test_no_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         take()
 
 
-def test_a_worker_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [("raise SystemExit('no room for arrays')", "no room for arrays"), ("import time; time.sleep(60)", "too busy")],
+)
+def test_a_worker_that_fails_or_a_machine_far_too_busy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, statement: str, words: str
+) -> None:
     worker = tmp_path / "worker.py"
-    worker.write_text("raise SystemExit('no room for arrays')")
+    worker.write_text(statement)
     monkeypatch.setattr(sentinel, "WORKER", worker)
-    with pytest.raises(SentinelError, match="no room for arrays"):
-        take()
-
-
-def test_a_machine_far_too_busy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    worker = tmp_path / "worker.py"
-    worker.write_text("import time; time.sleep(60)")
-    monkeypatch.setattr(sentinel, "WORKER", worker)
-    with pytest.raises(SentinelError, match="too busy"):
-        take(timeout_seconds=0.5)
+    with pytest.raises(SentinelError, match=words):
+        take(timeout_seconds=0.5 if words == "too busy" else 60.0)

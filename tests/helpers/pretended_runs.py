@@ -100,13 +100,11 @@ def begin(store, plan=PLAN):
     return run
 
 
-def runner_of(
-    store, run, launcher, plan=PLAN, budget=None, watcher=None, given=None, reference=lambda cell: None, defaults=None
-):
-    carrier = Carrier(
-        plan, run, launcher, given or sources(plan), reference, default_threads=defaults or {}, nvml=nvml(TWO)
-    )
-    return Runner(plan, run, store, carrier, watcher or Watcher(), budget, lambda: launcher.time)
+def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, **options):
+    """Return the runner of a carrier with these options."""
+    options = {"sources": sources(plan), "reference": lambda cell: None, "nvml": nvml(TWO), **options}
+    carrier = Carrier(plan, run, launcher, **options)
+    return Runner(store, carrier, watcher or Watcher(), budget, lambda: launcher.time)
 
 
 def launched(store):

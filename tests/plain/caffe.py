@@ -1,20 +1,18 @@
-"""Plain Caffe training scripts of the benchmark's networks: the yardstick for the adapter's overhead.
+"""The benchmark networks trained by hand in Caffe; MODE pthread or openmp.
 
-python caffe.py NETWORK BATCH THREADS MODE STEPS OUT.json; threads and BLAS are set by the environment variables.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import sys
-import time
 from pathlib import Path
 
-# This file's own folder would hide the framework of the same name.
-sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+import caffe
+import numpy as np
+from caffe import layers as L  # noqa: N812
+from caffe import params as P  # noqa: N812
 
-import caffe  # noqa: E402
-import numpy as np  # noqa: E402
-from caffe import layers as L  # noqa: E402, N812
-from caffe import params as P  # noqa: E402, N812
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 CLASSES = 1000
 XAVIER = {"type": "xavier"}
@@ -73,13 +71,11 @@ def normalised(x, outputs, kernel, stride=1, pad=0, gamma=1.0):
 
 def resnet50(x):
     x = max_pool(relu(normalised(x, 64, 7, 2, 3)), pad=1)
-    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
-        for index in range(count):
-            stride = 2 if index == 0 and stage > 0 else 1
-            y = relu(normalised(x, width, 1, stride))
-            y = relu(normalised(y, width, 3, 1, 1))
-            y = normalised(y, 4 * width, 1, gamma=0.2)
-            x = relu(L.Eltwise(y, x if index else normalised(x, 4 * width, 1, stride)))
+    for _inputs, width, stride, first in BOTTLENECKS:
+        y = relu(normalised(x, width, 1, stride))
+        y = relu(normalised(y, width, 3, 1, 1))
+        y = normalised(y, 4 * width, 1, gamma=0.2)
+        x = relu(L.Eltwise(y, normalised(x, 4 * width, 1, stride) if first else x))
     return dense(L.Pooling(x, pool=P.Pooling.AVE, global_pooling=True), CLASSES)
 
 
@@ -92,47 +88,29 @@ def language_model(x, begins):
 
 
 def main():
-    name, batch, _threads, mode, steps, out = sys.argv[1:]
-    batch = int(batch)
-    assert mode in ("pthread", "openmp")
+    given = arguments("pthread", "openmp")
     caffe.set_mode_cpu()
-    random = np.random.RandomState(1)
-    feeds = {}
-    if name.startswith("lstm"):
-        shape = (int(name[4:]), batch)
-        feeds["x"] = random.randint(0, 10000, shape)
-        feeds["y"] = random.randint(0, 10000, shape)
-        feeds["continues"] = np.ones(shape)
+    feeds = dict(zip("xy", mini_batch(given)))  # noqa: B905 - Python 3.9
+    if given.length:
+        feeds["y"] = feeds["y"].reshape(feeds["x"].shape)
+        feeds["continues"] = np.ones(feeds["x"].shape)
         feeds["continues"][0] = 0
-    elif name.startswith("fcn"):
-        feeds["x"] = random.uniform(-1, 1, (batch, 26752))
-        feeds["y"] = random.randint(0, 26752, batch)
-    else:
-        feeds["x"] = (0.1 if name == "alexnet" else 1.0) * random.uniform(-1, 1, (batch, 3, 224, 224))
-        feeds["y"] = random.randint(0, CLASSES, batch)
     net = caffe.NetSpec()
     for key, value in feeds.items():
         net[key] = L.Input(shape={"dim": list(value.shape)})
-    if name.startswith("lstm"):
+    if given.length:
         net.loss = L.SoftmaxWithLoss(language_model(net.x, net.continues), net.y, softmax_param={"axis": 2})
-    elif name.startswith("fcn"):
-        net.loss = L.SoftmaxWithLoss(fully_connected(net.x, int(name[3:]) - 2), net.y)
+    elif given.hidden:
+        net.loss = L.SoftmaxWithLoss(fully_connected(net.x, given.hidden), net.y)
     else:
-        net.loss = L.SoftmaxWithLoss({"alexnet": alexnet, "resnet50": resnet50}[name](net.x), net.y)
+        net.loss = L.SoftmaxWithLoss({"alexnet": alexnet, "resnet50": resnet50}[given.network](net.x), net.y)
     # The working folder is this script's own.
     Path("net.prototxt").write_text(str(net.to_proto()))
     Path("solver.prototxt").write_text(SOLVER)
     solver = caffe.SGDSolver("solver.prototxt")
     for key, value in feeds.items():
         solver.net.blobs[key].data[...] = value
-    for _ in range(3):
-        solver.step(1)
-    samples = []
-    for _ in range(int(steps)):
-        start = time.perf_counter_ns()
-        solver.step(1)
-        samples.append(time.perf_counter_ns() - start)
-    Path(out).write_text(json.dumps({"samples_ns": samples}))
+    measure(given, lambda: solver.step(1))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,18 @@
-"""Plain Chainer training scripts of the benchmark's networks: the yardstick for the adapter's overhead.
+"""The benchmark networks trained by hand in Chainer; MODE ideep or numpy.
 
-python chainer.py NETWORK BATCH THREADS MODE STEPS OUT.json; threads are set by the environment variables.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import sys
-import time
 from pathlib import Path
 
-# This file's own folder would hide the framework of the same name.
-sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
+import numpy as np
 
-import chainer  # noqa: E402
-import chainer.functions as F  # noqa: E402, N812
-import chainer.links as L  # noqa: E402, N812
-import numpy as np  # noqa: E402
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 
 def pool(x, padding=0):
@@ -79,11 +77,7 @@ class Bottleneck(chainer.Chain):
 class ResNet50(chainer.Chain):
     def __init__(self):
         super().__init__()
-        blocks, channels = [], 64
-        for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
-            for index in range(count):
-                blocks.append(Bottleneck(channels, width, 2 if index == 0 and stage > 0 else 1, index == 0))
-                channels = 4 * width
+        blocks = [Bottleneck(*numbers) for numbers in BOTTLENECKS]
         with self.init_scope():
             self.conv = L.Convolution2D(3, 64, 7, 2, 3, nobias=True)
             self.bn = L.BatchNormalization(64, eps=1e-5)
@@ -122,23 +116,16 @@ class LanguageModel(chainer.Chain):
 
 
 def main():
-    name, batch, _threads, mode, steps, out = sys.argv[1:]
-    batch = int(batch)
-    random = np.random.RandomState(1)
-    if name.startswith("lstm"):
-        net, length = LanguageModel(int(name[4:])), int(name[4:])
-        x = random.randint(0, 10000, length * batch).astype("int32")
-        y = random.randint(0, 10000, length * batch).astype("int32")
-    elif name.startswith("fcn"):
-        net = FullyConnected(int(name[3:]) - 2)
-        x = random.uniform(-1, 1, (batch, 26752)).astype("float32")
-        y = random.randint(0, 26752, batch).astype("int32")
+    given = arguments("ideep", "numpy")
+    x, y = mini_batch(given)
+    y = y.astype("int32")
+    if given.length:
+        net, x = LanguageModel(given.length), x.reshape(-1).astype("int32")
+    elif given.hidden:
+        net = FullyConnected(given.hidden)
     else:
-        net = {"alexnet": AlexNet, "resnet50": ResNet50}[name]()
-        scale = 0.1 if name == "alexnet" else 1.0
-        x = (scale * random.uniform(-1, 1, (batch, 3, 224, 224))).astype("float32")
-        y = random.randint(0, 1000, batch).astype("int32")
-    if mode == "ideep":
+        net = {"alexnet": AlexNet, "resnet50": ResNet50}[given.network]()
+    if given.mode == "ideep":
         chainer.config.use_ideep = "auto"
         net.to_intel64()
     optimizer = chainer.optimizers.SGD(0.01).setup(net)
@@ -149,14 +136,7 @@ def main():
         loss.backward()
         optimizer.update()
 
-    for _ in range(3):
-        step()
-    samples = []
-    for _ in range(int(steps)):
-        start = time.perf_counter_ns()
-        step()
-        samples.append(time.perf_counter_ns() - start)
-    Path(out).write_text(json.dumps({"samples_ns": samples}))
+    measure(given, step)
 
 
 if __name__ == "__main__":

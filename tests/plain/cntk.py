@@ -1,30 +1,24 @@
-"""The benchmark networks trained by hand in CNTK's layers library: the yardstick for the suite's adapter.
+"""The benchmark networks trained by hand in CNTK's layers library; MODE graph or vendor.
 
-    python -I cntk.py NETWORK BATCH THREADS MODE STEPS OUT.json
-
-NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE graph or vendor. It shares no code with the adapter; -I
-keeps this file from being taken for the framework. After 3 warm-up steps each of STEPS steps is timed; OUT.json
-receives {"samples_ns": [...]}.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import os
 import sys
-import time
 from pathlib import Path
 
-network, batch, threads, mode, steps, out = sys.argv[1:]
-batch, threads, steps = int(batch), int(threads), int(steps)
-if mode == "graph":
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+
+given = arguments("graph", "vendor")
+if given.mode == "graph":
     processor = Path("/proc/cpuinfo").read_text()
     if "GenuineIntel" not in processor:
         os.environ["MKL_DEBUG_CPU_TYPE"] = "7" if "avx512vl" in processor else "5"
 
 import cntk as C  # noqa: E402, N812 - as its manuals have it
-import numpy as np  # noqa: E402
 
-C.cntk_py.set_max_num_cputhreads(threads)
-random = np.random.RandomState(1)
+C.cntk_py.set_max_num_cputhreads(given.threads)
 
 
 def fully_connected(hidden_layers):
@@ -76,9 +70,7 @@ def bottleneck(width, strides, project):
 
 def resnet50():
     layers = [conv_norm(64, 7, 2, C.relu), C.layers.MaxPooling((3, 3), 2, pad=True)]
-    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
-        for index in range(count):
-            layers.append(bottleneck(width, 2 if index == 0 and stage > 0 else 1, index == 0))
+    layers += [bottleneck(width, stride, first) for _, width, stride, first in BOTTLENECKS]
     layers += [C.layers.GlobalAveragePooling(), C.layers.Dense(1000)]
     return C.layers.Sequential(layers)
 
@@ -94,30 +86,24 @@ def language_model():
 
 
 def main():
-    if network.startswith("lstm"):
-        size, length = 10000, int(network[4:])
+    inputs, labels = mini_batch(given)
+    if given.length:
+        size = 10000
         x, y = (C.sequence.input_variable(size, is_sparse=True) for _ in range(2))
-        tokens, targets = (random.randint(0, size, (batch, length)).tolist() for _ in range(2))
-        data = {x: C.Value.one_hot(tokens, size), y: C.Value.one_hot(targets, size)}
+        data = {
+            x: C.Value.one_hot(inputs.T.tolist(), size),
+            y: C.Value.one_hot(labels.reshape(inputs.shape).T.tolist(), size),
+        }
         z = language_model()(x)
     else:
-        shape, size = ((26752,), 26752) if network.startswith("fcn") else ((3, 224, 224), 1000)
-        scale = 0.1 if network == "alexnet" else 1.0
-        x, y = C.input_variable(shape), C.input_variable(size, is_sparse=True)
-        images = (scale * random.uniform(-1, 1, (batch, *shape))).astype(np.float32)
-        data = {x: C.Value(images), y: C.Value.one_hot(random.randint(0, size, batch).tolist(), size)}
+        size = 26752 if given.hidden else 1000
+        x, y = C.input_variable(inputs.shape[1:]), C.input_variable(size, is_sparse=True)
+        data = {x: C.Value(inputs), y: C.Value.one_hot(labels.tolist(), size)}
         models = {"alexnet": alexnet, "resnet50": resnet50}
-        z = (fully_connected(int(network[3:]) - 2) if network.startswith("fcn") else models[network]())(x)
+        z = (fully_connected(given.hidden) if given.hidden else models[given.network]())(x)
     loss = C.cross_entropy_with_softmax(z, y)
     trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, C.learning_parameter_schedule(0.01))])
-    for _ in range(3):
-        trainer.train_minibatch(data)
-    samples = []
-    for _ in range(steps):
-        start = time.perf_counter()
-        trainer.train_minibatch(data)
-        samples.append(int((time.perf_counter() - start) * 1e9))
-    Path(out).write_text(json.dumps({"samples_ns": samples}))
+    measure(given, lambda: trainer.train_minibatch(data))
 
 
 main()

@@ -1,24 +1,21 @@
-"""The benchmark networks trained by hand in JAX: the yardstick for the suite's adapter, sharing no code with it.
+"""The benchmark networks trained by hand in JAX; MODE jit or products.
 
-    python -I jax.py NETWORK BATCH THREADS MODE STEPS OUT.json
-
-NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE jit or products. Threads are set by NPROC; -I keeps this
-file from being taken for the framework. After 3 warm-up steps each of STEPS steps is timed; OUT.json receives
-{"samples_ns": [...]}.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import sys
-import time
 from itertools import pairwise
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-network, batch, _threads, mode, steps, out = sys.argv[1:]
-batch, steps = int(batch), int(steps)
-assert mode in ("jit", "products")
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+
+given = arguments("jit", "products")
+batch = given.batch
 jax.config.update("jax_default_matmul_precision", "highest")
 random = np.random.default_rng(1)
 
@@ -40,7 +37,7 @@ def conv_weights(inputs, outputs, kernel):
 
 
 def conv(w, x, stride=1, padding=0):
-    if mode == "products" and w.shape[0] == 1:
+    if given.mode == "products" and w.shape[0] == 1:
         return jnp.einsum("nhwi,io->nhwo", x[:, ::stride, ::stride], w[0, 0])
     return jax.lax.conv_general_dilated(
         x, w, (stride, stride), [(padding, padding)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -104,24 +101,19 @@ def conv_norm(p, x, stride=1, padding=0):
 
 def resnet50():
     p = {"stem": conv_norm_weights(3, 64, 7), "head": dense_weights(2048, 1000), "blocks": []}
-    strides = []
-    inputs = 64
-    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for index in range(count):
-            block = {
-                "reduce": conv_norm_weights(inputs, width, 1),
-                "middle": conv_norm_weights(width, width, 3),
-                "expand": conv_norm_weights(width, 4 * width, 1, 0.2),
-            }
-            if index == 0:
-                block["project"] = conv_norm_weights(inputs, 4 * width, 1)
-            p["blocks"].append(block)
-            strides.append(stride if index == 0 else 1)
-            inputs = 4 * width
+    for inputs, width, _stride, first in BOTTLENECKS:
+        block = {
+            "reduce": conv_norm_weights(inputs, width, 1),
+            "middle": conv_norm_weights(width, width, 3),
+            "expand": conv_norm_weights(width, 4 * width, 1, 0.2),
+        }
+        if first:
+            block["project"] = conv_norm_weights(inputs, 4 * width, 1)
+        p["blocks"].append(block)
 
     def model(p, x):
         x = pool(jax.nn.relu(conv_norm(p["stem"], x, 2, 3)), 1)
-        for block, stride in zip(p["blocks"], strides, strict=True):
+        for block, (_, _, stride, _) in zip(p["blocks"], BOTTLENECKS, strict=True):
             y = jax.nn.relu(conv_norm(block["reduce"], x, stride))
             y = jax.nn.relu(conv_norm(block["middle"], y, 1, 1))
             y = conv_norm(block["expand"], y)
@@ -156,20 +148,9 @@ def lstm():
     return p, model
 
 
-if network.startswith("lstm"):
-    params, model = lstm()
-    length = int(network[4:])
-    x = jnp.asarray(random.integers(10000, size=(length, batch)), jnp.int32)
-    y = jnp.asarray(random.integers(10000, size=length * batch), jnp.int32)
-elif network.startswith("fcn"):
-    params, model = fully_connected(int(network[3:]) - 2)
-    x = jnp.asarray(random.random((batch, 26752), dtype=np.float32) * 2 - 1)
-    y = jnp.asarray(random.integers(26752, size=batch), jnp.int32)
-else:
-    params, model = alexnet() if network == "alexnet" else resnet50()
-    scale = np.float32(0.1 if network == "alexnet" else 1.0)
-    x = jnp.asarray((random.random((batch, 224, 224, 3), dtype=np.float32) * 2 - 1) * scale)
-    y = jnp.asarray(random.integers(1000, size=batch), jnp.int32)
+params, model = given.build(lambda length: lstm(), fully_connected, alexnet, resnet50)
+x, y = mini_batch(given, channels_last=True)
+x, y = jnp.asarray(x if given.length == 0 else x.astype(np.int32)), jnp.asarray(y, jnp.int32)
 
 
 def train(params, x, y):
@@ -178,14 +159,12 @@ def train(params, x, y):
 
 
 train = jax.jit(train, donate_argnums=0)
-for _ in range(3):
-    params, loss = train(params, x, y)
-jax.block_until_ready((params, loss))
-samples = []
-for _ in range(steps):
-    start = time.perf_counter_ns()
-    params, loss = train(params, x, y)
-    jax.block_until_ready((params, loss))
-    samples.append(time.perf_counter_ns() - start)
-with open(out, "w") as file:  # noqa: PTH123
-    json.dump({"samples_ns": samples}, file)
+state = params, None
+
+
+def step():
+    global state
+    state = train(state[0], x, y)
+
+
+measure(given, step, lambda: jax.block_until_ready(state))

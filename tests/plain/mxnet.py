@@ -1,20 +1,17 @@
-"""Plain MXNet training scripts of the benchmark's networks: the yardstick for the adapter's overhead.
+"""The benchmark networks trained by hand in MXNet; MODE hybrid.
 
-python mxnet.py NETWORK BATCH THREADS MODE STEPS OUT.json; threads are set by the environment variables.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import sys
-import time
 from pathlib import Path
 
-# This file's own folder would hide the framework of the same name.
-sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+import mxnet as mx
+from mxnet import autograd, gluon
+from mxnet.gluon import nn, rnn
 
-import mxnet as mx  # noqa: E402
-import numpy as np  # noqa: E402
-from mxnet import autograd, gluon  # noqa: E402
-from mxnet.gluon import nn, rnn  # noqa: E402
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 CLASSES = 1000
 
@@ -71,9 +68,8 @@ class Bottleneck(gluon.HybridBlock):
 def resnet50():
     net = nn.HybridSequential()
     net.add(nn.Conv2D(64, 7, 2, 3, use_bias=False), nn.BatchNormReLU(), nn.MaxPool2D(3, 2, 1))
-    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
-        for index in range(count):
-            net.add(Bottleneck(width, 2 if index == 0 and stage > 0 else 1, index == 0))
+    for _inputs, width, stride, first in BOTTLENECKS:
+        net.add(Bottleneck(width, stride, first))
     net.add(nn.GlobalAvgPool2D(), nn.Dense(CLASSES))
     return net
 
@@ -101,27 +97,12 @@ class WithLoss(gluon.HybridBlock):
 
 
 def main():
-    name, batch, _threads, mode, steps, out = sys.argv[1:]
-    batch = int(batch)
-    assert mode == "hybrid"
-    random = np.random.RandomState(1)
-    if name.startswith("lstm"):
-        net, length = LanguageModel(), int(name[4:])
-        x = random.randint(0, 10000, (length, batch)).astype("float32")
-        y = random.randint(0, 10000, length * batch).astype("float32")
-    elif name.startswith("fcn"):
-        net = fully_connected(int(name[3:]) - 2)
-        x = random.uniform(-1, 1, (batch, 26752)).astype("float32")
-        y = random.randint(0, 26752, batch).astype("float32")
-    else:
-        net = {"alexnet": alexnet, "resnet50": resnet50}[name]()
-        scale = 0.1 if name == "alexnet" else 1.0
-        x = (scale * random.uniform(-1, 1, (batch, 3, 224, 224))).astype("float32")
-        y = random.randint(0, CLASSES, batch).astype("float32")
+    given = arguments("hybrid")
+    net = given.build(lambda length: LanguageModel(), fully_connected, alexnet, resnet50)
     model = WithLoss(net)
     model.initialize(mx.init.Xavier())
     model.hybridize(static_alloc=True, static_shape=True)
-    x, y = mx.nd.array(x), mx.nd.array(y)
+    x, y = (mx.nd.array(each) for each in mini_batch(given))
     model(x, y)  # deferred shapes
     trained = [p for p in model.collect_params().values() if p.grad_req != "null"]
     pairs = [(p.data(), p.grad()) for p in trained]
@@ -133,16 +114,7 @@ def main():
         for weight, gradient in pairs:
             mx.nd.sgd_update(weight, gradient, out=weight, lr=0.01)
 
-    for _ in range(3):
-        step()
-        mx.nd.waitall()
-    samples = []
-    for _ in range(int(steps)):
-        start = time.perf_counter_ns()
-        step()
-        mx.nd.waitall()
-        samples.append(time.perf_counter_ns() - start)
-    Path(out).write_text(json.dumps({"samples_ns": samples}))
+    measure(given, step, mx.nd.waitall)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,25 @@
-"""The six networks' training steps written by hand as ONNX graphs: the yardstick of the adapter's step.
+"""The six networks' training steps written by hand as ONNX graphs; MODE graph.
 
-    python onnx.py NETWORK BATCH THREADS MODE STEPS OUT.json
+See `shared/yardstick.py` for how it is called.
 
-Shares no code with the project. Every layer adds its forward nodes at once and leaves a function that adds its
-backward nodes; weights are inputs and outputs of the graph, bound to two sets of buffers in turn. Three steps warm
-up; each of STEPS is timed.
+Every layer adds its forward nodes at once and leaves a function that adds
+its backward nodes; weights are inputs and outputs of the graph, bound to two sets of buffers in turn.
 """
 
-import json
 import os
 import sys
-import time
 from pathlib import Path
-
-sys.path.pop(0)  # this file bears the framework's name
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-network, batch, threads, mode, steps, out = sys.argv[1:]
-batch, threads, steps = int(batch), int(threads), int(steps)
-assert mode == "graph"
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+
+given = arguments("graph")
+batch = given.batch
 rng = np.random.default_rng(1)
 nodes, constants, weights, updates, tape = [], {}, {}, {}, []
 
@@ -98,10 +96,32 @@ def swap(x):
     return op("Transpose", x, perm=[1, 0, 2, 3])
 
 
-def conv_weight_gradient(x, dy, n_in, n_out, size, k, s, p):
-    o = (size + 2 * p - k) // s + 1
+class Window(NamedTuple):
+    """The numbers of a convolution: channels, side of the image, kernel, stride, padding."""
+
+    n_in: int
+    n_out: int
+    size: int
+    k: int
+    s: int
+    p: int
+
+    @property
+    def side(self):
+        """Of the output."""
+        return (self.size + 2 * self.p - self.k) // self.s + 1
+
+    @property
+    def rest(self):
+        """Rows that no window reaches."""
+        return (self.size + 2 * self.p - self.k) % self.s
+
+
+def conv_weight_gradient(x, dy, window):
+    n_in, n_out, size, k, s, p = window
+    o = window.side
     if k * k > n_in and k > 1:  # batch and channels exchanged
-        last = p - (size + 2 * p - k) % s
+        last = p - window.rest
         pads = [p, p, last, last]
         return swap(op("Conv", swap(x), swap(dy), kernel_shape=[o, o], dilations=[s, s], pads=pads))
     if k == 1 and n_in * n_out < (n_in + n_out) * o * o:
@@ -122,13 +142,15 @@ def conv_weight_gradient(x, dy, n_in, n_out, size, k, s, p):
     return op("Transpose", reshape(op("Concat", *places, axis=0), k, k, n_out, n_in), perm=[2, 3, 0, 1])
 
 
-def conv(x, name, n_in, n_out, size, k, s, p, bias, first=False):
-    """Return the output and its side."""
+def conv(x, name, *numbers, bias=False, first=False):
+    """Return the output and its side; the numbers are those of a window."""
+    window = Window(*numbers)
+    n_in, n_out, _, k, s, p = window
     w = weight(name + ".w", n_out, n_in, k, k, scale=(6 / (n_in * k * k)) ** 0.5)
     b = [weight(name + ".b", n_out, scale=0.01)] if bias else []
 
     def back(dy):
-        descend(w, scaled(conv_weight_gradient(x, dy, n_in, n_out, size, k, s, p)))
+        descend(w, scaled(conv_weight_gradient(x, dy, window)))
         if bias:
             descend(b[0], scaled(op("ReduceSum", dy, const([0, 2, 3]), keepdims=0)))
         if first:
@@ -137,13 +159,11 @@ def conv(x, name, n_in, n_out, size, k, s, p, bias, first=False):
             turned = swap(w)
             turned = crop(turned, [k - 1, k - 1], [-k - 1, -k - 1], -1) if k > 1 else turned
             return op("Conv", dy, turned, kernel_shape=[k, k], pads=[k - 1 - p] * 4)
-        rest = (size + 2 * p - k) % s
-        numbers = {"kernel_shape": [k, k], "strides": [s, s], "pads": [p] * 4, "output_padding": [rest, rest]}
+        numbers = {"kernel_shape": [k, k], "strides": [s, s], "pads": [p] * 4, "output_padding": [window.rest] * 2}
         return op("ConvTranspose", dy, w, **numbers)
 
     tape.append(back)
-    y = op("Conv", x, w, *b, kernel_shape=[k, k], strides=[s, s], pads=[p] * 4)
-    return y, (size + 2 * p - k) // s + 1
+    return op("Conv", x, w, *b, kernel_shape=[k, k], strides=[s, s], pads=[p] * 4), window.side
 
 
 def pool(x, channels, size, p):
@@ -193,8 +213,7 @@ def fcn(hidden_layers):
     x = "inputs"
     for i in range(hidden_layers):
         x = sigmoid(dense(x, f"fc{i}", sizes[i], sizes[i + 1], i == 0))
-    inputs = rng.uniform(-1, 1, (batch, 26752)).astype(np.float32)
-    return dense(x, "last", 2048, 26752), inputs, 26752
+    return dense(x, "last", 2048, 26752)
 
 
 def flatten(x, channels, size):
@@ -203,31 +222,30 @@ def flatten(x, channels, size):
 
 
 def alexnet():
-    x, size = conv("inputs", "conv1", 3, 96, 224, 11, 4, 2, True, first=True)
+    x, size = conv("inputs", "conv1", 3, 96, 224, 11, 4, 2, bias=True, first=True)
     x, size = pool(relu(x), 96, size, 0)
-    x, size = conv(x, "conv2", 96, 256, size, 5, 1, 2, True)
+    x, size = conv(x, "conv2", 96, 256, size, 5, 1, 2, bias=True)
     x, size = pool(relu(x), 256, size, 0)
     for i, (n_in, n_out) in enumerate([(256, 384), (384, 384), (384, 256)]):
-        x, size = conv(x, f"conv{i + 3}", n_in, n_out, size, 3, 1, 1, True)
+        x, size = conv(x, f"conv{i + 3}", n_in, n_out, size, 3, 1, 1, bias=True)
         x = relu(x)
     x, size = pool(x, 256, size, 0)
     x = relu(dense(flatten(x, 256, size), "fc6", 9216, 4096))
     x = relu(dense(x, "fc7", 4096, 4096))
-    inputs = rng.uniform(-0.1, 0.1, (batch, 3, 224, 224)).astype(np.float32)
-    return dense(x, "fc8", 4096, 1000), inputs, 1000
+    return dense(x, "fc8", 4096, 1000)
 
 
 def block(x, name, n_in, width, size, stride, project):
     before = len(tape)
-    y, small = conv(x, name + "c1", n_in, width, size, 1, stride, 0, False)
-    y, _ = conv(relu(norm(y, name + "n1", width, small)), name + "c2", width, width, small, 3, 1, 1, False)
-    y, _ = conv(relu(norm(y, name + "n2", width, small)), name + "c3", width, 4 * width, small, 1, 1, 0, False)
+    y, small = conv(x, name + "c1", n_in, width, size, 1, stride, 0)
+    y, _ = conv(relu(norm(y, name + "n1", width, small)), name + "c2", width, width, small, 3, 1, 1)
+    y, _ = conv(relu(norm(y, name + "n2", width, small)), name + "c3", width, 4 * width, small, 1, 1, 0)
     y = norm(y, name + "n3", 4 * width, small)
     body = tape[before:]
     del tape[before:]
     shortcut = x
     if project:
-        shortcut, _ = conv(x, name + "p", n_in, 4 * width, size, 1, stride, 0, False)
+        shortcut, _ = conv(x, name + "p", n_in, 4 * width, size, 1, stride, 0)
         shortcut = norm(shortcut, name + "pn", 4 * width, small)
     side = tape[before:]
     del tape[before:]
@@ -243,17 +261,13 @@ def block(x, name, n_in, width, size, stride, project):
 
 
 def resnet50():
-    x, size = conv("inputs", "stem", 3, 64, 224, 7, 2, 3, False, first=True)
+    x, size = conv("inputs", "stem", 3, 64, 224, 7, 2, 3, first=True)
     x, size = pool(relu(norm(x, "stem.n", 64, size)), 64, size, 1)
-    n_in = 64
-    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
-        for i in range(count):
-            x, size = block(x, f"s{stage}b{i}", n_in, width, size, 2 if stage and not i else 1, i == 0)
-            n_in = 4 * width
+    for number, (n_in, width, stride, project) in enumerate(BOTTLENECKS):
+        x, size = block(x, f"block{number}", n_in, width, size, stride, project)
     count, shape = const(size * size, np.float32), const([batch, 2048, size, size])
     tape.append(lambda dy: op("Expand", op("Div", reshape(dy, batch, 2048, 1, 1), count), shape))
-    x = dense(op("Flatten", op("GlobalAveragePool", x)), "fc", 2048, 1000)
-    return x, rng.uniform(-1, 1, (batch, 3, 224, 224)).astype(np.float32), 1000
+    return dense(op("Flatten", op("GlobalAveragePool", x)), "fc", 2048, 1000)
 
 
 def layer(x, name, length, hidden, zero):
@@ -310,20 +324,13 @@ def lstm(length, hidden=256, vocabulary=10000):
     x = op("Gather", table, "inputs")
     for name in "ab":
         x = layer(x, name, length, hidden, zero)
-    return dense(x, "out", hidden, vocabulary), rng.integers(0, vocabulary, length * batch), vocabulary
+    return dense(x, "out", hidden, vocabulary)
 
 
-logits, inputs, classes = {
-    "fcn5": lambda: fcn(3),
-    "fcn8": lambda: fcn(6),
-    "alexnet": alexnet,
-    "resnet50": resnet50,
-    "lstm32": lambda: lstm(32),
-    "lstm64": lambda: lstm(64),
-}[network]()
+logits = given.build(lstm, fcn, alexnet, resnet50)
+inputs, labels = mini_batch(given)
+inputs = inputs.reshape(-1) if given.length else inputs
 rows = len(inputs)
-labels = rng.integers(0, classes, rows)
-
 log_p = op("LogSoftmax", logits, axis=1)
 column = reshape("labels", rows, 1)
 picked = op("GatherElements", log_p, column, axis=1)
@@ -335,11 +342,11 @@ assert sorted(updates) == sorted(weights)
 
 info = helper.make_tensor_value_info
 kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64}
-given = {"inputs": inputs, "labels": labels, "rate": np.array(0.01, np.float32)}
+values = {"inputs": inputs, "labels": labels, "rate": np.array(0.01, np.float32)}
 graph = helper.make_graph(
     nodes,
-    network,
-    [info(name, kinds[value.dtype], value.shape) for name, value in (given | weights).items()],
+    given.network,
+    [info(name, kinds[value.dtype], value.shape) for name, value in (values | weights).items()],
     [info("loss", TensorProto.FLOAT, [])]
     + [info(updates[name], TensorProto.FLOAT, value.shape) for name, value in weights.items()],
     list(constants.values()),
@@ -347,12 +354,12 @@ graph = helper.make_graph(
 model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString()
 
 options = ort.SessionOptions()
-options.intra_op_num_threads = threads
+options.intra_op_num_threads = given.threads
 options.inter_op_num_threads = 1
-if threads > len(os.sched_getaffinity(0)):
+if given.threads > len(os.sched_getaffinity(0)):
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
 session = ort.InferenceSession(model, options, ["CPUExecutionProvider"])
-fixed = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in given.items()}
+fixed = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in values.items()}
 loss = ort.OrtValue.ortvalue_from_shape_and_type([], np.float32)
 sets = [
     {name: ort.OrtValue.ortvalue_from_shape_and_type(list(v.shape), np.float32) for name, v in weights.items()}
@@ -371,15 +378,12 @@ for source, target in (sets, sets[::-1]):
     binding.bind_ortvalue_output("loss", loss)
     bindings.append(binding)
 
-for _ in range(3):
+
+def step():
     session.run_with_iobinding(bindings[0])
     bindings.reverse()
-samples = []
-for _ in range(steps):
-    start = time.perf_counter_ns()
-    session.run_with_iobinding(bindings[0])
-    bindings.reverse()
-    samples.append(time.perf_counter_ns() - start)
+
+
+measure(given, step)
 assert np.isfinite(loss.numpy())
-Path(out).write_text(json.dumps({"samples_ns": samples}))
 os._exit(0)

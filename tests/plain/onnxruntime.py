@@ -1,30 +1,28 @@
-"""The six networks written by hand for ONNX Runtime's on-device training: the yardstick of the adapter's step.
+"""The six networks written by hand for ONNX Runtime's on-device training; MODE training.
 
-    python onnxruntime.py NETWORK BATCH THREADS MODE STEPS OUT.json
+See `shared/yardstick.py` for how it is called.
 
-Shares no code with the project. The way is the one of ONNX Runtime's own documentation: an ONNX model with its
-weights, ``generate_artifacts``, then Module and Optimizer. Three steps warm up; each of STEPS is timed.
+The way is the one of ONNX Runtime's own documentation: an ONNX model with
+its weights, ``generate_artifacts``, then Module and Optimizer.
 """
 
-import json
 import os
 import sys
 import tempfile
-import time
 import types
 from pathlib import Path
 
-sys.path.pop(0)  # this file bears the framework's name
+sys.path.append(str(Path(__file__).with_name("shared")))
 sys.modules["onnxruntime.training.optim"] = types.ModuleType("optim")  # it alone wants torch, and is not needed
-
 import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnxruntime.training import artifacts  # noqa: E402
 from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch  # noqa: E402
 
-network, batch, threads, mode, steps, out = sys.argv[1:]
-batch, threads, steps = int(batch), int(threads), int(steps)
+given = arguments("training")
+batch = given.batch
 rng = np.random.default_rng(1)
 nodes, weights, constants = [], [], []
 
@@ -68,8 +66,6 @@ def fcn(hidden_layers):
     for i in range(len(sizes) - 2):
         x = op("Sigmoid", [dense(x, f"fc{i}", sizes[i], sizes[i + 1])], f"sigmoid{i}")
     dense(x, "logits", 2048, 26752)
-    inputs = rng.uniform(-1, 1, (batch, 26752)).astype(np.float32)
-    return inputs, rng.integers(0, 26752, batch), 26752
 
 
 def alexnet():
@@ -82,8 +78,6 @@ def alexnet():
     x = op("Relu", [dense(x, "fc6", 9216, 4096)], "relu6")
     x = op("Relu", [dense(x, "fc7", 4096, 4096)], "relu7")
     dense(x, "logits", 4096, 1000)
-    inputs = rng.uniform(-0.1, 0.1, (batch, 3, 224, 224)).astype(np.float32)
-    return inputs, rng.integers(0, 1000, batch), 1000
 
 
 def resnet50():
@@ -99,21 +93,16 @@ def resnet50():
 
     x = op("Relu", [conv_norm("inputs", "stem", 3, 64, 7, 2)], "stem.relu")
     x = pool(x, "stem.pool", 1)
-    n_in = 64
-    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
-        for i in range(count):
-            name, stride = f"s{stage}b{i}", 2 if stage and not i else 1
-            y = op("Relu", [conv_norm(x, name + "c1", n_in, width, 1, stride)], name + "r1")
-            y = op("Relu", [conv_norm(y, name + "c2", width, width, 3, 1)], name + "r2")
-            y = conv_norm(y, name + "c3", width, 4 * width, 1, 1)
-            if i == 0:
-                x = conv_norm(x, name + "p", n_in, 4 * width, 1, stride)
-            x = op("Relu", [op("Add", [y, x], name + "sum")], name + "r3")
-            n_in = 4 * width
+    for number, (n_in, width, stride, first) in enumerate(BOTTLENECKS):
+        name = f"block{number}"
+        y = op("Relu", [conv_norm(x, name + "c1", n_in, width, 1, stride)], name + "r1")
+        y = op("Relu", [conv_norm(y, name + "c2", width, width, 3, 1)], name + "r2")
+        y = conv_norm(y, name + "c3", width, 4 * width, 1, 1)
+        if first:
+            x = conv_norm(x, name + "p", n_in, 4 * width, 1, stride)
+        x = op("Relu", [op("Add", [y, x], name + "sum")], name + "r3")
     x = op("Flatten", [op("GlobalAveragePool", [x], "average")], "flat")
     dense(x, "logits", 2048, 1000)
-    inputs = rng.uniform(-1, 1, (batch, 3, 224, 224)).astype(np.float32)
-    return inputs, rng.integers(0, 1000, batch), 1000
 
 
 def lstm(length, hidden=256, vocabulary=10000):
@@ -140,22 +129,16 @@ def lstm(length, hidden=256, vocabulary=10000):
             hs.append(h)
         x = op("Concat", hs, layer + ".h", axis=0)
     dense(x, "logits", hidden, vocabulary)
-    return rng.integers(0, vocabulary, length * batch), rng.integers(0, vocabulary, length * batch), vocabulary
 
 
-inputs, labels, classes = {
-    "fcn5": lambda: fcn(3),
-    "fcn8": lambda: fcn(6),
-    "alexnet": alexnet,
-    "resnet50": resnet50,
-    "lstm32": lambda: lstm(32),
-    "lstm64": lambda: lstm(64),
-}[network]()
-
+given.build(lstm, fcn, alexnet, resnet50)
+inputs, labels = mini_batch(given)
+inputs = inputs.reshape(-1) if given.length else inputs
+classes = 10000 if given.length else 26752 if given.hidden else 1000
 kind = TensorProto.INT64 if inputs.dtype == np.int64 else TensorProto.FLOAT
 graph = helper.make_graph(
     nodes,
-    network,
+    given.network,
     [helper.make_tensor_value_info("inputs", kind, inputs.shape)],
     [helper.make_tensor_value_info("logits", TensorProto.FLOAT, (len(labels), classes))],
     weights + constants,
@@ -164,10 +147,10 @@ model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opseti
 names = [w.name for w in weights]
 
 options = ort.SessionOptions()
-options.intra_op_num_threads = threads
+options.intra_op_num_threads = given.threads
 options.inter_op_num_threads = 1
 options.add_session_config_entry(
-    "session.intra_op.allow_spinning", "1" if threads <= len(os.sched_getaffinity(0)) else "0"
+    "session.intra_op.allow_spinning", "1" if given.threads <= len(os.sched_getaffinity(0)) else "0"
 )
 with tempfile.TemporaryDirectory() as folder:
     artifacts.generate_artifacts(
@@ -187,19 +170,11 @@ data = [ort.OrtValue.ortvalue_from_numpy(inputs), ort.OrtValue.ortvalue_from_num
 
 
 def train_step():
-    loss = module(*data)
+    module(*data)
     optimizer.step()
     module.lazy_reset_grad()
-    return loss
 
 
-for _ in range(3):
-    loss = train_step()
-samples = []
-for _ in range(steps):
-    start = time.perf_counter_ns()
-    loss = train_step()
-    samples.append(time.perf_counter_ns() - start)
-assert np.isfinite(loss.numpy())
-Path(out).write_text(json.dumps({"samples_ns": samples}))
+measure(given, train_step)
+assert np.isfinite(module(*data).numpy())
 os._exit(0)

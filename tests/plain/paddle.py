@@ -1,32 +1,25 @@
-"""The benchmark networks trained by hand in PaddlePaddle: the yardstick for the adapter, sharing no code with it.
+"""The benchmark networks trained by hand in PaddlePaddle; MODE dynamic or widest.
 
-    python -I paddle.py NETWORK BATCH THREADS MODE STEPS OUT.json
-
-NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE a mode of the adapter. Threads are set by the environment
-variables; -I keeps this file from being taken for the framework. After 3 warm-up steps each of STEPS steps is timed;
-OUT.json receives {"samples_ns": [...]}.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import os
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional as F  # noqa: N812 - the field's habit
 
-network, batch, _threads, mode, steps, out = sys.argv[1:]
-batch, steps = int(batch), int(steps)
-assert mode in ("dynamic", "widest")
-if mode == "widest":
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+
+given = arguments("dynamic", "widest")
+if given.mode == "widest":
     # 7: AVX-512, 5: AVX2. MKL reads it at its first product.
     os.environ["MKL_DEBUG_CPU_TYPE"] = "7" if "avx512vl" in Path("/proc/cpuinfo").read_text() else "5"
 paddle.device.set_device("cpu")
-random = np.random.default_rng(1)
 
 
 def fully_connected(hidden):
@@ -68,11 +61,7 @@ class Bottleneck(nn.Layer):
 
 def resnet50():
     layers = [conv_norm(3, 64, 7, 2, 3), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
-    inputs = 64
-    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for index in range(count):
-            layers.append(Bottleneck(inputs, width, stride if index == 0 else 1, index == 0))
-            inputs = 4 * width
+    layers += [Bottleneck(*numbers) for numbers in BOTTLENECKS]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2D(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
@@ -88,21 +77,8 @@ class LanguageModel(nn.Layer):
         return self.head(y.reshape([-1, 256]))
 
 
-if network.startswith("lstm"):
-    model = LanguageModel()
-    length = int(network[4:])
-    x = paddle.to_tensor(random.integers(10000, size=(length, batch)))
-    y = paddle.to_tensor(random.integers(10000, size=length * batch))
-elif network.startswith("fcn"):
-    model = fully_connected(int(network[3:]) - 2)
-    x = paddle.to_tensor(random.random((batch, 26752), dtype=np.float32) * 2 - 1)
-    y = paddle.to_tensor(random.integers(26752, size=batch))
-else:
-    model = alexnet() if network == "alexnet" else resnet50()
-    scale = np.float32(0.1 if network == "alexnet" else 1.0)
-    x = paddle.to_tensor((random.random((batch, 3, 224, 224), dtype=np.float32) * 2 - 1) * scale)
-    y = paddle.to_tensor(random.integers(1000, size=batch))
-
+model = given.build(lambda length: LanguageModel(), fully_connected, alexnet, resnet50)
+x, y = map(paddle.to_tensor, mini_batch(given))
 # One of PaddlePaddle's two biases per LSTM gate stays as it is.
 trained = [p for name, p in model.named_parameters() if "bias_hh" not in name]
 optimizer = paddle.optimizer.SGD(0.01, parameters=trained)
@@ -115,11 +91,4 @@ def train():
     model.clear_gradients(set_to_zero=False)
 
 
-for _ in range(3):
-    train()
-samples = []
-for _ in range(steps):
-    start = time.perf_counter_ns()
-    train()
-    samples.append(time.perf_counter_ns() - start)
-Path(out).write_text(json.dumps({"samples_ns": samples}))
+measure(given, train)

@@ -1,19 +1,17 @@
-"""The benchmark networks trained by hand in PyTorch: the yardstick for the suite's adapter, sharing no code with it.
+"""The benchmark networks trained by hand in PyTorch; MODE eager, onednn or compile, on a GPU in float32 without TF32.
 
-    OMP_NUM_THREADS=1 python pytorch.py NETWORK BATCH THREADS MODE STEPS OUT.json [DEVICE]
-
-NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE eager, onednn or compile; DEVICE cpu (if none is named) or
-cuda:0, in float32 without TF32. Allocator settings are those of the environment. After 3 warm-up steps each of STEPS
-steps is timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import sys
-import time
+from pathlib import Path
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F  # noqa: N812
+
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 
 class OneDNNFunction(torch.autograd.Function):
@@ -81,11 +79,7 @@ class Bottleneck(nn.Module):
 
 def resnet50(linear):
     layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for width, count, first_stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for index in range(count):
-            layers.append(Bottleneck(inputs, width, first_stride if index == 0 else 1))
-            inputs = 4 * width
+    layers += [Bottleneck(inputs, width, stride) for inputs, width, stride, _ in BOTTLENECKS]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(2048, 1000))
 
 
@@ -104,70 +98,60 @@ class LanguageModel(nn.Module):
         return self.out(hidden.flatten(0, 1))
 
 
+def built(given, linear):
+    """Return the model and the mini-batch, both on the device."""
+    x, y = map(torch.from_numpy, mini_batch(given))
+    if given.length:
+        model = LanguageModel(linear)
+    elif given.hidden:
+        model = fully_connected(given.hidden, linear)
+    else:
+        model = {"alexnet": alexnet, "resnet50": resnet50}[given.network](linear)
+        model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    return [each.to(given.device) for each in (model, x, y)]
+
+
+def compiled_step(model, x, y, parameters):
+    """Return a step as one compiled function."""
+    torch._dynamo.config.trace_autograd_ops = True
+    torch._dynamo.config.allow_rnn = True
+    rate = torch.tensor(0.01, device=x.device)
+
+    @torch.compile(fullgraph=True, dynamic=False)
+    def compiled(x, y, rate):
+        loss = F.cross_entropy(model(x), y)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for p, g in zip(parameters, gradients, strict=True):
+                p.sub_(rate * g)
+        return loss.detach()
+
+    return lambda: compiled(x, y, rate)
+
+
+def eager_step(model, x, y, parameters):
+    """Return a step operation by operation."""
+    optimizer = torch.optim.SGD(parameters, lr=0.01, fused=True)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def main():
-    network, batch, threads, mode, steps, out, *rest = sys.argv[1:]
-    batch, steps, device = int(batch), int(steps), torch.device(rest[0] if rest else "cpu")
-    wait = (lambda: None) if device.type == "cpu" else torch.cuda.synchronize
+    given = arguments("eager", "onednn", "compile")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
-    torch.set_num_threads(int(threads))
+    torch.set_num_threads(given.threads)
     torch.set_num_interop_threads(1)
-    linear = OneDNNLinear if mode == "onednn" else nn.Linear
-
-    if network.startswith("lstm"):
-        length = int(network[4:])
-        model = LanguageModel(linear)
-        x = torch.randint(10000, (length, batch))
-        y = torch.randint(10000, (length * batch,))
-    elif network.startswith("fcn"):
-        model = fully_connected(int(network[3:]) - 2, linear)
-        x = torch.rand(batch, 26752) * 2 - 1
-        y = torch.randint(26752, (batch,))
-    else:
-        model = alexnet(linear) if network == "alexnet" else resnet50(linear)
-        model = model.to(memory_format=torch.channels_last)
-        x = (torch.rand(batch, 3, 224, 224) * 0.2 - 0.1).contiguous(memory_format=torch.channels_last)
-        y = torch.randint(1000, (batch,))
-
-    model, x, y = model.to(device), x.to(device), y.to(device)
+    model, x, y = built(given, OneDNNLinear if given.mode == "onednn" else nn.Linear)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    if mode == "compile":
-        torch._dynamo.config.trace_autograd_ops = True
-        torch._dynamo.config.allow_rnn = True
-        rate = torch.tensor(0.01, device=device)
-
-        @torch.compile(fullgraph=True, dynamic=False)
-        def compiled(x, y, rate):
-            loss = F.cross_entropy(model(x), y)
-            gradients = torch.autograd.grad(loss, parameters)
-            with torch.no_grad():
-                for p, g in zip(parameters, gradients, strict=True):
-                    p.sub_(rate * g)
-            return loss.detach()
-
-        def step():
-            return compiled(x, y, rate)
-    else:
-        optimizer = torch.optim.SGD(parameters, lr=0.01, fused=True)
-
-        def step():
-            optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-    for _ in range(3):
-        step()
-    wait()
-    samples = []
-    for _ in range(steps):
-        start = time.perf_counter_ns()
-        step()
-        wait()
-        samples.append(time.perf_counter_ns() - start)
-    with open(out, "w") as file:  # noqa: PTH123
-        json.dump({"samples_ns": samples}, file)
+    step = (compiled_step if given.mode == "compile" else eager_step)(model, x, y, parameters)
+    measure(given, step, (lambda: None) if given.device == "cpu" else torch.cuda.synchronize)
 
 
 if __name__ == "__main__":

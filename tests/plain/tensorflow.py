@@ -1,23 +1,21 @@
-"""The benchmark networks trained by hand in TensorFlow: the yardstick for the suite's adapter, sharing no code with it.
+"""The benchmark networks trained by hand in TensorFlow; MODE function or xla.
 
-    python -I tensorflow.py NETWORK BATCH THREADS MODE STEPS OUT.json
-
-NETWORK fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64; MODE function or xla. Allocator and oneDNN settings are those
-of the environment; -I keeps this file from being taken for the framework. After 3 warm-up steps each of STEPS steps is
-timed; OUT.json receives {"samples_ns": [...]}.
+See `shared/yardstick.py` for how it is called.
 """
 
-import json
 import sys
-import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-network, batch, threads, mode, steps, out = sys.argv[1:]
-batch, threads, steps = int(batch), int(threads), int(steps)
-tf.config.threading.set_intra_op_parallelism_threads(threads)
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+
+given = arguments("function", "xla")
+batch, length = given.batch, given.length
+tf.config.threading.set_intra_op_parallelism_threads(given.threads)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 
 random = np.random.default_rng(1)
@@ -100,12 +98,7 @@ def bottleneck(inputs, width, stride, first):
 
 def resnet50():
     stem = conv_norm(3, 64, 7, 2, 3)
-    blocks = []
-    inputs = 64
-    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for index in range(count):
-            blocks.append(bottleneck(inputs, width, stride if index == 0 else 1, index == 0))
-            inputs = 4 * width
+    blocks = [bottleneck(*numbers) for numbers in BOTTLENECKS]
     head = dense(2048, 1000)
 
     def call(x):
@@ -117,7 +110,7 @@ def resnet50():
     return call
 
 
-def lstm(length):
+def lstm():
     embedding = make(10000, 256)
     layers = [(make(256, 1024), make(256, 1024), make(1024)) for _ in range(2)]
     head = dense(256, 10000)
@@ -152,36 +145,30 @@ def lstm(length):
         for w, u, b in layers:
             z = tf.nn.bias_add(tf.matmul(tf.reshape(x, [-1, 256]), w), b)
             z = tf.reshape(z, [length, batch, 1024])
-            x = looped(z, tf.convert_to_tensor(u)) if mode == "xla" else unrolled(z, tf.convert_to_tensor(u))
+            x = looped(z, tf.convert_to_tensor(u)) if given.mode == "xla" else unrolled(z, tf.convert_to_tensor(u))
         return head(tf.reshape(x, [-1, 256]))
 
     return call
 
 
-if network.startswith("lstm"):
-    length = int(network[4:])
-    model = lstm(length)
-    x = tf.constant(random.integers(10000, size=(length, batch)), tf.int32)
-    y = tf.constant(random.integers(10000, size=length * batch), tf.int32)
-elif network.startswith("fcn"):
-    hidden = int(network[3:]) - 2
+def fully_connected(hidden):
     sizes = [26752] + [2048] * hidden
     body = [dense(a, b, tf.sigmoid) for a, b in pairwise(sizes)] + [dense(2048, 26752)]
 
-    def model(x):
+    def call(x):
         for layer in body:
             x = layer(x)
         return x
 
-    x = tf.constant(random.random((batch, 26752), dtype=np.float32) * 2 - 1)
-    y = tf.constant(random.integers(26752, size=batch), tf.int32)
-else:
-    model = alexnet() if network == "alexnet" else resnet50()
-    x = tf.constant((random.random((batch, 224, 224, 3), dtype=np.float32) * 2 - 1) * np.float32(0.1))
-    y = tf.constant(random.integers(1000, size=batch), tf.int32)
+    return call
 
 
-@tf.function(jit_compile=mode == "xla", autograph=False)
+model = given.build(lambda length: lstm(), fully_connected, alexnet, resnet50)
+x, y = mini_batch(given, channels_last=True)
+x, y = tf.constant(x.astype(np.int32) if given.length else x), tf.constant(y, tf.int32)
+
+
+@tf.function(jit_compile=given.mode == "xla", autograph=False)
 def train(x, y):
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x)))
@@ -193,12 +180,4 @@ def train(x, y):
     return loss
 
 
-for _ in range(3):
-    train(x, y)
-samples = []
-for _ in range(steps):
-    start = time.perf_counter_ns()
-    train(x, y)
-    samples.append(time.perf_counter_ns() - start)
-with open(out, "w") as file:  # noqa: PTH123
-    json.dump({"samples_ns": samples}, file)
+measure(given, lambda: train(x, y))

@@ -1,20 +1,14 @@
-"""Plain Theano training scripts of the benchmark's networks: the yardstick for the adapter's overhead.
+"""The benchmark networks trained by hand in Theano; MODE compiled. See `shared/yardstick.py` for how it is called.
 
-python theano.py NETWORK BATCH THREADS MODE STEPS OUT.json; threads are set by the environment variables. Compiled code
-is kept in the folder for temporary files.
+Compiled code is kept in the folder for temporary files.
 """
 
-import json
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-# This file's own folder would hide the framework of the same name.
-sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
-
-import numpy as np  # noqa: E402
+import numpy as np
 
 (library,) = Path(np.__file__).parent.with_name("numpy.libs").glob("libopenblas*")
 folder, file = library.parent, library.name
@@ -27,6 +21,9 @@ os.environ["THEANORC"] = os.devnull
 import theano  # noqa: E402
 import theano.tensor as T  # noqa: E402, N812
 from theano.tensor.signal.pool import pool_2d  # noqa: E402
+
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch  # noqa: E402
 
 random = np.random.RandomState(1)
 trained = []
@@ -82,17 +79,13 @@ def alexnet(x):
 
 def resnet50(x):
     x = pool(T.nnet.relu(norm(conv(x, 3, 64, 7, 2, 3), 64)), 1)
-    channels = 64
-    for stage, (count, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)]):
-        for index in range(count):
-            stride = 2 if index == 0 and stage > 0 else 1
-            y = T.nnet.relu(norm(conv(x, channels, width, 1, stride), width))
-            y = T.nnet.relu(norm(conv(y, width, width, 3, 1, 1), width))
-            y = norm(conv(y, width, 4 * width, 1), 4 * width, 0.2)
-            if index == 0:
-                x = norm(conv(x, channels, 4 * width, 1, stride), 4 * width)
-            x = T.nnet.relu(y + x)
-            channels = 4 * width
+    for channels, width, stride, first in BOTTLENECKS:
+        y = T.nnet.relu(norm(conv(x, channels, width, 1, stride), width))
+        y = T.nnet.relu(norm(conv(y, width, width, 3, 1, 1), width))
+        y = norm(conv(y, width, 4 * width, 1), 4 * width, 0.2)
+        if first:
+            x = norm(conv(x, channels, 4 * width, 1, stride), 4 * width)
+        x = T.nnet.relu(y + x)
     return dense(x.mean((2, 3)), 2048, 1000)
 
 
@@ -115,34 +108,18 @@ def lstm(x, length, batch):
 
 
 def main():
-    name, batch, _threads, mode, steps, out = sys.argv[1:]
-    batch = int(batch)
-    assert mode == "compiled"
-    if name.startswith("lstm"):
-        length = int(name[4:])
-        x = theano.shared(random.randint(0, 10000, length * batch).astype("int32"))
-        y = theano.shared(random.randint(0, 10000, length * batch).astype("int32"))
-        logits = lstm(x, length, batch)
-    elif name.startswith("fcn"):
-        x = theano.shared(random.uniform(-1, 1, (batch, 26752)).astype("float32"))
-        y = theano.shared(random.randint(0, 26752, batch).astype("int32"))
-        logits = fully_connected(x, int(name[3:]) - 2)
+    given = arguments("compiled")
+    x, y = mini_batch(given)
+    x, y = theano.shared(x.reshape(-1).astype("int32") if given.length else x), theano.shared(y.astype("int32"))
+    if given.length:
+        logits = lstm(x, given.length, given.batch)
+    elif given.hidden:
+        logits = fully_connected(x, given.hidden)
     else:
-        scale = 0.1 if name == "alexnet" else 1.0
-        x = theano.shared((scale * random.uniform(-1, 1, (batch, 3, 224, 224))).astype("float32"))
-        y = theano.shared(random.randint(0, 1000, batch).astype("int32"))
-        logits = {"alexnet": alexnet, "resnet50": resnet50}[name](x)
+        logits = {"alexnet": alexnet, "resnet50": resnet50}[given.network](x)
     loss = T.nnet.categorical_crossentropy(T.nnet.softmax(logits), y).mean()
     updates = [(p, p - np.float32(0.01) * g) for p, g in zip(trained, T.grad(loss, trained))]  # noqa: B905
-    step = theano.function([], loss, updates=updates)
-    for _ in range(3):
-        step()
-    samples = []
-    for _ in range(int(steps)):
-        start = time.perf_counter_ns()
-        step()
-        samples.append(time.perf_counter_ns() - start)
-    Path(out).write_text(json.dumps({"samples_ns": samples}))
+    measure(given, theano.function([], loss, updates=updates))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from known_networks import NETWORKS
 from small_networks import SMALL
 
 from dlbench.adapters import networks
-from dlbench.adapters.families import CHAINS, FAMILIES, NumbersError, Residual
+from dlbench.adapters.families import FAMILIES, Chain, NumbersError, Residual
 from dlbench.adapters.networks import digest_of, family_of, from_data, of_family, specification, to_data
 from dlbench.reports.storage.networks import FIRST
 
@@ -209,5 +209,5 @@ def test_an_odd_side_is_halved_as_the_convolutions_do_it():
 def test_only_chains_have_layers():
     for name, _, family, numbers in SMALL:
         made = family_of({"family": family, "numbers": numbers})
-        assert isinstance(made, CHAINS) == (family in ("feedforward", "convolutional")), name
+        assert isinstance(made, Chain) == (family in ("feedforward", "convolutional")), name
         assert re.fullmatch(r"[\w ,]+", made.words())

@@ -13,11 +13,10 @@ pytestmark = pytest.mark.framework
 @pytest.fixture
 def torch(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in PyTorch's interpreter and returns what they bind to ``answer``."""
-    return guests("torch", IMPORTS)
+    return guests("torch", imports=IMPORTS)
 
 
 IMPORTS = """
-import torch
 from guest.libraries import device_ceilings
 from guest.pytorch import ceilings
 """
@@ -113,7 +112,7 @@ def test_a_captured_graph_starts_no_operator_by_itself(torch: Guest) -> None:
 @pytest.fixture
 def jax(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in JAX's interpreter and returns what they bind to ``answer``."""
-    return guests("jax", "import jax", NPROC="1")
+    return guests("jax")
 
 
 def test_each_copy_of_jax_moves_all_bytes_from_where_to_where_its_name_says(jax: Guest) -> None:
@@ -172,7 +171,7 @@ def test_a_copy_of_jax_on_the_device_is_of_an_array_of_its_own(jax: Guest) -> No
 @pytest.fixture
 def tensorflow(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in TensorFlow's interpreter and returns what they bind to ``answer``."""
-    return guests("tensorflow", "import tensorflow as tf", TF_CPP_MIN_LOG_LEVEL="3")
+    return guests("tensorflow")
 
 
 def test_the_copy_of_tensorflow_is_of_a_tensor_of_its_own(tensorflow: Guest) -> None:

@@ -1,6 +1,5 @@
 """What is particular to JAX, shown by the guest in JAX's own interpreter."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import asked_of_frameworks as asked
@@ -9,22 +8,35 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
-
-@pytest.fixture
-def guest(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in JAX's interpreter and returns what they bind to ``answer``."""
-    return guests("jax", "import jax", NPROC="1")
+FRAMEWORK = "jax"
 
 
-def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    asked.check_parameters_come_back_as_they_were_given(guest)
-
-
-@pytest.mark.parametrize("pointwise", ["convolution", "product"])
-def test_small_networks_train_as_the_reference_does(guest: Guest, pointwise: str) -> None:
+@asked.of_every_framework(
+    asked.reference(pointwise="convolution"),
     # Other networks have no convolution of one pixel, the only kind that can be written as a product.
-    only = ["small-residual"] if pointwise == "product" else []
-    asked.check_small_networks_agree_with_the_reference(guest, only, pointwise=pointwise)
+    asked.reference(only=["small-residual"], pointwise="product"),
+    asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
+    asked.rate("adapter._step._cache_size()"),
+    asked.queue(),
+    asked.no_word_on_threads(),
+    asked.memory(
+        {
+            "jax.jit(lambda: jax.numpy.ones(1 << 45))().block_until_ready()": True,
+            "np.empty(1 << 50)": True,
+            "jax.numpy.ones((3, 3)) @ jax.numpy.ones((4, 4))": False,
+        }
+    ),
+    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
+    asked.description(
+        version="0.10.2",
+        jaxlib="0.10.2",
+        matmul_precision="highest",
+        float64_enabled="False",
+        platform="cpu",
+    ),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
 
 
 def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
@@ -37,17 +49,6 @@ def pooled(image, kernel, stride, padding):
     return [np.asarray(max_pool(jax.numpy.array(image), kernel, stride, padding))]
 """
     asked.check_padding_is_symmetric(guest, layers)
-
-
-def test_an_unknown_way_of_writing_convolutions_is_refused_with_the_known_ones(guest: Guest) -> None:
-    refusal = guest("""
-        try:
-            answer = make("small-residual", pointwise="spiral") and "accepted"
-        except ValueError as error:
-            answer = str(error)
-    """)
-    assert "'spiral'" in refusal
-    assert "convolution, product" in refusal
 
 
 def test_a_step_updates_the_parameters_in_their_own_buffers(guest: Guest) -> None:
@@ -63,72 +64,39 @@ def test_a_step_updates_the_parameters_in_their_own_buffers(guest: Guest) -> Non
     assert kept
 
 
-def test_a_new_rate_takes_effect_at_the_next_step_and_compiles_nothing(guest: Guest) -> None:
-    asked.check_a_new_rate_takes_effect(guest, same="adapter._step._cache_size()")
-
-
-def test_a_step_is_dispatched_and_synchronise_waits_for_it(guest: Guest) -> None:
-    asked.check_step_is_queued(guest)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_the_pool_has_the_threads_of_nproc(guest: Guest, threads: int) -> None:
+@pytest.mark.parametrize("threads", [1, 5])
+def test_the_pool_has_the_threads_of_nproc_and_the_flags_are_told(guest: Guest, threads: int) -> None:
     described = guest(
-        """
+        f"""
+        os.environ.update(NPROC="{threads}", XLA_FLAGS="--xla_cpu_prefer_vector_width=512")
         adapter = prepared("small-dense")
         adapter.step(); adapter.synchronize()
         answer = adapter.describe()
-        """,
-        NPROC=str(threads),
+        """
     )
     assert described["pool_threads"] == threads
-
-
-def test_the_framework_has_no_word_on_its_threads(guest: Guest) -> None:
-    assert guest('answer = make("small-dense").effective_threads()') is None
+    assert described["xla_flags"] == "--xla_cpu_prefer_vector_width=512"
 
 
 def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(guest: Guest, tmp_path: Path) -> None:
     program = """
-        import os
+        os.environ["NPROC"] = "%s"
         adapter = prepared("small-dense")
         adapter.step(); adapter.synchronize()
         folder = adapter.describe()["kept_programs"]
         answer = folder, {name: os.path.getmtime(os.path.join(folder, name))
                           for name in os.listdir(folder) if name.endswith("-cache")}
     """
-    folder, kept = guest(program)
+    folder, kept = guest(program % 1)
     assert Path(folder).is_relative_to(tmp_path)
     assert kept
-    assert guest(program) == [folder, kept]
-    assert guest(program, NPROC="2")[0] != folder
+    assert guest(program % 1) == [folder, kept]
+    assert guest(program % 2)[0] != folder
 
 
 def test_without_the_setting_nothing_is_kept(guest: Guest, tmp_path: Path) -> None:
     guest('adapter = prepared("small-dense", keep_programs=False); adapter.step(); adapter.synchronize(); answer = 0')
     assert not (tmp_path / "cache").exists()
-
-
-def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    provoked = {
-        "jax.jit(lambda: jax.numpy.ones(1 << 45))().block_until_ready()": True,
-        "np.empty(1 << 50)": True,
-        "jax.numpy.ones((3, 3)) @ jax.numpy.ones((4, 4))": False,
-    }
-    asked.check_failures_to_allocate(guest, provoked)
-
-
-def test_capabilities_are_asked_of_the_framework(guest: Guest) -> None:
-    asked.check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
-
-
-def test_the_description_names_what_decides_speed(guest: Guest) -> None:
-    described = guest('answer = prepared("small-dense").describe()', XLA_FLAGS="--xla_cpu_prefer_vector_width=512")
-    assert described["version"] == described["jaxlib"] == "0.10.2"
-    assert described["xla_flags"] == "--xla_cpu_prefer_vector_width=512"
-    assert described["matmul_precision"] == "highest"
-    assert described["float64_enabled"] is False
-    assert described["platform"] == "cpu"
 
 
 def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:

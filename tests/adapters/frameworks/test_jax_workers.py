@@ -1,7 +1,6 @@
 """Several workers of JAX that train together, shown by the guest in JAX's own interpreter."""
 
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,11 +8,7 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
-
-@pytest.fixture
-def guest(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in JAX's interpreter and returns what they bind to ``answer``."""
-    return guests("jax", "import jax", NPROC="1")
+FRAMEWORK = "jax"
 
 
 #: Gives ``team(network, workers, examples)``, an adapter of so many workers, and ``trained``, what it then learnt. The

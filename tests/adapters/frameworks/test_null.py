@@ -35,13 +35,16 @@ def timed(made, steps=5):
 
 
 def test_the_host_goes_on_while_the_device_works():
-    made = adapter()
-    made.synchronize()
-    start = time.perf_counter()
-    made.step()
-    assert time.perf_counter() - start < 0.004
-    made.synchronize()
-    assert time.perf_counter() - start >= 0.004
+    made = adapter({"device_step_seconds": 0.2})
+    returned = []
+    for _ in range(3):  # whatever keeps the host from going on once
+        made.synchronize()
+        start = time.perf_counter()
+        made.step()
+        returned.append(time.perf_counter() - start)
+        made.synchronize()
+        assert time.perf_counter() - start >= 0.2
+    assert min(returned) < 0.2
 
 
 def test_steps_take_as_long_as_they_were_told_to_by_both_clocks():

@@ -2,8 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
-from typing import Any
 
 import asked_of_frameworks as asked
 import pytest
@@ -11,29 +9,23 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
-IMPORTS = """
-import onnxruntime
-from guest.onnx import networks as onnx_networks
-"""
+FRAMEWORK = "onnx"
 
 
-@pytest.fixture
-def guest(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in ONNX Runtime's interpreter and returns what they bind to ``answer``."""
-    return guests("onnx", IMPORTS)
-
-
-def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    asked.check_parameters_come_back_as_they_were_given(guest)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"rate_in_product": False}, {"optimization": "none"}, {"memory_pattern": False}, {"memory_arena": False}],
-    ids=str,
+@asked.of_every_framework(
+    *(
+        asked.settings({name: value})
+        for name, value in (
+            ("rate_in_product", False),
+            ("optimization", "none"),
+            ("memory_pattern", False),
+            ("memory_arena", False),
+        )
+    ),
+    *asked.onnx_sessions(1, "adapter.session"),
 )
-def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
-    asked.check_settings_agree(guest, settings, {})
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
 
 
 def test_the_learning_rate_multiplies_the_smaller_factor_of_a_product(guest: Guest) -> None:
@@ -93,15 +85,6 @@ def test_the_mini_batch_is_used_where_it_lies(guest: Guest) -> None:
     """)
 
 
-def test_a_new_rate_holds_from_the_next_step_in_the_same_session(guest: Guest) -> None:
-    asked.check_rates_move_in_proportion(guest, same="adapter.session")
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_the_session_has_a_pool_of_the_threads_requested(guest: Guest, threads: int) -> None:
-    asked.check_a_session_has_a_pool_of_its_threads(guest, threads, sessions=1)
-
-
 def test_no_thread_count_leaves_the_frameworks_own(guest: Guest) -> None:
     says, options, started = guest("""
         adapter, network = make("small-dense", threads=0), SMALL["small-dense"]
@@ -114,16 +97,6 @@ def test_no_thread_count_leaves_the_frameworks_own(guest: Guest) -> None:
     assert says is None
     assert options == 0
     assert 0 <= started < (os.cpu_count() or 1)
-
-
-def test_waiting_threads_spin_only_while_there_is_a_core_for_each(guest: Guest) -> None:
-    asked.check_spinning_needs_a_core_each(guest)
-
-
-def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    asked.check_failures_to_allocate(
-        guest, {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}, asked.MANY_EXAMPLES, 2**26
-    )
 
 
 def test_the_description_and_the_capabilities_are_the_packages_own(guest: Guest) -> None:

@@ -9,11 +9,10 @@ pytestmark = pytest.mark.framework
 
 
 IMPORTS = """
-import onnxruntime
 from onnx.reference import ReferenceEvaluator
 from guest.onnx import composites, gradients
-from guest.onnx import networks as onnx_networks
 from guest.onnx.graph import Graph
+from guest.libraries import onnx_graphs
 
 def differentiated(build, shapes, integers={}, seed=0, element=np.float64):
     # The gradient of sum(weights * output) by every input: as the rules have it, and the function itself.
@@ -69,7 +68,7 @@ def errors(build, shapes, integers={}, seed=0):
 @pytest.fixture
 def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in ONNX Runtime's interpreter and returns what they bind to ``answer``."""
-    return guests("onnx", IMPORTS)
+    return guests("onnx", imports=IMPORTS)
 
 
 # Each a graph built from inputs a, b, c of these shapes. Every operator appears, with every form the networks use.
@@ -220,9 +219,9 @@ def test_a_whole_step_in_float64_is_the_references(guest: Guest, name: str) -> N
         from guest.reference.adapter import ReferenceAdapter
         network = SMALL[{name!r}]
         weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4)
-        values = {{key: onnx_networks.from_canonical(network, key, value) for key, value in weights.items()}}
+        values = {{key: onnx_graphs.permute_gates(network, key, value) for key, value in weights.items()}}
         feed = {{key: value.astype(float) for key, value in values.items()}}
-        inputs, labels = onnx_networks.feed(network, batch)
+        inputs, labels = onnx_graphs.feed(network, batch)
         inputs = inputs if inputs.dtype == np.int64 else inputs.astype(float)
         feed.update(inputs=inputs, labels=labels, learning_rate=np.array(0.5))
         worst = []
@@ -237,7 +236,7 @@ def test_a_whole_step_in_float64_is_the_references(guest: Guest, name: str) -> N
             found = dict(zip(names, ReferenceEvaluator(model).run(names, feed)))
             worst.append(abs(float(found["loss"]) - reference.last_loss()))
             for key, value in expected.items():
-                after = onnx_networks.to_canonical(network, key, found[onnx_networks.updated_name(key)])
+                after = onnx_graphs.permute_gates(network, key, found[onnx_networks.updated_name(key)])
                 moved = np.abs(value - weights[key]).max()
                 worst.append(float(np.abs(after - value).max() / (moved + 1e-9)))
         answer = max(worst)

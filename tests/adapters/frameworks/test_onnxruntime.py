@@ -9,44 +9,28 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
-IMPORTS = "from guest.onnxruntime import networks as onnx_networks"
+FRAMEWORK = "onnxruntime"
 
 
-@pytest.fixture
-def guest(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in ONNX Runtime's interpreter and returns what they bind to ``answer``."""
-    return guests("onnxruntime", IMPORTS)
-
-
-def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    asked.check_parameters_come_back_as_they_were_given(guest)
+@asked.of_every_framework(
+    # The training session and the SGD session.
+    *asked.onnx_sessions(2, "(adapter.module._model, adapter.optimizer._optimizer)"),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
 
 
 def test_gates_are_permuted_and_only_in_lstm_layers(guest: Guest) -> None:
     found = guest("""
         network = SMALL["small-recurrent"]
         value = np.arange(20.0).reshape(20, 1)
-        there = onnx_networks.from_canonical(network, "lstm1.input_weight", value)
-        back = onnx_networks.to_canonical(network, "lstm1.input_weight", there)
-        same = onnx_networks.from_canonical(network, "fc.weight", value)
+        there = permute_gates(network, "lstm1.input_weight", value)
+        back = permute_gates(network, "lstm1.input_weight", there)
+        same = permute_gates(network, "fc.weight", value)
         answer = there[:, 0].tolist(), np.array_equal(back, value), np.array_equal(same, value)
     """)
     # Five units: input and forget stay, output comes before cell.
     assert found == [[*range(10), *range(15, 20), *range(10, 15)], True, True]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_each_session_has_a_pool_of_the_threads_requested(guest: Guest, threads: int) -> None:
-    """The training session and the SGD session."""
-    asked.check_a_session_has_a_pool_of_its_threads(guest, threads, sessions=2)
-
-
-def test_waiting_threads_spin_only_while_there_is_a_core_for_each(guest: Guest) -> None:
-    asked.check_spinning_needs_a_core_each(guest)
-
-
-def test_a_new_rate_holds_from_the_next_step_and_keeps_the_sessions(guest: Guest) -> None:
-    asked.check_rates_move_in_proportion(guest, same="(adapter.module._model, adapter.optimizer._optimizer)")
 
 
 def test_gradients_do_not_accumulate_from_step_to_step(guest: Guest) -> None:
@@ -92,12 +76,6 @@ def test_both_forms_of_the_loss_train_alike(guest: Guest) -> None:
     """)
     assert fused == pytest.approx(split, rel=1e-5)
     assert fused[2] < fused[0]
-
-
-def test_running_out_of_memory_is_recognised(guest: Guest) -> None:
-    asked.check_failures_to_allocate(
-        guest, {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}, asked.MANY_EXAMPLES, 2**26
-    )
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ FOUND: list[bool] = []
 @pytest.fixture
 def guest(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in PyTorch's interpreter, or skip where that has no GPU."""
-    guest = guests("torch", "import torch")
+    guest = guests("torch")
     if not FOUND:
         FOUND.append(guest("answer = torch.version.cuda is not None and torch.cuda.is_available()"))
     if not FOUND[0]:

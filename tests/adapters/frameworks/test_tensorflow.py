@@ -1,6 +1,5 @@
 """What is particular to TensorFlow, shown by the guest in TensorFlow's own interpreter."""
 
-from collections.abc import Callable
 from typing import Any
 
 import asked_of_frameworks as asked
@@ -9,15 +8,32 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
+FRAMEWORK = "tensorflow"
 
-@pytest.fixture
-def guest(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in TensorFlow's interpreter and returns what they bind to ``answer``."""
-    return guests("tensorflow", "import tensorflow as tf", TF_CPP_MIN_LOG_LEVEL="3")
+COUNTED = """
+from guest.tensorflow import networks as built
+traces, loss = [], built.Model.loss
+built.Model.loss = lambda *given: traces.append(1) or loss(*given)
+"""
 
 
-def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    asked.check_parameters_come_back_as_they_were_given(guest)
+@asked.of_every_framework(
+    asked.threads_of_cells("{name: '3' for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS')}"),
+    asked.rate("len(traces)", COUNTED),
+    asked.rate("len(traces)", COUNTED, compile=True),
+    asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
+    asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
+    asked.description(
+        version="2.…",
+        execution="one tf.function, compiled by XLA",
+        intra_op_threads="1",
+        inter_op_threads="1",
+        onednn_enabled="True",
+        settings={"compile": True},
+    ),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
 
 
 @pytest.mark.parametrize(
@@ -66,55 +82,11 @@ def pooled(image, kernel, stride, padding):
     asked.check_padding_is_symmetric(guest, layers)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_are_the_cells_whatever_the_environment_says(guest: Guest, threads: int) -> None:
-    variables = {"OMP_NUM_THREADS": "3", "TF_NUM_INTRAOP_THREADS": "3", "TF_NUM_INTEROP_THREADS": "3"}
-    says, described = guest(
-        f"""
-        adapter = make("small-dense", threads={threads})
-        answer = adapter.effective_threads(), adapter.describe()["inter_op_threads"]
-        """,
-        **variables,
-    )
-    assert (says, described) == (threads, 1)
-
-
-@pytest.mark.parametrize("settings", [{}, {"compile": True}], ids=["function", "xla"])
-def test_a_new_rate_takes_effect_at_the_next_step_and_traces_nothing(guest: Guest, settings: dict[str, Any]) -> None:
-    counted = """
-from guest.tensorflow import networks as built
-traces, loss = [], built.Model.loss
-built.Model.loss = lambda *given: traces.append(1) or loss(*given)
-"""
-    asked.check_a_new_rate_takes_effect(guest, same="len(traces)", setup=counted, **settings)
-
-
+@pytest.mark.slow
 def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    provoked = {
-        "tf.broadcast_to(wide, [1 << 20, 1 << 24])": True,
-        "np.empty(1 << 50)": True,
-        "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False,
-    }
-    asked.check_failures_to_allocate(guest, provoked, 'adapter, wide = make("small-dense"), tf.ones([1 << 24])')
-
-
-def test_an_unknown_recurrence_is_refused_with_the_known_ones(guest: Guest) -> None:
-    refusal = guest("""
-        try:
-            answer = make("small-recurrent", recurrence="spiral") and "accepted"
-        except ValueError as error:
-            answer = str(error)
-    """)
-    assert "'spiral'" in refusal
-    assert "loop, unrolled" in refusal
-
-
-def test_the_description_names_what_decides_speed(guest: Guest) -> None:
-    described = guest('answer = make("small-dense", threads=2, compile=True).describe()', TF_ENABLE_ONEDNN_OPTS="0")
-    assert described["version"].startswith("2.")
-    assert described["execution"] == "one tf.function, compiled by XLA"
-    assert described["intra_op_threads"] == 2
-    assert described["onednn_enabled"] is False
+    """TensorFlow asks again and again for ten seconds before it fails."""
+    provoked = {"tf.broadcast_to(wide, [1 << 20, 1 << 24])": True}
+    asked.memory(provoked, 'adapter, wide = make("small-dense"), tf.ones([1 << 24])')(guest)
 
 
 def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:

@@ -16,19 +16,18 @@ from dlbench.suites.planning.framework import find
 
 pytestmark = pytest.mark.framework
 
-
-@pytest.fixture
-def guest(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in Caffe's interpreter and returns what they bind to ``answer``."""
-    return guests("caffe", "import caffe", **find("caffe").launch_variables("pthread", 1))
+FRAMEWORK = "caffe"
 
 
-def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    asked.check_parameters_come_back_as_they_were_given(guest)
-
-
-def test_small_networks_learn_as_the_reference_does(guest: Guest) -> None:
-    asked.check_small_networks_agree_with_the_reference(guest)
+@asked.of_every_framework(
+    asked.reference(),
+    asked.rate("id(adapter.solver)"),
+    # Debian's build is for the CPU only.
+    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=False),
+    asked.description(version="1.0.0", framework="…", execution="…", optimizer="…", threads=1),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
 
 
 def test_gates_are_reordered_and_back(guest: Guest) -> None:
@@ -55,21 +54,6 @@ def test_no_gradient_is_computed_for_data_or_statistics(guest: Guest) -> None:
     assert data == [0.0, 0.0]
     assert statistics
     assert set(statistics) == {0.0}
-
-
-def test_a_new_rate_takes_effect_at_the_next_step_of_the_same_solver(guest: Guest) -> None:
-    moved, iterations = guest("""
-        adapter = prepared("small-dense")
-        moved = []
-        for rate in (0.0, 0.5, 0.0):
-            before = dict((name, value.copy()) for name, value in adapter.parameters())
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            moved.append(any((value != before[name]).any() for name, value in adapter.parameters()))
-        answer = moved, adapter.solver.iter
-    """)
-    assert moved == [False, True, False]
-    assert iterations == 3
 
 
 @pytest.mark.parametrize("build", ["pthread", "openmp"])
@@ -128,19 +112,6 @@ def test_nothing_is_left_behind(guest: Guest, tmp_path: Path) -> None:
         answer = sorted(set(os.listdir(".")) - before)
     """)
     assert left == []
-
-
-def test_the_description_names_what_decides_speed(guest: Guest) -> None:
-    described, able = guest("adapter = prepared('small-dense'); answer = adapter.describe(), adapter.capabilities()")
-    assert described["version"] == "1.0.0"
-    assert described["blas"]["threads"] == 1
-    assert {"framework", "execution", "optimizer"} <= set(described)
-    # Debian's build is for the CPU only.
-    assert {name: answer for name, (answer, _) in able.items()} == {
-        "gpu": False,
-        "automatic_gradients": True,
-        "several_processes": False,
-    }
 
 
 def test_a_failed_check_is_an_outcome_with_caffes_words(

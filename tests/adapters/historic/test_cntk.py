@@ -1,7 +1,6 @@
 """What is particular to CNTK, shown by the guest in CNTK's own interpreter."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import asked_of_frameworks as asked
@@ -10,9 +9,11 @@ from inside import Guest
 from small_networks import SMALL
 
 from dlbench.adapters.libraries import mkl_kernels
-from dlbench.suites.planning.framework import find
 
 pytestmark = pytest.mark.framework
+
+FRAMEWORK = "cntk"
+
 
 #: A network that a second thread is worth having for, and whose products tell one kind of kernel from another.
 WIDE = """
@@ -26,20 +27,30 @@ def wide_step(**options):
 """
 
 
-@pytest.fixture
-def guest(guests: Callable[..., Guest], framework_python: Callable[[str], Path]) -> Guest:
-    """Give a function that runs statements in CNTK's interpreter and returns what they bind to ``answer``."""
-    folder = framework_python("cntk").parent.parent
-    return guests("cntk", "import cntk", **find("cntk").launch_variables("graph", 1, folder))
-
-
-def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    asked.check_parameters_come_back_as_they_were_given(guest)
-
-
-@pytest.mark.parametrize("kernels", ["widest", "mkl"])
-def test_small_networks_train_as_the_reference_does(guest: Guest, kernels: str) -> None:
-    asked.check_small_networks_agree_with_the_reference(guest, kernels=kernels)
+@asked.of_every_framework(
+    asked.reference(kernels="widest"),
+    asked.reference(kernels="mkl"),
+    asked.rate("id(adapter.trainer)"),
+    asked.memory(
+        {
+            "cntk.Parameter((1 << 14, 1 << 15), init=0.0).value": True,
+            'large.eval({inputs: np.ones((1 << 12, 4), "float32")})': True,
+            "cntk.times(cntk.Constant(np.ones((3, 3))), cntk.Constant(np.ones((4, 4))))": False,
+        },
+        """
+adapter = prepared("small-dense")
+adapter.step()
+inputs = cntk.input_variable(4)
+large = cntk.times_transpose(inputs, cntk.Parameter((1 << 15, 4), init=0.1))
+""",
+        256 << 20,
+    ),
+    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
+    asked.description(version="2.7", framework="…", blas="…", kernels="…", execution="…", optimizer="…", threads=1),
+    asked.description(settings={"kernels": "mkl"}, kernels="MKL's own choice"),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
 
 
 def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
@@ -112,10 +123,6 @@ answer = sorted(value - before.get(thread, 0.0) for thread, value in seconds_by_
     assert len([seconds for seconds in spent if seconds > 0.02 * spent[-1]]) == asked, spent
 
 
-def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_trainer(guest: Guest) -> None:
-    asked.check_a_new_rate_takes_effect(guest, same="id(adapter.trainer)")
-
-
 def test_the_rate_is_of_the_mean_gradient(guest: Guest) -> None:
     """The same mini-batch twice over moves the weights as far as once."""
     ratio = guest("""
@@ -173,21 +180,6 @@ answer = time.process_time() - start
     assert seconds["widest"] < 0.8 * seconds["mkl"]
 
 
-def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    setup = """
-adapter = prepared("small-dense")
-adapter.step()
-inputs = cntk.input_variable(4)
-large = cntk.times_transpose(inputs, cntk.Parameter((1 << 15, 4), init=0.1))
-"""
-    provoked = {
-        "cntk.Parameter((1 << 14, 1 << 15), init=0.0).value": True,
-        'large.eval({inputs: np.ones((1 << 12, 4), "float32")})': True,
-        "cntk.times(cntk.Constant(np.ones((3, 3))), cntk.Constant(np.ones((4, 4))))": False,
-    }
-    asked.check_failures_to_allocate(guest, provoked, setup, further_bytes=256 << 20)
-
-
 def test_it_starts_without_warning_of_the_linux(guest: Guest) -> None:
     heard, without_ours = guest("""
         import warnings
@@ -203,10 +195,6 @@ def test_it_starts_without_warning_of_the_linux(guest: Guest) -> None:
     assert without_ours in (0, 1)  # none on the one Linux it knows
 
 
-def test_capabilities_are_asked_of_this_build(guest: Guest) -> None:
-    asked.check_capabilities(guest, gpu=False, automatic_gradients=True, several_processes=True)
-
-
 def test_the_product_is_a_product(guest: Guest) -> None:
     error = guest("""
         product = make("small-dense").multiply(64)
@@ -216,20 +204,3 @@ def test_the_product_is_a_product(guest: Guest) -> None:
         answer = float(abs(found.reshape(64, 64) - left.dot(right)).max())
     """)
     assert error < 1e-4
-
-
-def test_the_description_names_what_decides_speed(guest: Guest) -> None:
-    widest, own = guest("""
-        answer = []
-        for kernels in ("mkl", "widest"):
-            adapter = make("small-dense", kernels=kernels)
-            adapter.prepare(SMALL["small-dense"], batches.initial_weights(SMALL["small-dense"]),
-                            batches.mini_batch(SMALL["small-dense"], 4))
-            adapter.step()
-            answer.insert(0, adapter.describe())
-    """)
-    assert widest["version"] == "2.7"
-    assert widest["blas"]["threads"] == 1
-    assert widest["blas"]["version"].startswith("2018.")
-    assert own["kernels"] == "MKL's own choice"
-    assert {"framework", "blas", "kernels", "execution", "optimizer"} <= set(widest)

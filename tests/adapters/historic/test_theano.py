@@ -13,36 +13,37 @@ from inside import Guest
 pytestmark = pytest.mark.framework
 
 
+@pytest.fixture
+def guest(guests: Callable[..., Guest], scratch: Path) -> Guest:
+    """Give a function that runs statements in Theano's interpreter; what one test compiled, the next finds."""
+    return guests("theano", scratch=scratch)
+
+
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give one folder for the module: what one test compiled, the next finds."""
     return tmp_path_factory.mktemp("theano")
 
 
-@pytest.fixture
-def guest(guests: Callable[..., Guest], scratch: Path) -> Guest:
-    """Give a function that runs statements in Theano's interpreter and returns what they bind to ``answer``."""
-    return guests("theano", scratch=scratch, OPENBLAS_NUM_THREADS="1")
-
-
-def test_parameters_come_back_as_they_were_given(guest: Guest) -> None:
-    asked.check_parameters_come_back_as_they_were_given(guest)
-
-
-def test_small_networks_agree_with_the_reference(guest: Guest) -> None:
-    asked.check_small_networks_agree_with_the_reference(guest)
-
-
-def test_a_new_rate_takes_effect_at_the_next_step_in_the_same_function(guest: Guest) -> None:
-    asked.check_a_new_rate_takes_effect(guest, same="id(adapter.train)")
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_the_blas_of_the_compiled_code_tells_its_threads(guest: Guest, threads: int) -> None:
-    says = guest(
-        f"answer = make('small-dense', threads={threads}).effective_threads()", OPENBLAS_NUM_THREADS=str(threads)
-    )
-    assert says == threads
+@asked.of_every_framework(
+    asked.reference(),
+    asked.rate("id(adapter.train)"),
+    asked.threads_of_variables("theano"),
+    asked.memory(
+        {"fill(1 << 29)": True, "product()": False},
+        """
+adapter = prepared("small-dense")
+adapter.step()
+import theano
+size = theano.tensor.lscalar()
+fill = theano.function([size], theano.tensor.alloc(np.float32(1), size))
+product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f")), np.ones((4, 4), "f")))
+""",
+        256 << 20,
+    ),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
 
 
 def test_products_go_to_the_openblas_of_numpys_wheel(guest: Guest) -> None:
@@ -144,7 +145,7 @@ def test_two_processes_compile_side_by_side(guests: Callable[..., Guest], tmp_pa
     def train(index: int) -> float:
         own = tmp_path / str(index)
         own.mkdir()
-        guest = guests("theano", scratch=own, OPENBLAS_NUM_THREADS="1", ASKED_BY=str(index))
+        guest = guests("theano", scratch=own, ASKED_BY=str(index))
         shared = str(tmp_path / "shared")
         return guest(f"""
             adapter = prepared("small-dense", cache={shared!r})
@@ -155,18 +156,6 @@ def test_two_processes_compile_side_by_side(guests: Callable[..., Guest], tmp_pa
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(train, range(2))
     assert first == second
-
-
-def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    setup = """
-adapter = prepared("small-dense")
-adapter.step()
-import theano
-size = theano.tensor.lscalar()
-fill = theano.function([size], theano.tensor.alloc(np.float32(1), size))
-product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f")), np.ones((4, 4), "f")))
-"""
-    asked.check_failures_to_allocate(guest, {"fill(1 << 29)": True, "product()": False}, setup, further_bytes=256 << 20)
 
 
 def test_the_description_names_what_decides_speed(guest: Guest) -> None:

@@ -59,7 +59,7 @@ def interpreters() -> dict[str, str]:
             candidates[f"path-{version}"] = Path(on_path)
     for name, framework in catalogue().items():
         given_path = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
-        built = Path(given_path) if given_path else environment.find_interpreter(name)
+        built = Path(given_path) if given_path else environment.locate(framework).interpreter
         if framework.environment == "own" and built:
             candidates[name] = built
     if "DLBENCH_PYTHON_OLDEST" in os.environ:

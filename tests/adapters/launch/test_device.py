@@ -8,7 +8,7 @@ from known_networks import NETWORKS, data_of
 
 from dlbench.adapters import protocol
 from dlbench.adapters.base import Adapter
-from dlbench.adapters.launch import device, worker
+from dlbench.adapters.launch import device, timing, worker
 from dlbench.adapters.libraries import device_ceilings
 from dlbench.adapters.libraries.device_ceilings import COPY, OPERATOR, Probe
 from dlbench.adapters.protocol import Cell, Launch, Operator, Profile, Protocol, Status
@@ -126,7 +126,7 @@ def test_events_that_contradict_the_wall_clock_are_told_as_they_are(tmp_path):
 def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path, monkeypatch):
     adapter = OnGpu()
     levels = iter([5_000_000] * 5 + [1_000_000] * 1000)
-    wall = worker.timing.timed_loop
+    wall = timing.timed_loop
 
     def loop(sample, synchronize, protocol):
         # The wall clock is the device's: the first five samples are slow.
@@ -136,8 +136,8 @@ def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path,
 
         return wall(slower, synchronize, protocol, clock=lambda: adapter.clock)
 
-    monkeypatch.setattr(worker.timing, "nanoseconds", lambda: adapter.clock)
-    monkeypatch.setattr(worker.timing, "timed_loop", loop)
+    monkeypatch.setattr(timing, "nanoseconds", lambda: adapter.clock)
+    monkeypatch.setattr(timing, "timed_loop", loop)
     outcome = run(tmp_path, adapter, steps=20, minimum_steps=5, maximum_warmup_steps=20)
     assert outcome.steady is True
     assert 5 <= len(outcome.warmup_ns) - 2 <= 7

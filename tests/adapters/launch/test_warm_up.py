@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pretending_adapter import PARITY_STEPS, Pretender, run
 
-from dlbench.adapters.launch import timing, worker
+from dlbench.adapters.launch import measurement, timing
 from dlbench.adapters.protocol import Status
 
 
@@ -81,7 +81,7 @@ def test_a_change_after_the_longest_warm_up_is_no_warm_up(tmp_path, monkeypatch)
 
 
 def test_the_search_for_a_steady_state_ends_with_the_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker.time, "perf_counter", itertools.count(0.0, 3.0).__next__)
+    monkeypatch.setattr(measurement.time, "perf_counter", itertools.count(0.0, 3.0).__next__)
     lengths = lengths_of(lambda index: 0.97**index)
     outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=10_000, seconds=10.0)
     assert outcome.steady is False

@@ -1,13 +1,49 @@
-"""What is asked of several frameworks in the same words, by the guest inside each framework's own interpreter."""
+"""What is asked of several frameworks in the same words, by the guest inside each framework's own interpreter.
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+Each question gives, for a framework's options, the check that is asked of its guest: ``asked.rate()(guest)``.
+"""
 
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+
+import pytest
 from inside import Guest
 from small_networks import SMALL
 
+from dlbench.suites.planning.framework import find
 
-def check_parameters_come_back_as_they_were_given(guest: Guest) -> None:
+Options = ParamSpec("Options")
+
+
+class Check(NamedTuple):
+    """A question with a framework's options."""
+
+    name: str
+    ask: Callable[[Guest], None]
+
+    def __call__(self, guest: Guest) -> None:
+        """Ask it of a guest."""
+        self.ask(guest)
+
+
+def question(ask: Callable[Concatenate[Guest, Options], None]) -> Callable[Options, Check]:
+    """Make a question of a function that asks a guest."""
+
+    @wraps(ask)
+    def with_options(*given: Options.args, **named: Options.kwargs) -> Check:
+        return Check(ask.__name__, lambda guest: ask(guest, *given, **named))
+
+    return with_options
+
+
+def of_every_framework(*checks: Check) -> pytest.MarkDecorator:
+    """Give a test each ``check``: what all frameworks are asked in the same words, and these with their options."""
+    return pytest.mark.parametrize("check", [parameters(), refusal_of_cells(), *checks], ids=lambda check: check.name)
+
+
+@question
+def parameters(guest: Guest) -> None:
     """Give every small network its weights and read them back; what is given must be copied, not kept."""
     different = guest("""
         answer = []
@@ -26,9 +62,7 @@ def check_parameters_come_back_as_they_were_given(guest: Guest) -> None:
     assert different == []
 
 
-def _check_agreement(
-    guest: Guest, settings: dict[str, Any], other: str, setup: str = "", only: Sequence[str] = ()
-) -> None:
+def _agreement(guest: Guest, settings: dict[str, Any], other: str, setup: str = "", only: Sequence[str] = ()) -> None:
     """Train each small network with the settings and by the adapter that ``other`` makes; the two must agree."""
     verdicts = guest(f"""{setup}
 answer = {{}}
@@ -45,20 +79,21 @@ for name in {list(only)!r} or SMALL:
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
-def check_small_networks_agree_with_the_reference(guest: Guest, only: Sequence[str] = (), **settings: Any) -> None:
+@question
+def reference(guest: Guest, only: Sequence[str] = (), **settings: Any) -> None:
     """Every kind of layer, odd sizes and strides that do not divide: three steps against float64."""
     reference = 'ReferenceAdapter(Cell("reference", "reference", "", name, "cpu", 1, 4), {}, "")'
-    _check_agreement(guest, settings, reference, "from guest.reference.adapter import ReferenceAdapter", only)
+    _agreement(guest, settings, reference, "from guest.reference.adapter import ReferenceAdapter", only)
 
 
-def check_settings_agree(guest: Guest, settings: dict[str, Any], plain: dict[str, Any]) -> None:
+@question
+def settings(guest: Guest, settings: dict[str, Any], plain: dict[str, Any] | None = None) -> None:
     """The settings train as the plain ones do, both in one process."""
-    _check_agreement(guest, settings, f"make(name, **{plain!r})")
+    _agreement(guest, settings, f"make(name, **{plain or {}!r})")
 
 
-def check_a_new_rate_takes_effect(
-    guest: Guest, same: str = "0", setup: str = "", network: str = "small-dense", **options: Any
-) -> None:
+@question
+def rate(guest: Guest, same: str = "0", setup: str = "", network: str = "small-dense", **options: Any) -> None:
     """Steps at the rates 0, 0.5 and 0 move the parameters at 0.5 alone; the expression ``same`` keeps one value."""
     moved, different = guest(f"""{setup}
 adapter = prepared({network!r}, **{options!r})
@@ -75,7 +110,8 @@ answer = moved, len(different)
     assert different == 1, "something was compiled, traced or made anew for another rate"
 
 
-def check_failures_to_allocate(
+@question
+def memory(
     guest: Guest,
     provoked: dict[str, bool],
     setup: str = 'adapter = prepared("small-dense"); adapter.step(); adapter.synchronize()',
@@ -134,7 +170,8 @@ for side, kernel, stride, padding in {cases!r}:
     assert max(errors) < 1e-4, errors
 
 
-def check_step_is_queued(guest: Guest) -> None:
+@question
+def queue(guest: Guest) -> None:
     """A step of a wide network comes back well before it is done; ``synchronize`` waits for it."""
     queued, waited = guest("""
         import time
@@ -152,11 +189,91 @@ def check_step_is_queued(guest: Guest) -> None:
     assert waited > 2 * queued
 
 
-def check_capabilities(guest: Guest, **expected: bool) -> None:
+@question
+def capabilities(guest: Guest, **expected: bool) -> None:
     """The adapter has an answer to each question, and says how it knows."""
     told: dict[str, Any] = guest('answer = make("small-dense").capabilities()')
     assert {name: answer for name, (answer, _) in told.items()} == expected
     assert all(how for _, how in told.values())
+
+
+def _threads(guest: Guest, asked: int, setup: str = "", options: str = "", **variables: str) -> int | None:
+    made = f'make("small-dense", threads={asked}{options})'
+    told: int | None = guest(f"{setup}\nanswer = {made}.effective_threads()", **variables)
+    return told
+
+
+@question
+def no_word_on_threads(guest: Guest) -> None:
+    """The framework has none."""
+    assert _threads(guest, 1) is None
+
+
+@question
+def threads_of_cells(guest: Guest, environment: str = "{}") -> None:
+    """Threads are the cell's whatever the environment says."""
+    assert [_threads(guest, asked, f"os.environ.update({environment})") for asked in (1, 2, 5)] == [1, 2, 5]
+
+
+@question
+def threads_of_variables(guest: Guest, name: str, **settings: Any) -> None:
+    """The framework's word is what it does; a knob that did nothing is told."""
+    framework = find(name)
+    options = "".join(f", {each}={value!r}" for each, value in settings.items())
+    variables = framework.launch_variables(framework.default_mode, 5)
+    assert [_threads(guest, asked, options=options) for asked in (1, 4)] == [1, 1]
+    assert _threads(guest, 5, options=options, **variables) == 5
+
+
+@question
+def description(
+    guest: Guest, threads: int | None = None, settings: dict[str, Any] | None = None, **expected: str
+) -> None:
+    """It names what decides speed, in these words; "…" stands for any others. ``threads`` are the BLAS's."""
+    described = guest(f"""
+        adapter = prepared("small-dense", **{settings or {}!r})
+        adapter.step(); adapter.synchronize()
+        answer = adapter.describe()
+    """)
+    for name, words in expected.items():
+        begins, whole = words.removesuffix("…"), str(described[name])
+        assert whole.startswith(begins) if words.endswith("…") else whole == words, (name, whole)
+    assert threads is None or described["blas"]["threads"] == threads
+
+
+@question
+def refusal(guest: Guest, *words: str, network: str = "small-dense", **settings: Any) -> None:
+    """A setting that is not known is refused with these words, those that are known among them."""
+    told = guest(f"""
+        try:
+            answer = make({network!r}, **{settings!r}) and "accepted"
+        except ValueError as error:
+            answer = str(error)
+    """)
+    assert all(each in told for each in words), told
+
+
+@question
+def refusal_of_cells(guest: Guest) -> None:
+    """What it cannot do is refused with a reason that names it."""
+    said = guest("""
+        from guest.launch import contract
+        network = SMALL["small-dense"]
+        answer = [contract.supports(make(network.name, **asked), network)
+                  for asked in ({"device": "tpu:0"}, {"precision": "float8"})]
+    """)
+    check_reasons(said, ["tpu:0", "float8"])
+
+
+@question
+def one_bias(guest: Guest, seconds: str) -> None:
+    """One bias per gate is trained: the second ones, which the expression gives, stay 0."""
+    assert guest(f"""
+        adapter = prepared("small-recurrent")
+        for _ in range(3):
+            adapter.step()
+        answer = [float(abs(value).max()) for value in {seconds}]
+    """) == [0.0, 0.0]
 
 
 def check_reasons(said: list[list[Any]], words: list[str]) -> None:
@@ -183,15 +300,8 @@ def check_bfloat16_is_float32_but_for_its_rounding(guest: Guest, networks: Itera
     assert all(error > 1e-4 for _, _, error in told.values()), "it computed in float32 all the same"
 
 
-#: A step of so many examples of a small network asks for more memory than ``check_failures_to_allocate`` leaves.
-MANY_EXAMPLES = """
-network, examples = SMALL["small-dense"], 3000000
-adapter = make("small-dense", batch_size=examples)
-adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, examples))
-"""
-
-
-def check_a_session_has_a_pool_of_its_threads(guest: Guest, threads: int, sessions: int) -> None:
+@question
+def pool(guest: Guest, threads: int, sessions: int) -> None:
     """ONNX Runtime: each session starts a pool of its own, in which the thread that calls it works too."""
     says, started = guest(f"""
         adapter, network = make("small-dense", threads={threads}), SMALL["small-dense"]
@@ -204,7 +314,8 @@ def check_a_session_has_a_pool_of_its_threads(guest: Guest, threads: int, sessio
     assert started == sessions * (threads - 1)
 
 
-def check_spinning_needs_a_core_each(guest: Guest) -> None:
+@question
+def spinning(guest: Guest) -> None:
     """ONNX Runtime: waiting threads spin only while there is a core for each, unless they are told to or not to."""
     spins, forced = guest("""
         cores = len(os.sched_getaffinity(0))
@@ -216,7 +327,8 @@ def check_spinning_needs_a_core_each(guest: Guest) -> None:
     assert forced == [True, False]
 
 
-def check_rates_move_in_proportion(guest: Guest, same: str) -> None:
+@question
+def rates_in_proportion(guest: Guest, same: str) -> None:
     """A new rate holds from the next step; the expression ``same`` keeps its value meanwhile."""
     still, ratio, kept = guest(f"""
         adapter = prepared("small-dense")
@@ -233,3 +345,22 @@ def check_rates_move_in_proportion(guest: Guest, same: str) -> None:
     # Gradients change little in so short a way.
     assert 95.0 < ratio < 105.0
     assert kept
+
+
+#: A step of so many examples of a small network asks for more memory than is left.
+_MANY_EXAMPLES = """
+network, examples = SMALL["small-dense"], 3000000
+adapter = make("small-dense", batch_size=examples)
+adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, examples))
+"""
+
+
+def onnx_sessions(sessions: int, same: str) -> list[Check]:
+    """ONNX Runtime: what is asked of an adapter with so many sessions, which the expression ``same`` gives."""
+    provoked = {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}
+    return [
+        *(pool(threads, sessions) for threads in (1, 2, 5)),
+        spinning(),
+        rates_in_proportion(same),
+        memory(provoked, _MANY_EXAMPLES, 2**26),
+    ]

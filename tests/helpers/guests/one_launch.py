@@ -3,7 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from known_networks import NETWORKS
@@ -39,7 +39,7 @@ def find_framework_python(name: str) -> Path:
     # ones are built where they are asked for.
     refuse = pytest.fail if os.environ.get("CI") and not find(name).on_request else pytest.skip
     try:
-        found = environment.find_interpreter(name)
+        found = environment.locate(find(name)).interpreter
     except DlbenchError as error:
         refuse(str(error))
     if found is None:
@@ -47,64 +47,63 @@ def find_framework_python(name: str) -> Path:
     return found
 
 
-def launch_once(
-    framework: Framework,
-    mode: str,
-    network: str | Network,
-    *,
-    cache: Path,
-    threads: int = 1,
-    batch_size: int | None = None,
-    device: str = "cpu",
-    precision: str = "float32",
-    protocol: Protocol = SHORT,
-    reference: Path | None = None,
-    settings: dict[str, Any] | None = None,
-    timeout: float = 540.0,
-    only_capabilities: bool = False,
-    world_size: int = 1,
-    cpus: list[int] | None = None,
-) -> Outcome:
-    """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
+class Wanted(NamedTuple):
+    """What a launch is asked for besides its mode and its network."""
 
-    The reference is the one shipped for this mini-batch unless another is given, of other networks than dlbench's it is
-    computed; with ``cpus`` the cell is bound.
-    """
+    threads: int = 1
+    batch_size: int | None = None
+    device: str = "cpu"
+    precision: str = "float32"
+    protocol: Protocol = SHORT
+    #: The one shipped for this mini-batch where none is given; of other networks than dlbench's it is computed.
+    reference: Path | None = None
+    settings: dict[str, Any] | None = None
+    timeout: float = 540.0
+    only_capabilities: bool = False
+    world_size: int = 1
+    #: With them the cell is bound.
+    cpus: list[int] | None = None
+
+
+def launch_once(framework: Framework, mode: str, network: str | Network, cache: Path, **options: Any) -> Outcome:
+    """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome."""
+    wanted = Wanted(**options)
     specified = NETWORKS[network] if isinstance(network, str) else network
-    size = batch_size or specified.batch_size
+    size = wanted.batch_size or specified.batch_size
     interpreter = find_framework_python(framework.name)
-    equal_parts = references.parts(specified, size, world_size)
+    equal_parts = references.parts(specified, size, wanted.world_size)
     of_parts = None
-    if reference is None and equal_parts > 1:
+    if wanted.reference is None and equal_parts > 1:
         of_parts = references.fitting(specified, size, True, print, equal_parts=equal_parts)
     at_hand = references.find if specified.name in NETWORKS else partial(references.ensure, report=print)
-    chosen = reference or (of_parts.path if of_parts else at_hand(specified, size))
+    chosen = wanted.reference or (of_parts.path if of_parts else at_hand(specified, size))
+    cell = Cell(
+        framework.name,
+        framework.folder,
+        mode,
+        specified.name,
+        wanted.device,
+        wanted.threads,
+        size,
+        wanted.precision,
+        affinity=OVERSUBSCRIBED if wanted.cpus is None else BOUND,
+        world_size=wanted.world_size,
+    )
     launch = Launch(
-        cell=Cell(
-            framework.name,
-            framework.folder,
-            mode,
-            specified.name,
-            device,
-            threads,
-            size,
-            precision,
-            affinity=OVERSUBSCRIBED if cpus is None else BOUND,
-            world_size=world_size,
-        ),
-        protocol=protocol,
-        settings={**framework.modes[mode].settings, **(settings or {})},
+        cell=cell,
+        protocol=wanted.protocol,
+        settings={**framework.modes[mode].settings, **(wanted.settings or {})},
         reference=str(chosen) if chosen else None,
         cache_directory=str(cache),
         adapter_directory=framework.outside,
-        only_capabilities=only_capabilities,
-        cpus=cpus,
+        only_capabilities=wanted.only_capabilities,
+        cpus=wanted.cpus,
         repeated_batch=of_parts.repeated_batch if of_parts else None,
         label_sets=of_parts.label_sets if of_parts else 1,
         network=to_data(specified),
-        asked_about=[to_data(each) for each in NETWORKS.values()] if only_capabilities else None,
+        asked_about=[to_data(each) for each in NETWORKS.values()] if wanted.only_capabilities else None,
     )
-    variables = framework.launch_variables(mode, threads, interpreter.parent.parent)
-    if device == "cpu":
+    variables = framework.launch_variables(mode, wanted.threads, interpreter.parent.parent)
+    if wanted.device == "cpu":
         variables = {**variables, **devices.variables(None)}
-    return ProcessLauncher().launch(Order(launch, interpreter, variables, timeout)).outcome
+    return ProcessLauncher().launch(Order(launch, interpreter, variables, wanted.timeout)).outcome

@@ -8,7 +8,6 @@ from pathlib import Path
 # Answers what dlbench asks of an interpreter; FAKE_* variables make it fail where a real one might.
 _SCRIPT = """#!/bin/sh
 case "$*" in
-*"version_info[:2]"*) echo {version} ;;
 "-m venv --without-pip "*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; exit ${{FAKE_BARE_VENV_EXIT:-0}} ;;
 "-m venv "*)
     mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo "venv: $FAKE_VENV_SAYS"

@@ -1,5 +1,7 @@
 """A framework for tests, and what is left and said when its environment is built."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -56,3 +58,15 @@ def source_of(framework, interpreter=None, name="tiny", build_missing=True):
     said = []
     found = row_interpreters.prepare([Build(name, framework, interpreter)], said.append, build_missing)
     return found[name], said
+
+
+def start_build(framework, **variables):
+    """Start a process that builds the framework's environment."""
+    program = (
+        "import sys\n"
+        "from dlbench.suites.environments import environment\n"
+        "from dlbench.suites.planning.framework import Framework\n"
+        "environment.build(Framework.model_validate_json(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", program, framework.model_dump_json()]
+    return subprocess.Popen(command, env={**os.environ, **variables})

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from known_networks import NETWORKS
 from processes import COMMAND, PATIENCE, gone, run_command, running_command, variables_of_command, wait_until
 from suites_of_null import suite_of_null
 
@@ -19,9 +18,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
-from dlbench.suites.measuring import preparation
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.framework import GUEST_DIRECTORY, offered
+from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 SUITE = suite_of_null(networks=["fcn5", "lstm32"], threads=[1, 2, 4], protocol={"launches": 2, "cell_seconds": 100.0})
 CELLS = {(network, threads) for network in ("fcn5", "lstm32") for threads in (1, 2, 4)}
@@ -78,25 +75,6 @@ def test_a_run_from_beginning_to_end(folder):
     assert "fcn5" in done.stdout
     assert "null" in done.stdout
     assert "report threads" in done.stdout
-
-
-def test_table_4_of_the_null_framework_as_documented(folder):
-    done = run_command(
-        folder,
-        "run",
-        "table4",
-        "--frameworks",
-        "null",
-        "--networks",
-        "fcn5,resnet50",
-        "--threads",
-        "1,2-3",
-        "--steps",
-        "2",
-    )
-    assert done.returncode == 0, done.stderr
-    found = {(r.cell.network, r.cell.threads, r.cell.batch_size) for r in records_in(folder)}
-    assert found == {(n, t, NETWORKS[n].batch_size) for n in ("fcn5", "resnet50") for t in (1, 2, 3)}
 
 
 def interrupted_run(folder: Path, number: signal.Signals, after: int = 3) -> tuple[int, str]:
@@ -278,31 +256,6 @@ def test_without_network_the_framework_is_left_out_and_the_others_run(folder):
     assert all(name.endswith((".log", ".lock")) for name in left)
 
 
-def test_list_as_json(folder):
-    done = run_command(folder, "list", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    content = json.loads(done.stdout)
-    assert [network["name"] for network in content["networks"]] == list(NETWORKS)
-    assert {each["name"] for each in content["suites"]} == set(suite.shipped())
-    frameworks = {each["name"]: each for each in content["frameworks"]}
-    assert set(frameworks) == set(offered())
-    for each in frameworks.values():
-        assert {"name", "state", "interpreter"} <= set(each)
-        assert each["state"] in ("ready", "not built", "half-built", "unavailable")
-        assert (each["interpreter"] is not None) == (each["state"] == "ready")
-    assert frameworks["null"]["state"] == "ready"
-    assert frameworks["mxnet"]["state"] in ("not built", "unavailable")  # this home is empty
-
-
-def test_lists_for_people(folder):
-    listed, environments = run_command(folder, "list"), run_command(folder, "env", "list")
-    assert (listed.returncode, environments.returncode) == (0, 0)
-    for name in [*offered(), *NETWORKS, *suite.shipped()]:
-        assert name in listed.stdout
-    for name in offered():
-        assert f"{name}: " in environments.stdout
-
-
 def test_plan_as_json(folder):
     words = ["plan", "mine.toml", "--threads", "1,3-4", "--batch-sizes", "8", "--seed", "3", "--json"]
     done = run_command(folder, *words)
@@ -317,13 +270,6 @@ def test_plan_as_json(folder):
     assert [entry.name for entry in folder.rglob("*") if entry.is_file()] == ["mine.toml"]  # a plan writes nothing
 
 
-def test_help_names_the_commands(folder):
-    done = run_command(folder, "--help")
-    assert done.returncode == 0
-    for word in ("list", "env", "probe", "plan", "run", "report"):
-        assert word in done.stdout
-
-
 def test_a_reader_that_leaves_early_is_no_error(folder):
     done = subprocess.run(
         f"{' '.join(COMMAND)} list --json | head -c 1",
@@ -336,19 +282,3 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
     )
     assert done.stdout == "{"
     assert done.stderr == ""
-
-
-def test_the_version_is_told(folder):
-    done = run_command(folder, "--version")
-    assert (done.returncode, done.stdout.strip()) == (0, preparation.version())
-
-
-def test_a_store_tells_its_runs_and_refuses_one_it_does_not_hold(folder):
-    run_command(folder, "run", "mine.toml", "--budget", "10ms")
-    (told,) = json.loads(run_command(folder, "report", "runs", "--json").stdout)
-    (run,) = runs_in(folder)
-    assert (told["id"], told["suite"], told["finished"], told["records"]) == (run.id, "mine", "unfinished", 1)
-    assert run_command(folder, "report", "matrix", "--run", run.id).returncode == 0
-    unknown = run_command(folder, "report", "matrix", "--run", "nosuch")
-    assert unknown.returncode == 2
-    assert "matches --run nosuch" in complaint(unknown.stderr)

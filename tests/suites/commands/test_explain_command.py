@@ -6,6 +6,7 @@ import re
 import pytest
 from pretended_gpus import STAND_IN
 from processes import run_command
+from suites_of_null import suite_of_null
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY
 from dlbench.adapters.protocol import Cell, Launch, Operator, Outcome, Profile, Protocol, Status
@@ -96,6 +97,27 @@ def test_json_alone_stands_on_standard_output(run):
     assert sum(each["share"] for each in told["kinds"]) == pytest.approx(1.0)
 
 
+def test_a_network_of_ones_own_is_explained_with_the_suite_that_defines_it(run, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        suite_of_null()
+        + """
+[[network]]
+name = "small"
+family = "feedforward"
+inputs = 784
+hidden = [512]
+outputs = 10
+activation = "relu"
+batch_size = 48
+"""
+    )
+    done = run("pretended/small", "--suite", "mine.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    cell = json.loads(done.stdout)["cell"]
+    assert (cell["network"], cell["batch_size"], cell["threads"] > 0) == ("small", 48, True)
+    assert "no network named 'small'" in run("pretended/small").stderr
+
+
 @pytest.mark.parametrize(
     ("cell", "code", "said"),
     [
@@ -117,10 +139,7 @@ def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
     [
         (["null"], "'null' is not a cell. Write ROW/NETWORK"),
         (["/fcn5"], "is not a cell"),
-        (["nul/fcn5"], "Did you mean 'null'?"),
-        (["null/fcn"], "There is no network named 'fcn'"),
         (["null:fast/fcn5"], "null has no mode 'fast'"),
-        (["null/fcn5", "--threads", "1,2"], "One cell is explained at a time, and this means 2"),
         (["null/fcn5", "--batch-size", "8-16"], "and this means 9"),
         (["torch:*/fcn5"], "One cell is explained at a time"),
         (["null/fcn5", "--device", "gpu"], "'gpu' is not a device"),

@@ -63,24 +63,6 @@ def contents(name):
         return store.runs(), sorted(store.records(), key=lambda each: each.started), store.machines()
 
 
-def test_a_run_leaves_and_comes_back(call):
-    run, records = fill("here.sqlite")
-    code, text, _ = call("export", "--format", "pytest-benchmark", "--store", "here.sqlite")
-    assert code == 0
-    Path("run.json").write_text(text)
-    code, _, said = call("import", "run.json", "--store", "there.sqlite")
-    assert code == 0
-    assert "6 records" in said
-    runs, found, machines = contents("there.sqlite")
-    assert runs == [run]
-    assert found == sorted(records, key=lambda each: each.started)
-    assert machines == contents("here.sqlite")[2]
-    assert call("export", "--store", "there.sqlite")[1] == text
-    code, matrix, _ = call("report", "matrix", "--store", "there.sqlite")
-    assert code == 0
-    assert "null" in matrix
-
-
 def test_pytest_benchmark_reads_what_was_exported(call):
     for number in (1, 2):
         fill("here.sqlite", f"run-{number}", days=number)
@@ -95,59 +77,10 @@ def test_pytest_benchmark_reads_what_was_exported(call):
         assert word in shown
 
 
-def test_the_newest_run_is_exported_unless_another_is_chosen(call):
-    fill("here.sqlite", "old", "mine")
-    fill("here.sqlite", "new", "yours", days=1)
-    code, text, said = call("export", "--store", "here.sqlite")
-    assert (code, json.loads(text)["commit_info"]["dlbench"]["run"]) == (0, "new")
-    assert "run new, the newest of 2" in said
-    text = call("export", "--store", "here.sqlite", "--suite", "mine")[1]
-    assert json.loads(text)["commit_info"]["dlbench"]["run"] == "old"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["export", "--run", "none"], "matches --run none"),
-        (["export", "--format", "pytest-benchmrk"], "Did you mean 'pytest-benchmark'?"),
-        (["import", "none.json"], "none.json cannot be read: No such file"),
-        (["import", "bad.json"], "NaN is no number"),
-        (["import", "good.json", "bad.json"], "NaN is no number"),
-        (["import", "good.json", "good.json"], "given twice"),
-        (["import", "empty.json"], "no benchmark in empty.json"),
-        (["import"], "Missing argument"),
-    ],
-)
-def test_what_cannot_be_meant_is_one_line_and_changes_nothing(call, words, part):
-    fill("dlbench.sqlite")
-    benchmark = {"name": "a", "fullname": "t.py::a", "stats": {"median": 1.0, "data": [1.0]}}
-    whole = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0"}
-    Path("good.json").write_text(json.dumps(whole))
-    Path("bad.json").write_text(json.dumps(whole).replace("[1.0]", "[NaN]"))
-    Path("empty.json").write_text(json.dumps({**whole, "benchmarks": []}))
-    before = contents("dlbench.sqlite")
-    code, text, said = call(*words)
-    assert (code, text) == (2, "")
-    (line,) = said.splitlines()
-    assert line.startswith("dlbench: ")
-    assert part in line
-    assert contents("dlbench.sqlite") == before
-
-
 def test_an_import_that_fails_leaves_no_store_behind(call):
     Path("bad.json").write_text("{")
     assert call("import", "bad.json", "--store", "new.sqlite")[0] == 2
     assert not Path("new.sqlite").exists()
-
-
-def test_what_is_there_already_is_not_imported_again(call):
-    fill("here.sqlite")
-    Path("run.json").write_text(call("export", "--store", "here.sqlite")[1])
-    before = contents("here.sqlite")
-    code, _, said = call("import", "run.json", "--store", "here.sqlite")
-    assert code == 2
-    assert "holds run run-1 already. Nothing was imported." in said
-    assert contents("here.sqlite") == before
 
 
 def test_a_file_does_not_change_what_a_store_knows_of_a_machine(call):

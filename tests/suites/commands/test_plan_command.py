@@ -26,18 +26,8 @@ def keep_launches(**chosen):
         for cell in plan.cells:
             store.append(
                 Record(
-                    run.id,
-                    run.suite,
-                    0,
-                    cell,
-                    Outcome(Status.OK),
-                    machine.fingerprint,
-                    "",
-                    "",
-                    run.protocol,
-                    datetime.now(UTC),
-                    90.0,
-                    "0",
+                    *(run.id, run.suite, 0, cell, Outcome(Status.OK), machine.fingerprint, "", ""),
+                    *(run.protocol, datetime.now(UTC), 90.0, "0"),
                 )
             )
 
@@ -46,8 +36,14 @@ def keep_launches(**chosen):
     ("chosen", "said"),
     [
         ({}, "About 9 min, by earlier launches of these cells; at most "),
-        ({"threads": "1"}, "About 9 min, by earlier launches of 2 of these cells and of others of their networks; at"),
-        ({"networks": "fcn5"}, "How long it takes is not known: no launch like these is stored of this machine; at"),
+        (
+            {"threads": "1"},
+            "About 9 min, by earlier launches of 2 of these cells and of other cells of their networks; at",
+        ),
+        (
+            {"networks": "fcn5"},
+            "It is not known how long this takes: the store has no such launches of this machine; at",
+        ),
     ],
 )
 def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said):

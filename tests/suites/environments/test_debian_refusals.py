@@ -45,8 +45,6 @@ def test_a_tampered_line_of_the_lock_is_refused(recipe):
     good = digest(recipe.mirror.folder / "pool" / "tiny-a_1.0_all.deb")
     (recipe.adapter / "debian.lock").write_text(right.replace(good, "0" * 64))
     assert "tiny-a_1.0_all.deb is not the file that debian.lock names" in recipe.refused()
-    (recipe.adapter / "debian.lock").write_text(right.replace(good, "0" * 63))
-    assert "debian.lock, line 2 is not 'package version architecture bytes SHA-256'" in recipe.refused()
     (recipe.adapter / "debian.lock").write_text(right)
     recipe.succeeds()
 
@@ -118,22 +116,13 @@ def test_without_apt_it_is_unavailable(recipe, program, package):
 
 
 @pytest.mark.slow
-def test_without_a_debian_mirror_it_is_unavailable(recipe):
-    del recipe.variables["DLBENCH_DEBIAN_MIRROR"]
+def test_without_mirror_keys_or_the_right_machine_it_is_unavailable(recipe):
+    mirror, lock = recipe.variables.pop("DLBENCH_DEBIAN_MIRROR"), recipe.adapter / "debian.lock"
     replace_program(recipe, "apt-get", "echo \"'http://archive.example/ubuntu/dists/noble/InRelease' name 0\"")
     assert_unavailable(recipe, "apt sources name no Debian mirror", "Set DLBENCH_DEBIAN_MIRROR")
-
-
-@pytest.mark.slow
-def test_without_the_keys_it_is_unavailable(recipe):
-    recipe.variables["DLBENCH_DEBIAN_KEYRING"] = "/none.gpg"
+    recipe.variables |= {"DLBENCH_DEBIAN_MIRROR": mirror, "DLBENCH_DEBIAN_KEYRING": "/none.gpg"}
     assert_unavailable(recipe, "(/none.gpg)", "debian-archive-keyring")
-
-
-@pytest.mark.slow
-def test_for_another_machine_it_is_unavailable(recipe):
-    lock = (recipe.adapter / "debian.lock").read_text()
-    (recipe.adapter / "debian.lock").write_text(lock.replace("tiny-a 1.0 all", "tiny-a 1.0 s390x"))
+    lock.write_text(lock.read_text().replace("tiny-a 1.0 all", "tiny-a 1.0 s390x"))
     assert_unavailable(recipe, "its packages are for Linux on s390x")
 
 

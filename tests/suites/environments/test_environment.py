@@ -11,6 +11,8 @@ from dlbench.suites.commands import listing
 from dlbench.suites.environments import (
     apt,
     environment,
+    folders,
+    interpreters,
     needs,
 )
 from dlbench.suites.environments.environment import State
@@ -26,24 +28,17 @@ def test_the_states_of_an_environment(tiny, home, tmp_path):
     assert environment.locate(tiny) == built
     assert built.interpreter == built.directory / "bin" / "python"
     assert built.directory.is_relative_to(home)
-    (built.directory / environment.MANIFEST).unlink()
+    (built.directory / interpreters.MANIFEST).unlink()
     half = environment.locate(tiny)
     assert (half.state, half.interpreter) == (State.HALF_BUILT, None)
     assert "dlbench env build tiny" in half.reason
-
-
-def test_an_environment_without_its_interpreter_is_half_built(tiny):
     built = environment.build(tiny)
     built.interpreter.unlink()
     assert environment.locate(tiny).state is State.HALF_BUILT
-    assert environment.build(tiny).state is State.READY
-
-
-def test_a_changed_lock_is_another_environment(tiny, tmp_path):
-    built = environment.build(tiny)
-    changed = make_framework(tmp_path, "numpy==1.0\n")
-    assert environment.locate(changed).state is State.NOT_BUILT
-    assert environment.locate(changed).directory != built.directory
+    changed = environment.locate(make_framework(tmp_path, "numpy==1.0\n"))
+    assert (changed.state, changed.directory == built.directory) == (State.NOT_BUILT, False)
+    null = environment.locate(find("null"))
+    assert (null.state, null.interpreter) == (State.READY, Path(sys.executable))
 
 
 def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
@@ -82,10 +77,10 @@ def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path,
     monkeypatch.setenv("DLBENCH_HOME", "here")
     built = environment.build(tiny)
     assert built.interpreter.is_relative_to(tmp_path / "here")
-    assert environment.cache_directory(tiny).is_absolute()
+    assert folders.cache_directory(tiny).is_absolute()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DLBENCH_HOME", "~/there")
-    assert environment.home() == tmp_path / "there"
+    assert folders.home() == tmp_path / "there"
     monkeypatch.setenv("DLBENCH_DEBIAN_KEYRING", "keys.gpg")
     assert apt.keyring() == tmp_path / "keys.gpg"
 
@@ -119,7 +114,7 @@ def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home
     located = environment.locate(gone)
     assert (located.state, located.interpreter) == (State.UNAVAILABLE, None)
     assert gone.unavailable in located.reason
-    assert "torch stands for it" in located.reason
+    assert "torch takes its place" in located.reason
     assert refused(gone) == located.reason
     assert not environment.remove(gone)
     source, said = source_of(gone, name="torch7")
@@ -168,8 +163,3 @@ def test_variables_name_the_environments_folder(tiny):
     assert source.folder == folder
     source, _ = source_of(tiny.model_copy(update={"imports": "sys"}), Path(sys.executable), name="mine")
     assert source.folder == Path(sys.prefix)
-
-
-def test_the_null_framework_is_always_ready():
-    located = environment.locate(find("null"))
-    assert (located.state, located.interpreter) == (State.READY, Path(sys.executable))

@@ -91,3 +91,14 @@ def test_syntax_that_is_too_new_for_a_guest_is_noticed(tmp_path, monkeypatch, li
     assert found == {(3, 6): [tmp_path / "module.py"], (3, 11): [own / "module.py"]}
     assert bootstrap.too_new((3, 6), found[3, 6])
     assert not bootstrap.too_new((3, 11), found[3, 11])
+
+
+def test_tests_of_one_group_share_a_worker_so_that_what_they_launch_is_launched_once(tmp_path):
+    """With pytest 9.2, pytest-xdist 3.8.0 takes the groups for nothing and says nothing."""
+    (tmp_path / "test_it.py").write_text(
+        "import os, pathlib, pytest\n@pytest.mark.xdist_group('one')\n@pytest.mark.parametrize('number', range(8))\n"
+        "def test_it(number): pathlib.Path(os.environ['PYTEST_XDIST_WORKER']).touch()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *bootstrap.WORKERS, "-n", "2"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert len(list(tmp_path.glob("gw*"))) == 1

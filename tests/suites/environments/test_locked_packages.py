@@ -8,10 +8,11 @@ import sys
 import pytest
 from debian_mirror import serving
 from made_up_pythons import make_wheel, script
-from tiny_framework import HOST, left_behind, make_framework, refused
+from tiny_framework import HOST, left_behind, make_framework, refused, start_build
 
 from dlbench.suites.environments import (
     environment,
+    folders,
     interpreters,
     needs,
     python_packages,
@@ -23,7 +24,7 @@ from dlbench.suites.errors import FrameworkEnvironmentError
 def test_two_locks_of_a_framework_share_no_downloads(tiny, tmp_path):
     earlier = environment.locate(tiny).directory
     changed = environment.locate(make_framework(tmp_path, "numpy==1.0\n")).directory
-    kept = environment.make_folder(environment.downloads(changed))
+    kept = folders.make_folder(folders.downloads(changed))
     assert environment.build(make_framework(tmp_path)).directory == earlier
     assert kept.is_dir()
 
@@ -40,7 +41,7 @@ def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     lock = f"tinymodule @ {wheel.as_uri()} --hash=sha256:{good}\n"
     framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
     assert environment.build(framework).state is State.READY
-    assert not environment.downloads(environment.locate(framework).directory).exists()
+    assert not folders.downloads(environment.locate(framework).directory).exists()
 
 
 def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch):
@@ -57,17 +58,11 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
         lines.append(f"{name}==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
     framework = make_framework(tmp_path, "".join(lines), python=HOST, imports="othermodule")
-    program = (
-        "import sys\n"
-        "from dlbench.suites.environments import environment\n"
-        "from dlbench.suites.planning.framework import Framework\n"
-        "environment.build(Framework.model_validate_json(sys.argv[1]))"
-    )
     with serving(served) as server:
         monkeypatch.setenv("PIP_INDEX_URL", f"{server.address}/simple")
         monkeypatch.setenv("PIP_TIMEOUT", "60")
         server.stalls = "othermodule-1.0-py3-none-any.whl"
-        builder = subprocess.Popen([sys.executable, "-c", program, framework.model_dump_json()])
+        builder = start_build(framework)
         assert server.stalled.wait(60)
         builder.kill()
         builder.wait()
@@ -79,7 +74,7 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
             "/simple/othermodule/" + "othermodule-1.0-py3-none-any.whl"
         ]
     assert interpreters.inspect(built.interpreter, names).missing == ()
-    assert not environment.downloads(built.directory).exists()
+    assert not folders.downloads(built.directory).exists()
 
 
 @pytest.mark.slow
@@ -141,7 +136,7 @@ def test_a_real_build_holds_exactly_what_its_lock_says(home, tmp_path):
     inspection = interpreters.inspect(built.interpreter, ("tinymodule", "numpy", "sqlalchemy"))
     assert inspection.missing == ("numpy", "sqlalchemy")  # nothing of the host
     assert inspection.distributions["tinymodule"] == "1.0"
-    manifest = json.loads((built.directory / environment.MANIFEST).read_text())
+    manifest = json.loads((built.directory / interpreters.MANIFEST).read_text())
     assert manifest["framework"] == "tiny"
     assert manifest["distributions"] == inspection.distributions
 

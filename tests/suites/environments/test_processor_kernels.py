@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dlbench.hardware_probe import probe_cpu
 from dlbench.hardware_probe.instruction_sets import KNOWN
-from dlbench.suites.environments import environment, processor_kernels
+from dlbench.suites.environments import folders, processor_kernels
 from dlbench.suites.planning import framework
 
 NEEDS = {
@@ -38,13 +38,13 @@ def test_where_there_is_nothing_to_name_no_variable_is_set(monkeypatch):
 @pytest.mark.parametrize("change", [{"model": "Another"}, {"instruction_sets": ("avx2",)}, {"model_number": "255"}])
 def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
     found = framework.find("jax")
-    here = environment.cache_directory(found)
+    here = folders.cache_directory(found)
     cpu = replace(probe_cpu(), affinity=(0,), quota_cpus=0.5)
     try:
         for same, changes in ((True, {}), (False, change)):
             processor_kernels.processor.cache_clear()
             monkeypatch.setattr(processor_kernels, "probe_cpu", lambda changes=changes: replace(cpu, **changes))
-            assert (environment.cache_directory(found) == here) is same
-            assert environment.cache_directory(found).parent == here.parent
+            assert (folders.cache_directory(found) == here) is same
+            assert folders.cache_directory(found).parent == here.parent
     finally:
         processor_kernels.processor.cache_clear()

@@ -8,6 +8,7 @@ from tiny_framework import left_behind, make_framework
 
 from dlbench.suites.environments import (
     environment,
+    folders,
 )
 from dlbench.suites.environments.environment import State
 from dlbench.suites.errors import FrameworkEnvironmentError
@@ -16,12 +17,12 @@ from dlbench.suites.planning.framework import find
 
 def test_removing_takes_environment_and_cache(tiny):
     directory = environment.build(tiny).directory
-    cache = environment.make_folder(environment.cache_directory(tiny))
+    cache = folders.make_folder(folders.cache_directory(tiny))
     assert environment.remove(tiny)
     assert not directory.exists()
     assert not cache.exists()
     assert not environment.remove(tiny)
-    with pytest.raises(FrameworkEnvironmentError, match="nothing to remove"):
+    with pytest.raises(FrameworkEnvironmentError, match="there is nothing to remove"):
         environment.remove(find("null"))
 
 
@@ -30,7 +31,7 @@ def test_removing_takes_the_environments_of_earlier_locks_and_of_no_other_framew
     changed = make_framework(tmp_path, "numpy==1.0\n")
     now = environment.build(changed).directory
     others = [home / "environments" / name for name in ("tiny-er-01234567", "tinyer-01234567", "tiny-012345678")]
-    kept = [environment.make_folder(environment.downloads(directory)) for directory in (earlier, others[0])]
+    kept = [folders.make_folder(folders.downloads(directory)) for directory in (earlier, others[0])]
     for other in others:
         other.mkdir()
     assert environment.remove(changed)

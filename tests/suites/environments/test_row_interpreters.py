@@ -11,7 +11,6 @@ from dlbench.suites.environments import (
     environment,
     row_interpreters,
 )
-from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build
 
@@ -29,23 +28,19 @@ def test_without_names_a_build_leaves_out_what_is_built_on_request(home, monkeyp
     assert ("caffe" in built, built.count("caffe")) == (True, 1)
 
 
-def test_a_historic_framework_is_asked_of_no_machine(home, framework_python, monkeypatch):
+@pytest.mark.parametrize(
+    ("tested", "said"), [(None, "not built here"), ("torch,mxnet", "caffe is not among the frameworks tested now")]
+)
+def test_a_historic_framework_is_asked_of_no_machine_and_others_of_those_tested(
+    home, framework_python, monkeypatch, tested, said
+):
     monkeypatch.setenv("CI", "1")
     monkeypatch.delenv("DLBENCH_TEST_FRAMEWORKS", raising=False)
+    if tested:
+        monkeypatch.setenv("DLBENCH_TEST_FRAMEWORKS", tested)
     for name in ("CAFFE", "MXNET"):
         monkeypatch.delenv(f"DLBENCH_PYTHON_{name}", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="not built here"):
-        framework_python("caffe")
-    with pytest.raises(pytest.fail.Exception, match="not built here"):
-        framework_python("mxnet")
-
-
-def test_the_frameworks_tested_now_are_asked_for_and_no_others(home, framework_python, monkeypatch):
-    monkeypatch.setenv("CI", "1")
-    monkeypatch.setenv("DLBENCH_TEST_FRAMEWORKS", "torch,mxnet")
-    for name in ("CAFFE", "MXNET"):
-        monkeypatch.delenv(f"DLBENCH_PYTHON_{name}", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="caffe is not among the frameworks tested now"):
+    with pytest.raises(pytest.skip.Exception, match=said):
         framework_python("caffe")
     with pytest.raises(pytest.fail.Exception, match="not built here"):
         framework_python("mxnet")
@@ -85,15 +80,3 @@ def test_an_environment_that_cannot_be_had_leaves_the_other_rows_alone(tiny, tmp
 def test_a_brought_interpreter_is_looked_into(tiny, tmp_path):
     source, _ = source_of(tiny, tmp_path / "path" / "python3.99", name="mine")
     assert (source.name, source.interpreter) == ("FakePython 3.99.1", tmp_path / "path" / "python3.99")
-
-
-def test_a_brought_interpreter_that_lacks_the_framework_is_refused(tiny, tmp_path):
-    lacking = tiny.model_copy(update={"imports": "no_such_framework"})
-    with pytest.raises(FrameworkEnvironmentError) as caught:
-        source_of(lacking, Path(sys.executable), name="mine")
-    assert f"given for mine, {sys.executable}, lacks no_such_framework. Install it there" in str(caught.value)
-
-
-def test_a_brought_interpreter_that_is_none_is_refused(tiny, tmp_path):
-    with pytest.raises(FrameworkEnvironmentError, match="is not a Python interpreter that starts"):
-        source_of(tiny, tmp_path / "none")

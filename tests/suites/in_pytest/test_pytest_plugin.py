@@ -106,26 +106,19 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
         ("memory", "failed", "out of memory: "),
         ("unsupported", "skipped", "unsupported: the null framework was told not to support this cell"),
         ("nan", "failed", "parity failed: the loss after the timed steps is not finite"),
+        ("hang", "failed", "timed out: ended after 1.5 s"),
     ],
 )
 def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, said):
-    pytester.path.joinpath("mine.toml").write_text(SUITE + f'fault = "{fault}"\n')
+    limit = "1.5" if fault == "hang" else "20.0"
+    text = SUITE.replace("cell_seconds = 20.0", f"cell_seconds = {limit}")
+    pytester.path.joinpath("mine.toml").write_text(text + f'fault = "{fault}"\n')
     words = "--dlbench-launches", "1", "--dlbench-threads", "1"
     found = session("-rfEs", "-W", "error", *words)
     found.assert_outcomes(**{kind: 1})
     text = " ".join(found.stdout.str().split())
     assert said in text
     assert "Traceback" not in text
-
-
-def test_a_time_out_is_a_failure_and_other_cells_are_kept_with_the_hole(session, pytester):
-    pytester.path.joinpath("mine.toml").write_text(
-        SUITE.replace("cell_seconds = 20.0", "cell_seconds = 1.5").replace("launches = 2", "launches = 1")
-        + 'fault = "hang"\nfault_step = 2\n'
-    )
-    found = session("-rf", "--dlbench-threads", "1")
-    found.assert_outcomes(failed=1)
-    assert "timed out: ended after 1.5 s" in found.stdout.str()
 
 
 def test_an_interpreter_that_is_not_there_is_a_skip(session):

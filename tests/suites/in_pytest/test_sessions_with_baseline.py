@@ -1,6 +1,7 @@
 """Sessions that are judged against a baseline."""
 
 import json
+import shutil
 
 import pytest
 from plugin_sessions import MADE_UP, SUITE
@@ -17,12 +18,20 @@ def test_a_session_says_when_it_decides_nothing(session, pytester, undecided, co
     found.stdout.fnmatch_lines(["verdict undecided: of 2 benchmarks 2 inconclusive"])
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return tmp_path_factory.mktemp("saved") / "folder"
+
+
 @pytest.fixture
-def base(session, pytester):
+def base(session, pytester, saved):
     """Save what the made-up launches of the suite give, as a file, in a store, and by --benchmark-save."""
-    pytester.makeconftest(MADE_UP)
-    words = "--benchmark-json", "base.json", "--dlbench-store", "base.sqlite", "--benchmark-save", "base"
-    session(*words, "--dlbench-launches", "4").assert_outcomes(passed=2)
+    if not saved.exists():
+        pytester.makeconftest(MADE_UP)
+        words = "--benchmark-json", "base.json", "--dlbench-store", "base.sqlite", "--benchmark-save", "base"
+        session(*words, "--dlbench-launches", "4").assert_outcomes(passed=2)
+        shutil.copytree(pytester.path, saved)
+    shutil.copytree(saved, pytester.path, dirs_exist_ok=True)
 
 
 def slower(pytester, by):

@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pretended_gpus import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
@@ -54,6 +55,10 @@ def carrier_of(launcher, **options):
     return Carrier(PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options})
 
 
+def records_of(carrier, planned, protocol, **options):
+    return list(carrier.attempts(planned, protocol, **options))
+
+
 def planned(affinity="oversubscribed", threads=1):
     cell = next(cell for cell in PLAN.cells if (cell.affinity, cell.threads) == (affinity, threads))
     return PlannedLaunch(cell, 4)
@@ -62,8 +67,8 @@ def planned(affinity="oversubscribed", threads=1):
 def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
     launcher = Taker()
     carrier = carrier_of(launcher)
-    carrier.carry_out(planned("bound"), PLAN.protocol)
-    carrier.carry_out(planned("oversubscribed"), PLAN.protocol)
+    records_of(carrier, planned("bound"), PLAN.protocol)
+    records_of(carrier, planned("oversubscribed"), PLAN.protocol)
     bound, free = launcher.orders
     assert bound.launch.cpus == list(bound_mask(MACHINE.cpu, 1))
     assert len(bound.launch.cpus) == 1
@@ -73,14 +78,16 @@ def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
 def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
     too_many = PlannedLaunch(planned("bound").cell._replace(threads=10**6), 0)
     with pytest.raises(UsageError, match="1000000 threads cannot be bound"):
-        carrier_of(Taker()).carry_out(too_many, PLAN.protocol)
+        records_of(carrier_of(Taker()), too_many, PLAN.protocol)
 
 
 def test_a_side_has_variables_and_adapters_of_its_own():
     launcher = Taker()
-    side = carrier_of(launcher, variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters"))
-    (record,) = side.carry_out(planned(), PLAN.protocol, side="candidate", stage="screen")
-    carrier_of(launcher).carry_out(planned(), PLAN.protocol)
+    side = carrier_of(
+        launcher, side="candidate", variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters")
+    )
+    (record,) = records_of(side, planned(), PLAN.protocol, stage="screen")
+    records_of(carrier_of(launcher), planned(), PLAN.protocol)
     changed, usual = launcher.orders
     assert (changed.variables["OMP_NUM_THREADS"], changed.variables["MINE"]) == ("7", "yes")
     assert changed.guest == Path("/other/adapters")
@@ -92,7 +99,7 @@ def test_a_side_has_variables_and_adapters_of_its_own():
 def test_a_record_notes_the_protocol_and_the_quota_in_force():
     protocol = PLAN.protocol._replace(steps=7)
     launcher = Taker()
-    (record,) = carrier_of(launcher).carry_out(planned(), protocol)
+    (record,) = records_of(carrier_of(launcher), planned(), protocol)
     assert record.protocol == launcher.orders[0].launch.protocol == protocol
     assert record.quota_cpus == MACHINE.cpu.quota_cpus
 
@@ -106,7 +113,7 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     carrier = carrier_of(
         launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(TWO), variables={"CUDA_VISIBLE_DEVICES": "0,1"}
     )
-    (record,) = carrier.carry_out(on_gpu(), PLAN.protocol)
+    (record,) = records_of(carrier, on_gpu(), PLAN.protocol)
     (order,) = launcher.orders
     assert order.launch.gpu == order.variables["CUDA_VISIBLE_DEVICES"] == SECOND
     assert order.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -114,7 +121,10 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     told = {"index": 1, "name": "NVIDIA H200", "uuid": SECOND, "driver": "550.54.15"}
     assert record.outcome.software == {"version": "1", "gpu": told}
     assert record.telemetry["gpu"]["uuid"] == SECOND
-    (on_cpu,) = carrier.carry_out(planned(), PLAN.protocol)
+    assert (
+        record.telemetry["samples"]["at"][0] <= record.telemetry["launched_at"] <= record.telemetry["samples"]["at"][-1]
+    )
+    (on_cpu,) = records_of(carrier, planned(), PLAN.protocol)
     assert launcher.orders[-1].launch.gpu is None
     assert launcher.orders[-1].variables["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_CACHE_PATH" not in launcher.orders[-1].variables
@@ -124,7 +134,7 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
 def test_a_launch_on_a_mig_device_sees_that_part_of_the_gpu():
     launcher = Taker(software={"version": "1"})
     carrier = carrier_of(launcher, machine=replace(MACHINE, gpus=gpus(PARTED)), nvml=nvml(PARTED))
-    (record,) = carrier.carry_out(on_gpu("0:1"), PLAN.protocol)
+    (record,) = records_of(carrier, on_gpu("0:1"), PLAN.protocol)
     assert launcher.orders[0].variables["CUDA_VISIBLE_DEVICES"] == launcher.orders[0].launch.gpu == OTHER_PART
     assert record.outcome.software["gpu"]["index"] == 0
     assert record.outcome.software["gpu"]["uuid"] == OTHER_PART
@@ -135,8 +145,8 @@ def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothi
     launcher = Taker()
     left = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
     carrier = carrier_of(launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(left))
-    carrier.carry_out(on_gpu(), PLAN.protocol)
-    (lost,) = carrier.carry_out(on_gpu(0), PLAN.protocol, attempts=3)
+    records_of(carrier, on_gpu(), PLAN.protocol)
+    (lost,) = records_of(carrier, on_gpu(0), PLAN.protocol, most=3)
     assert [order.launch.gpu for order in launcher.orders] == [SECOND]
     assert (lost.outcome.status, lost.telemetry) == (Status.SKIPPED, None)
     assert lost.outcome.reason.startswith("cuda:0 (NVIDIA A100")
@@ -150,14 +160,14 @@ def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
     playing = nvml(TWO)
     carrier = carrier_of(Interrupted(), machine=replace(MACHINE, gpus=gpus(TWO)), nvml=playing)
     with pytest.raises(KeyboardInterrupt):
-        carrier.carry_out(on_gpu(), PLAN.protocol)
+        records_of(carrier, on_gpu(), PLAN.protocol)
     assert playing.opened == 0
     assert not [thread for thread in threading.enumerate() if thread.name == "gpu-telemetry"]
 
 
 def test_what_is_skipped_starts_nothing():
     launcher = Taker()
-    (record,) = carrier_of(launcher).carry_out(planned(), PLAN.protocol, attempts=3, skip="not worth it")
+    (record,) = records_of(carrier_of(launcher), planned(), PLAN.protocol, most=3, skip="not worth it")
     assert (record.outcome.status, record.outcome.reason, record.wall_seconds) == (Status.SKIPPED, "not worth it", 0.0)
     assert launcher.orders == []
 
@@ -165,9 +175,8 @@ def test_what_is_skipped_starts_nothing():
 def test_each_attempt_is_handed_over_before_the_next_begins(monkeypatch):
     monkeypatch.setattr("dlbench.suites.measuring.attempts.disturbed", lambda record, host: True)
     launcher, waits = Taker(), []
-    found = carrier_of(launcher, before_repeat=lambda: waits.append(len(launcher.orders))).attempts(
-        planned(), PLAN.protocol, attempts=3
-    )
+    gate = SimpleNamespace(before_repeat=lambda: waits.append(len(launcher.orders)) or True)
+    found = carrier_of(launcher, gate=gate).attempts(planned(), PLAN.protocol, most=3)
     for attempt in range(3):
         assert next(found).attempt == attempt
         assert len(launcher.orders) == attempt + 1

@@ -11,7 +11,7 @@ from processes import run_command
 
 from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.row_interpreters import Source
-from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
+from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.measuring import capabilities
 from dlbench.suites.measuring.capabilities import Threads
 from dlbench.suites.measuring.launcher import Launched
@@ -155,13 +155,6 @@ def test_a_launch_that_cannot_be_carried_out_is_a_problem_of_this_framework_alon
     assert found["torch7"].problem == "no environment"
 
 
-def test_of_whom_to_ask_goes_with_asking(tmp_path):
-    done = run_command(tmp_path, "list", "--frameworks", "null")
-    assert done.returncode == UsageError.exit_code
-    assert "--capabilities" in done.stderr
-    assert done.stdout == ""
-
-
 counts = st.none() | st.integers(1, 4)
 
 
@@ -195,7 +188,6 @@ def test_the_command_shows_and_gives_everything(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--python", "torch=/no/such/python"], "Add --capabilities"),
         (["--capabilities", "--python", "mine:torch=/no/such/python"], "Write torch=PATH"),
         (["--capabilities", "--frameworks", "null", "--python", "torch=/no/such/python"], "torch, which --frameworks"),
         (["--capabilities", "--python", "torch=/no/such/python"], "/no/such/python"),

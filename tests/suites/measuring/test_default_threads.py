@@ -7,7 +7,7 @@ import pytest
 
 from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.row_interpreters import Source
-from dlbench.suites.measuring import default_threads
+from dlbench.suites.measuring import short_launch
 from dlbench.suites.measuring.launcher import Launched
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
@@ -41,7 +41,7 @@ def plan(tmp_path, monkeypatch):
 
 def ask(plan, launcher, machine="here", digest="env"):
     found = {row.build.name: Source(row.build, Path("/python"), "CPython", digest) for row in plan.rows}
-    return default_threads.threads_by_default(plan, found, machine, launcher, lambda line: None)
+    return short_launch.threads_by_default(plan, found, machine, launcher, lambda line: None)
 
 
 def test_the_launch_sets_no_thread_count(plan):

@@ -16,7 +16,7 @@ from processes import BRIEF, gone, null_order, wait_until
 from dlbench.adapters.protocol import Status
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.measuring import launcher
-from dlbench.suites.measuring.launcher import ProcessLauncher
+from dlbench.suites.measuring.launcher import MARK, ProcessLauncher, of_a_launch
 
 
 def launch(folder, settings=None, **options):
@@ -146,24 +146,15 @@ def test_a_guest_that_the_kernel_killed_for_memory_is_out_of_memory(tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    ("kills", "body"),
-    [((7, 7), "kill -9 $$"), ((7, 8), "kill -SEGV $$")],  # killed, but not for memory; another process was
+    ("kills", "body", "signal_said"),
+    [((7, 7), "kill -9 $$", "9 (SIGKILL)"), ((7, 8), "kill -SEGV $$", "11 (SIGSEGV)")],
+    ids=["killed, but not for memory", "another process was killed for memory"],
 )
-def test_a_guest_that_ended_otherwise_crashed(tmp_path, monkeypatch, kills, body):
+def test_a_guest_that_ended_otherwise_crashed(tmp_path, monkeypatch, kills, body, signal_said):
     counted = iter(kills)
     monkeypatch.setattr(launcher, "oom_kills", lambda: next(counted))
     outcome = launch(tmp_path, interpreter=guest(tmp_path, body)).outcome
-    assert outcome.status is Status.CRASHED
-    assert outcome.reason.startswith("ended by signal")
-
-
-def test_a_killed_guest_crashed_by_name_of_the_signal(tmp_path):
-    outcome = launch(tmp_path, interpreter=guest(tmp_path, "kill -9 $$")).outcome
-    assert (outcome.status, outcome.reason) == (Status.CRASHED, "ended by signal 9 (SIGKILL)")
-
-
-def test_the_kernels_counter_is_read():
-    assert launcher.oom_kills() >= 0
+    assert (outcome.status, outcome.reason) == (Status.CRASHED, f"ended by signal {signal_said}")
 
 
 @pytest.mark.parametrize(
@@ -286,7 +277,7 @@ def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monk
 def test_the_guest_is_killed_when_the_runner_is(tmp_path):
     program = (
         "import sys; from pathlib import Path; from processes import null_order\n"
-        "from dlbench.suites.measuring.launcher import ProcessLauncher\n"
+        "from dlbench.suites.measuring.launcher import MARK, ProcessLauncher, of_a_launch\n"
         "def tick(directory): (Path(sys.argv[1]) / 'where').write_text(str(directory))\n"
         "ProcessLauncher().launch(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
     )
@@ -342,3 +333,27 @@ def test_a_phase_that_cannot_be_read_is_no_phase(tmp_path, content):
     (tmp_path / "phase.json").write_text(content)
     assert launcher.read_phase(tmp_path) == ("", None)
     assert launcher.read_phase(tmp_path / "none") == ("", None)
+
+
+# A process whose parent ends at once, so that it is no longer of this one's tree; it prints its number and waits.
+LEAVES = (
+    "import os, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\nprint(os.getpid(), flush=True)\nsys.stdin.read()\n"
+)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-c", LEAVES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**environment, **({MARK: "/somewhere"} if marked else {})},
+    )
+    with child:
+        number = int(child.stdout.readline())
+        child.wait()  # its parent is gone
+        if os.getpid() in [each.pid for each in psutil.Process(number).parents()]:
+            pytest.skip("this process adopts orphans")
+        assert of_a_launch(number) is marked

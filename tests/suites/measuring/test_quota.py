@@ -164,19 +164,6 @@ def check(cell: Cell, outcome: Outcome, host: Host) -> None:
         assert "contended" not in {flag.kind.name for flag in launch_flags(cell, outcome, free, QUOTA)}
 
 
-def test_two_threads_of_the_null_framework_on_a_fifth_of_a_cpu(tmp_path: Path, within: Within) -> None:
-    cell = Cell("null", "null", "null", "fcn5", "cpu", 2, 64)
-    measured = Protocol(warmup_steps=2, steps=200, minimum_steps=5, seconds=3.0)
-    order = Order(
-        Launch(cell, measured, {"step_seconds": 0.02}, None, str(tmp_path), network=data_of(cell.network)),
-        Path(sys.executable),
-        {},
-        120.0,
-    )
-    outcome, host = carried_out(tmp_path, within, order)
-    check(cell, outcome, host)
-
-
 @pytest.mark.framework
 def test_two_threads_of_torch_on_a_fifth_of_a_cpu(
     tmp_path: Path, within: Within, framework_python: Callable[[str], Path]

@@ -3,13 +3,10 @@
 from collections import Counter
 
 import pytest
-from pretended_runs import ORDER, PLAN, PRECISE, Pretender, Watcher, begin, ok, open_store, sources
+from pretended_runs import ORDER, PLAN, PRECISE, Pretender, begin, ok, open_store, runner_of
 
 from dlbench.adapters.protocol import Contention, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.hosts import host_of
-from dlbench.suites.measuring.attempts import Carrier
-from dlbench.suites.measuring.runner import Runner
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
@@ -43,11 +40,7 @@ def contended():
 
 def carry_out_disturbed(answer, gate, plan=PLAN):
     store, launcher = open_store(), Pretender(answer)
-    run = begin(store, plan)
-    carrier = Carrier(
-        plan, run, launcher, sources(plan), lambda cell: None, machine=MACHINE, before_repeat=gate.before_repeat
-    )
-    runner = Runner(plan, run, store, carrier, Watcher(), None, lambda: launcher.time, gate=gate, host=host_of(MACHINE))
+    runner = runner_of(store, begin(store, plan), launcher, plan, machine=MACHINE, gate=gate)
     return store, runner.run()
 
 
@@ -91,10 +84,8 @@ def test_the_gate_stands_before_and_after_each_block():
 
 def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
     store, launcher, gate = open_store(), Pretender(seconds=10.0), BusyFor()
-    run = begin(store)
-    carrier = Carrier(PLAN, run, launcher, sources(PLAN), lambda cell: None)
     budget = 10.0 * len(PLAN.cells) + 5.0
-    ending = Runner(PLAN, run, store, carrier, Watcher(), budget, lambda: launcher.time, gate=gate).run()
+    ending = runner_of(store, begin(store), launcher, budget=budget, gate=gate).run()
     assert ending.launches_left == len(PLAN.cells)
     assert gate.moments == [("before", 0), ("after", 0)]
 

@@ -11,8 +11,9 @@ from pretended_runs import ORDER, PLAN, TEXT, Watcher, carry_out, launched, ok, 
 from properties import examples
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
+from dlbench.suites.measuring.ledger import Estimates
 from dlbench.suites.measuring.references import Reference
-from dlbench.suites.measuring.runner import Ending, Estimates
+from dlbench.suites.measuring.runner import Ending
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
@@ -146,7 +147,7 @@ def test_beyond_the_mini_batch_that_runs_out_of_memory_none_is_launched(limits):
 
 
 def test_a_framework_without_interpreter_is_skipped_with_the_reason_and_the_others_run():
-    store, launcher, _ = carry_out(given=sources(torch="no Python for it here"))
+    store, launcher, _ = carry_out(sources=sources(torch="no Python for it here"))
     torch = [record for record in store.records() if record.cell.framework == "torch"]
     assert {(r.outcome.status, r.outcome.reason) for r in torch} == {(Status.SKIPPED, "no Python for it here")}
     assert len(torch) == len([cell for cell in PLAN.cells if cell.framework == "torch"])
@@ -197,7 +198,7 @@ def test_estimates_learn_from_the_same_network_first():
 
 def test_a_record_carries_its_rows_default_thread_count():
     row = PLAN.rows[0]
-    store, _, _ = carry_out(defaults={(row.build.name, row.mode): 7})
+    store, _, _ = carry_out(default_threads={(row.build.name, row.mode): 7})
     for record in store.records():
         told = record.outcome.software.get("default_threads")
         assert told == (7 if (record.cell.framework, record.cell.mode) == (row.build.name, row.mode) else None)

@@ -144,7 +144,7 @@ def test_a_device_is_found_again_by_its_uuid_whatever_its_number_is_now():
     assert (found.devices[0].name, found.uuids, found.reason) == ("cuda:1", SECOND, "")
     assert found.devices[0].identity(found.driver) == {"index": 1, "name": H200, "uuid": SECOND, "driver": "550.54.15"}
     gone = locator.find("cuda:0")
-    assert (gone.devices, gone.reason) == ((), f"cuda:0 ({A100}) does not answer: the driver lists it no more")
+    assert (gone.devices, gone.reason) == ((), f"cuda:0 ({A100}) does not answer: the driver no longer lists it")
 
 
 def test_a_device_that_is_lost_is_not_found_and_the_reason_is_the_drivers():

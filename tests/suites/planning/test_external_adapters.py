@@ -87,21 +87,20 @@ def test_what_cannot_be_meant(text, words, tmp_path, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_adapter_py(tmp_path):
-    folder = write_adapter(tmp_path / "a")
-    (folder / "adapter.py").unlink()
-    with pytest.raises(UsageError, match=r"no adapter\.py"):
-        external_adapters.read(f"mine={folder}", "--adapter")
-
-
-def test_two_names_for_one_framework(tmp_path):
-    with pytest.raises(UsageError, match="describes 'mine', not 'other'"):
-        external_adapters.read(f"other={write_adapter(tmp_path / 'a')}", "--adapter")
-
-
-def test_the_name_of_one_of_ours(tmp_path):
-    with pytest.raises(UsageError, match="torch is the name of a framework that dlbench has"):
-        external_adapters.read(f"torch={write_adapter(tmp_path / 'a', name='torch')}", "--adapter")
+@pytest.mark.parametrize(
+    ("name", "declared", "words"),
+    [
+        ("other", "mine", "describes 'mine', not 'other'"),
+        ("torch", "torch", "torch is the name of a framework that dlbench has"),
+        ("mine", None, r"no adapter\.py"),
+    ],
+)
+def test_a_folder_that_is_no_such_adapter_is_refused(tmp_path, name, declared, words):
+    folder = write_adapter(tmp_path / "a", name=declared or "mine")
+    if declared is None:
+        (folder / "adapter.py").unlink()
+    with pytest.raises(UsageError, match=words):
+        external_adapters.read(f"{name}={folder}", "--adapter")
 
 
 def test_the_variable_and_the_option_add_up(tmp_path, monkeypatch):
@@ -197,14 +196,6 @@ def test_what_the_variable_names_wrongly_is_left_out_and_the_rest_is_there(tmp_p
         external_adapters.register([f"gone={tmp_path / 'gone'}"])
 
 
-def test_every_command_runs_beside_an_adapter_that_is_gone(tmp_path):
-    done = run_command(tmp_path, "list", "--json", **{external_adapters.VARIABLE: f"gone={tmp_path / 'gone'}"})
-    assert done.returncode == 0
-    assert "null" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
-    (line,) = done.stderr.splitlines()
-    assert "It is left out." in line
-
-
 def test_its_identity_is_its_name_not_its_folders(tmp_path):
     """A folder named as one of ours takes over nothing that is known of ours, such as the dates of releases."""
     mine = external_adapters.read(f"mine={write_adapter(tmp_path / 'pytorch')}", "--adapter")
@@ -256,14 +247,6 @@ def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     assert "its code has changed" in refused(*both[:2])
 
 
-def test_an_adapter_that_was_left_out_of_a_run_is_named_as_it_was_typed(tmp_path):
-    folder = write_adapter(tmp_path / "a")
-    words = ["--networks", "fcn5", "--threads", "1", "--steps", "2", "--launches", "2", "--budget", "0.001s"]
-    done = run_command(tmp_path, "run", "quick", "--frameworks", "null", "--adapter", f"mine={folder}", *words)
-    assert "--resume" in done.stderr, done.stderr
-    assert f"--adapter mine={folder}" in done.stderr
-
-
 def test_a_revision_of_our_adapters_varies_none_from_outside(tmp_path):
     words = ["compare", "--now", "--adapter", f"mine={write_adapter(tmp_path / 'a')}", "--networks", "fcn5"]
     done = run_command(tmp_path, *words, "--baseline-env", "A=1", "--baseline-adapters", "HEAD")
@@ -281,18 +264,10 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
     return ProcessLauncher().launch(Order(asked, Path(sys.executable), {}, timeout)).outcome
 
 
-def test_a_good_one_runs(tmp_path):
-    assert launch(write_adapter(tmp_path / "a", computes=True)).status is Status.OK
-
-
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         ("def parameters(self): return ((n, v.T) for n, v in self.held.items())", r"embedding\.weight has shape"),
-        ("def parameters(self): return iter(list(self.held.items())[1:])", "did not yield embedding.weight"),
-        ("def last_loss(self): return np.ones((32, 1))", "an array of shape (32, 1)"),
-        ("def supports(self, network): return False", "supports() returned False"),
-        ("def supports(self, network): return False, ''", "refused without a reason"),
         ("def describe(self): return None", "describe() returned"),
     ],
 )
@@ -302,23 +277,6 @@ def test_a_breach_of_the_contract_is_said(tmp_path, more, words):
     assert outcome.reason.startswith("the adapter breaks its contract: ")
     assert words.replace("\\", "") in outcome.reason
     assert not outcome.samples_ns
-
-
-def test_one_that_never_returns_times_out(tmp_path):
-    folder = write_adapter(tmp_path / "a", "def step(self): time.sleep(1000)")
-    outcome = launch(folder, timeout=15.0)
-    assert outcome.status is Status.TIMED_OUT
-    assert "first step" in outcome.reason
-
-
-def test_one_that_prints_harms_nobody(tmp_path):
-    more = "def step(self): print('x' * 10**6); sys.stdout.write('{}'); os.write(1, b'y' * 10**6)"
-    assert launch(write_adapter(tmp_path / "a", more)).status is Status.OK
-
-
-def test_one_that_leaves_the_process_is_a_crash(tmp_path):
-    outcome = launch(write_adapter(tmp_path / "a", "def step(self): sys.exit(0)"))
-    assert outcome.status is Status.CRASHED
 
 
 def test_a_copy_that_it_forks_answers_for_nobody(tmp_path):
@@ -345,7 +303,8 @@ def test_the_work_of_its_helpers_counts(tmp_path):
         "def step(self): time.sleep(0.5)\n"
     )
     threads = launch(write_adapter(tmp_path / "a", more)).threads
-    assert len([seconds for seconds in threads.cpu_seconds_by_thread if seconds > 0.2]) == 2
+    # Others may be taking the CPUs meanwhile; the adapter's own thread sleeps.
+    assert len([seconds for seconds in threads.cpu_seconds_by_thread if seconds > 0.05]) == 2
     assert threads.cpu_seconds > 0.4
 
 

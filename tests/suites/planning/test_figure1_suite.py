@@ -3,9 +3,8 @@
 from itertools import pairwise
 
 import pytest
+from pretended_gpus import TWO, gpus
 
-from dlbench.hardware_probe import Gpus
-from dlbench.hardware_probe.gpu.inventory import Gpu
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
@@ -15,13 +14,7 @@ from dlbench.suites.planning.values import Capacity
 FIGURE1 = suite.load("figure1")
 
 
-def gpu(index: int) -> Gpu:
-    """Return a GPU of which the driver tells name and UUID alone."""
-    told = {"index": index, "name": "Some GPU", "uuid": f"GPU-{index}", "mig_enabled": False, "mig_devices": ()}
-    return Gpu(**{**dict.fromkeys(Gpu.__dataclass_fields__), **told})
-
-
-TWO_GPUS = Capacity(4, 8, Gpus((gpu(0), gpu(1)), "560.1", "12.6", None))
+TWO_GPUS = Capacity(4, 8, gpus(TWO))
 
 
 def ladder(plan, network: str, device: str) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def test_every_description_here_can_be_used():
 def test_a_placeholder_that_means_nothing_is_refused(tmp_path, where):
     path = describe(tmp_path)
     path.write_text(path.read_text() + f'{where}\nN = "{{thread}}"\n')
-    with pytest.raises(SuiteError, match=r"N has \{thread\}, which means nothing.*\{threads\}"):
+    with pytest.raises(SuiteError, match=r"N has the unknown placeholder \{thread\}.*\{threads\}"):
         framework.read(path)
     path.write_text(path.read_text().replace("{thread}", '{threads},{\\"a\\":1}'))
     assert framework.read(path).name == "good"

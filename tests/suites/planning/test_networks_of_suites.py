@@ -114,7 +114,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
         (SMALL.replace("48", "0"), r"key batch_size: 0 is not a whole number"),
         (SMALL.replace('"small"', '"fcn5"'), r"fcn5 is a network of dlbench, with other numbers. Choose another name"),
         (GRID.replace("{hidden}", ""), r"\[\[grid\]\] 1, key name: several networks .*Put \{hidden\} into it"),
-        (GRID.replace("{hidden}", "{hiden}"), r"key name: \{hiden\} is no number of this grid"),
+        (GRID.replace("{hidden}", "{hiden}"), r"key name: \{hiden\} is not a number of this grid"),
         (GRID.replace("{hidden}", "{}"), r"key name: .*brace"),
         (GRID.replace("[8, 16]", "[]"), r"\[\[grid\]\] 1, key hidden: the list is empty"),
         (GRID.replace("[8, 16]", str(list(range(1, 6000)))), r"\[\[grid\]\] 1: its product is 11998 networks"),

@@ -3,6 +3,7 @@
 import datetime
 import json
 import math
+import re
 from collections import Counter
 
 import pytest
@@ -117,14 +118,11 @@ def test_threads_may_be_a_number_a_text_or_a_list(threads):
     ("changes", "parts"),
     [
         ({"networks": ["fcn55"]}, ["key networks", "'fcn55'", "Did you mean 'fcn5'?"]),
-        ({"networks": []}, ["key networks"]),
-        ({"networks": "fcn5"}, ["key networks"]),
         ({"frameworks": ["tourch"]}, ["key frameworks", "Did you mean 'torch'?"]),
         ({"frameworks": ["torch:compil"]}, ["key frameworks", "compile"]),
         ({"frameworks": []}, ["key frameworks"]),
         ({"threads": [0]}, ["key threads", "whole number from 1"]),
         ({"threads": []}, ["key threads", "one value or several"]),
-        ({"threads": True}, ["key threads"]),
         ({"threads": "1" * 5000}, ["key threads"]),
         ({"threads_limit": "lots"}, ["key threads_limit", "4*cpus"]),
         ({"devices": ["gpu"]}, ["key devices", "cuda:0"]),
@@ -137,7 +135,6 @@ def test_threads_may_be_a_number_a_text_or_a_list(threads):
         ({"batch_sizes": {"fcn5": [0]}}, ["key batch_sizes.fcn5.0"]),
         ({"batch_sizes": {"fcn5": []}}, ["key batch_sizes.fcn5"]),
         ({"protocol": {"launches": 0}}, ["key protocol.launches"]),
-        ({"protocol": {"launches": True}}, ["key protocol.launches"]),
         ({"protocol": {"launches": 2.5}}, ["key protocol.launches"]),
         ({"protocol": {"launches": "9-3"}}, ["key protocol.launches", "the smaller first"]),
         ({"protocol": {"launches": "5-20", "interval": "fine"}}, ["key protocol.interval", "such as 2%"]),
@@ -148,15 +145,25 @@ def test_threads_may_be_a_number_a_text_or_a_list(threads):
         ({"protocol": {"maximum_warmup_steps": -1}}, ["key protocol.maximum_warmup_steps"]),
         ({"affinity": ["pinned"]}, ["key affinity", "bound, oversubscribed"]),
         ({"affinity": []}, ["key affinity"]),
-        ({"protocol": {"steps": "many"}}, ["key protocol.steps"]),
-        ({"protocol": {"seconds": math.inf}}, ["key protocol.seconds"]),
-        ({"protocol": {"cell_seconds": -1}}, ["key protocol.cell_seconds"]),
-        ({"protocol": {"warmups": 1}}, ["key protocol.warmups"]),
         ({"settings": {"nul": {}}}, ["key settings", "Did you mean 'null'?"]),
         ({"settings": {"null": {"step_seconds": math.inf}}}, ["key settings", "finite"]),
         ({"settings": {"null": {"since": datetime.date(2020, 1, 1)}}}, ["key settings", "date"]),
-        ({"colour": "red"}, ["key colour"]),
         ({"a\nb": 1}, ["key a b"]),
+        ({"lunches": 3}, ["key lunches: unknown key. Did you mean 'launches' in [protocol]?"]),
+        ({"protocol": {"lunches": 3}}, ["key protocol.lunches: unknown key. Did you mean 'launches'?"]),
+        ({"netwrks": []}, ["key netwrks: unknown key. Did you mean 'networks'?"]),
+        ({"zzz": 1}, ["key zzz: unknown key. Known: affinity, batch_sizes"]),
+        ({"networks": "fcn5"}, ['key networks: "fcn5" is not a list, as in ["fcn5", "lstm32"].']),
+        ({"networks": []}, ["key networks: Name at least one"]),
+        ({"networks": [1]}, ["key networks.0: 1 is not text in quotes"]),
+        ({"threads": True}, ["key threads: true is not a list of counts, as in [1, 2, 4]."]),
+        ({"name": "a b"}, ["key name: 'a b' may hold letters"]),
+        ({"protocol": {"steps": 0}}, ["key protocol.steps: 0 is out of range: it must be at least 1."]),
+        ({"protocol": {"steps": "a"}}, ['key protocol.steps: "a" is not a whole number.']),
+        ({"protocol": {"launches": True}}, ["key protocol.launches: true is not a whole number."]),
+        ({"protocol": {"seconds": -1}}, ["key protocol.seconds: -1 is out of range: it must be more than 0."]),
+        ({"protocol": {"seconds": math.inf}}, ["key protocol.seconds: it must be a finite number."]),
+        ({"protocol": 3}, ["key protocol: 3 is not a table, as in [protocol]."]),
         ({"name": "../up"}, ["key name"]),
         ({"name": ""}, ["key name"]),
     ],
@@ -165,11 +172,15 @@ def test_a_wrong_value_is_named_with_file_key_and_remedy(changes, parts):
     message = refused(toml({**GOOD, **changes}))
     for part in parts:
         assert part in message
+    # In the words of the file, never in those of the library that checks it.
+    assert not re.search(r"[Ii]nput|tuple|[Ee]xtra|pydantic|permitted|dictionary|validation", message)
+    assert message.endswith((".", "?"))
 
 
 @pytest.mark.parametrize("key", GOOD)
 def test_a_missing_key_is_named(key):
-    assert f"key {key}" in refused(toml({name: value for name, value in GOOD.items() if name != key}))
+    said = "Name at least one" if key == "networks" else "it is missing."
+    assert f"key {key}: {said}" in refused(toml({name: value for name, value in GOOD.items() if name != key}))
 
 
 @pytest.mark.parametrize("text", ["", "name", "= 1", "[[[", "a = " + "[" * 5000, "a = " + "1" * 5000, "x = 1\nx = 2"])
@@ -240,13 +251,6 @@ def test_any_value_of_a_known_key_gives_a_plan_or_a_suite_error(content):
     accepted_or_refused(toml({**GOOD, **content}))
 
 
-@pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
-def test_shipped_suites_are_valid_and_found_by_name(name):
-    read = suite.load(name)
-    assert read == suite.shipped()[name]
-    assert read.name == name
-
-
 def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_cpus():
     read = suite.load("table4")
     plan = expand(read, Choices(), Capacity(cores=2, cpus=2), seed=0)
@@ -286,28 +290,15 @@ def test_threads_is_both_affinities_up_to_twice_the_cpus_and_32_with_a_precision
 
 @pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
 def test_shipped_suites_search_for_the_end_of_warm_up_and_time_short_steps_together(name):
+    assert suite.load(name) == suite.shipped()[name]
     protocol = suite.load(name).protocol.protocol()
     assert (protocol.maximum_warmup_steps, protocol.sample_seconds) == (30, 0.01)
 
 
-def test_an_unknown_suite_is_refused_with_the_nearest_and_the_way_to_give_a_file():
-    with pytest.raises(UsageError, match=r"Did you mean 'table4'\?.*ending in \.toml"):
-        suite.load("tabel4")
-
-
-def test_a_missing_file_is_named(tmp_path):
+def test_a_folder_or_nothing_is_no_file(tmp_path):
     with pytest.raises(SuiteError, match="cannot be read: No such file"):
         suite.load(str(tmp_path / "none.toml"))
-
-
-def test_a_folder_is_no_file(tmp_path):
     folder = tmp_path / "folder.toml"
     folder.mkdir()
     with pytest.raises(SuiteError, match="cannot be read: Is a directory"):
         suite.load(str(folder))
-
-
-def test_a_file_of_ones_own_is_read(tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text(toml(GOOD), encoding="utf-8")
-    assert suite.load(str(file)).name == "mine"

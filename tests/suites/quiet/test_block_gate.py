@@ -89,7 +89,7 @@ def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(sto
     assert PATIENCE_SECONDS <= machine.time < PATIENCE_SECONDS + 2
     (line,) = said
     assert line.startswith("block 1: other programs are busy (programs waited for a CPU 12%")
-    assert line.endswith("waited 15 s, going on: disturbed launches will be marked")
+    assert line.endswith("waited 15 s, measuring anyway: disturbed launches will be marked")
     assert not any(quiet for *_, quiet in moments(store))
 
 

@@ -62,6 +62,11 @@ def refuse_report(line: str) -> None:
     pytest.fail(f"nothing was to be reported, but: {line}")
 
 
+def test_what_computes_nothing_takes_no_lock() -> None:
+    with measuring(refuse_report), measuring(refuse_report, computes=False):
+        pass
+
+
 def test_alone() -> None:
     for _ in range(2):
         with measuring(refuse_report):

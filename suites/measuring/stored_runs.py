@@ -7,11 +7,12 @@ from dlbench.reports.comparison.analysis import compare_runs
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
 from dlbench.reports.comparison.verdict import Rule
 from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.narrowing import run_named
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..errors import UsageError, unknown_name
-from ..measuring import comparison
+from . import comparison
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]
 """A run, its records, the store it lies in, and its machine."""
@@ -73,25 +74,12 @@ def _find(word: str, store_file: str) -> Found:
         runs = store.runs()
         if not runs:
             raise UsageError(f"{store.name} holds no run yet; fill it with `dlbench run SUITE`.")
-        if target == word or word == "latest":
-            run = runs[-1]
-        elif word == "previous":
-            earlier = [each for each in runs[:-1] if (each.suite, each.machine) == (runs[-1].suite, runs[-1].machine)]
-            if not earlier:
-                raise UsageError(f"{store.name} holds no earlier run of {runs[-1].suite} on the latest run's machine.")
-            run = earlier[-1]
-        else:
-            found = [each for each in runs if each.id.startswith(word)]
-            exact = [each for each in found if each.id == word]
-            if not found:
-                raise unknown_name("run", word, [each.id for each in runs[-5:]])
-            if len(found) > 1 and not exact:
-                raise UsageError(
-                    f"{len(found)} runs begin with {word!r}: {found[0].id} to {found[-1].id}. Give more characters."
-                )
-            run = (exact or found)[0]
+        name = run_named("latest" if target == word else word, runs)
+        run = next((each for each in runs if each.id == name), None)
+        if run is None:
+            raise unknown_name("run", word, [each.id for each in runs[-5:]])
         records = store.records(run=run.id)
         host = read_host(run.machine, store.machine(run.machine))
     if not records:
-        raise UsageError(f"Run {run.id} holds no record: it ended before its first launch did.")
+        raise UsageError(f"Run {run.id} has no record: it ended before its first launch.")
     return run, records, target, {run.machine: host}

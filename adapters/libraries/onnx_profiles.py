@@ -1,18 +1,21 @@
-"""The operators of some steps, as the profile that ONNX Runtime writes tells them.
+"""The operators of some steps, as the profiles that ONNX Runtime writes tell them.
 
-A session profiles from its making to its end or not at all, so the timed one does not: a second one, of the same graph
-and over the same buffers, is made for the profiled steps.
+A session profiles from its making to its end or not at all, so the timed ones do not: others, of the same graphs, are
+made for the profiled steps. Each writes a profile of its own when it ends.
 """
 
+import glob
 import json
 import os
 import tempfile
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List
 
-from ..base import Adapter
-from ..libraries import profiles
-from ..libraries.profiles import Calls, Span
 from ..protocol import Profile
+from . import profiles
+from .profiles import Calls, Span
+
+if TYPE_CHECKING:
+    from .onnx_sessions import SessionAdapter  # ONNX Runtime is not there where the host reads a profile
 
 NAME = "ONNX Runtime's profiling"
 WARMUP = 2  # runs of a new session before the ones that count
@@ -20,37 +23,29 @@ _MICROSECONDS = 1e-6
 _SUFFIX = "_kernel_time"  # older versions write several events of a node; this is the one of its kernel
 
 
-def take(adapter, open_session, options, steps):
-    # type: (Adapter, Callable[[Any], Any], Any, int) -> Optional[Profile]
-    """Run so many steps in a session made with these options, which ``open_session`` makes the adapter's."""
-    with tempfile.TemporaryDirectory(prefix="onnx-", dir=adapter.cache_directory) as directory:
+def take(
+    adapter: "SessionAdapter", open_sessions: Callable[[Any], object], close_sessions: Callable[[], object], steps: int
+) -> Profile:
+    """Run so many steps in sessions of their own.
+
+    ``open_sessions`` makes them the adapter's, with the options that it is given; ``close_sessions`` ends them.
+    """
+    options = adapter.session_options()
+    with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=adapter.cache_directory) as directory:
         options.enable_profiling = True
         options.profile_file_prefix = os.path.join(directory, "profile")
-        session = open_session(options)
+        open_sessions(options)
         profiles.run(adapter.step, adapter.synchronize, WARMUP)
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
-        events = read(session.end_profiling())
-    return joined(adapter, steps, seconds, list(calls(events, WARMUP)))
-
-
-def joined(adapter, steps, seconds, found):
-    # type: (Adapter, int, float, List[Calls]) -> Optional[Profile]
-    """Return the profile; None where the device computes and nothing is told of it."""
-    if not (adapter.cell.on_cpu or any(each.on_device for each in found)):
-        return None
+        close_sessions()
+        found: List[Calls] = []
+        for path in glob.glob(os.path.join(directory, "*.json")):
+            with open(path, encoding="utf-8") as file:
+                found += calls(json.load(file), WARMUP)
     return profiles.profile(NAME, steps, seconds, found)
 
 
-def read(path):
-    # type: (str) -> List[Dict[str, Any]]
-    """Return the events of a profile."""
-    with open(path, encoding="utf-8") as file:
-        events = json.load(file)  # type: List[Dict[str, Any]]
-    return events
-
-
-def calls(events, skipped):
-    # type: (List[Dict[str, Any]], int) -> Iterator[Calls]
+def calls(events: List[Dict[str, Any]], skipped: int) -> Iterator[Calls]:
     """Yield the calls of each node, by its operator, after the first ``skipped`` runs of the session.
 
     An event of a node tells when the CPU was busy with it; one of a kernel, which builds for GPUs may write, when the
@@ -60,7 +55,7 @@ def calls(events, skipped):
     if len(runs) <= skipped:
         return
     first = runs[skipped]
-    of_threads = {}  # type: Dict[Any, List[Span]]
+    of_threads: Dict[Any, List[Span]] = {}
     for event in events:
         if float(event.get("ts", 0)) < first:
             continue

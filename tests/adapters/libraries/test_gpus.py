@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlbench.adapters.libraries.compute_capability import has_code
+from dlbench.adapters.libraries.gpus import has_code
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,224 @@
+"""ONNX graphs in the making, and the forward passes of the networks of ``adapters/networks.py`` in them.
+
+Both adapters of ONNX Runtime build on it: what they add, each in its ``graph.py`` or ``networks.py``, is how a network
+normalises and pools, the loss, and what it is trained by.
+
+Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed weight as it is; the
+other way round was no faster). LSTM gates are in the order input, forget, output, cell, so that one sigmoid covers
+three of them, and recurrent tokens and labels are rows in the order of the steps, so that a step's rows are adjacent.
+"""
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+from onnx import ModelProto, helper, numpy_helper
+
+from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..launch.batches import Batch
+from ..networks import Network
+
+LOSS = "loss"
+_GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
+_ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+
+
+class Graph:
+    """Collects a graph; each method that adds a node returns the name of what the node computes.
+
+    ONNX Runtime removes what is written down twice (constants, common subexpressions, dead nodes), so nothing
+    here does. ``element`` is the element type of every value but indices: float32, or float64 to differentiate
+    numerically.
+    """
+
+    operator_set = 0  # a subclass chooses the versions
+    ir_version = 0
+
+    def __init__(self, element: Any = np.float32) -> None:
+        self.element = np.dtype(element)
+        self.nodes: List[Any] = []
+        self.constants: Dict[str, Any] = {}
+        self.inputs: Dict[str, Any] = {}
+        self.outputs: Dict[str, Any] = {}
+
+    @property
+    def element_type(self) -> int:
+        """The element type by ONNX's number."""
+        return int(helper.np_dtype_to_tensor_dtype(self.element))
+
+    def input(self, name: str, shape: Sequence[int], dtype: Any = None) -> str:
+        """Declare an input of the model, of the graph's element type unless one is given."""
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype or self.element))
+        self.inputs[name] = helper.make_tensor_value_info(name, kind, list(shape))
+        return name
+
+    def output(self, name: str, shape: Sequence[int]) -> str:
+        """Declare a value as an output of the model."""
+        self.outputs[name] = helper.make_tensor_value_info(name, self.element_type, list(shape))
+        return name
+
+    def integers(self, *values: int) -> str:
+        """Return a constant of int64: axes, sizes, shapes."""
+        name = "integers:" + ",".join(str(value) for value in values)
+        return self.constant(name, np.array(values, dtype=np.int64))
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        """Put an array into the graph, once under each name."""
+        if name not in self.constants:
+            self.constants[name] = numpy_helper.from_array(value, name)
+        return name
+
+    def node(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """Add a node with one output (or whose first output alone is wanted), named by number unless told."""
+        return self.several(operator, inputs, [output or "%s#%d" % (operator, len(self.nodes))], **attributes)[0]
+
+    def several(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Sequence[str]:
+        """Add a node with several outputs."""
+        self.nodes.append(helper.make_node(operator, list(inputs), list(outputs), name=outputs[0], **attributes))
+        return outputs
+
+    def dense(self, name: str, value: str) -> str:
+        """Add ``value @ weight.T + bias`` with the parameters NAME.weight and NAME.bias."""
+        return self.node("Gemm", [value, name + ".weight", name + ".bias"], name, transB=1)
+
+    def convolution(
+        self, name: str, value: str, kernel: int, stride: int, padding: int, parts: Sequence[str] = (".weight",)
+    ) -> str:
+        """Add a square convolution; its parameters are NAME with each of the parts behind it."""
+        inputs = [value] + [name + part for part in parts]
+        return self.node("Conv", inputs, name, **window(kernel, stride, padding))
+
+    def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
+        """Add max pooling over square windows."""
+        return self.node("MaxPool", [value], name, **window(kernel, stride, padding))
+
+    def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
+        """Add batch normalisation by the batch's mean and biased variance, with parameters NAME.gamma and NAME.beta."""
+        raise NotImplementedError
+
+    def model(self) -> ModelProto:
+        """Return the model as it stands."""
+        graph = helper.make_graph(
+            self.nodes,
+            "training_step",
+            list(self.inputs.values()),
+            list(self.outputs.values()),
+            list(self.constants.values()),
+        )
+        sets = [helper.make_opsetid("", self.operator_set)]
+        return helper.make_model(graph, ir_version=self.ir_version, opset_imports=sets)
+
+
+def window(kernel: int, stride: int, padding: int) -> Dict[str, List[int]]:
+    """Return the attributes of an operator that moves a square window over an image."""
+    return {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [padding] * 4}
+
+
+def _chain(graph: Graph, family: Chain) -> str:
+    value = "inputs"
+    for index, layer in enumerate(family.layers):
+        if isinstance(layer, Dense):
+            value = graph.dense(layer.name, value)
+        elif isinstance(layer, Convolution):
+            numbers = layer.kernel, layer.stride, layer.padding
+            value = graph.convolution(layer.name, value, *numbers, parts=(".weight", ".bias"))
+        elif isinstance(layer, MaxPool):
+            value = graph.max_pool("pool%d" % index, value, layer.kernel, layer.stride, layer.padding)
+        else:
+            assert isinstance(layer, Flatten)
+            value = graph.node("Flatten", [value], "flat%d" % index)
+        activation = getattr(layer, "activation", "none")
+        if activation != "none":
+            value = graph.node(_ACTIVATIONS[activation], [value])
+    return value
+
+
+def _bottleneck(graph: Graph, block: Bottleneck, value: str, epsilon: float) -> str:
+    def normalised(names: Tuple[str, str], value: str, channels: int, kernel: int, stride: int) -> str:
+        convolution, norm = ("%s.%s" % (block.name, name) for name in names)
+        value = graph.convolution(convolution, value, kernel, stride, kernel // 2)
+        return graph.normalise(norm, value, channels, epsilon)
+
+    shortcut = value
+    value = graph.node("Relu", [normalised(("conv1", "norm1"), value, block.width, 1, block.stride)])
+    value = graph.node("Relu", [normalised(("conv2", "norm2"), value, block.width, 3, 1)])
+    value = normalised(("conv3", "norm3"), value, block.out_channels, 1, 1)
+    if block.projection:
+        shortcut = normalised(("project", "project_norm"), shortcut, block.out_channels, 1, block.stride)
+    return graph.node("Relu", [graph.node("Add", [value, shortcut])])
+
+
+def _residual(graph: Graph, family: Residual) -> str:
+    value = graph.convolution("stem", "inputs", 7, 2, 3)
+    value = graph.node("Relu", [graph.normalise("stem_norm", value, family.stem_channels, family.epsilon)])
+    value = graph.max_pool("stem_pool", value, 3, 2, 1)
+    for block in family.bottlenecks:
+        value = _bottleneck(graph, block, value, family.epsilon)
+    return graph.dense("fc", graph.node("Flatten", [graph.node("GlobalAveragePool", [value])]))
+
+
+def _lstm(graph: Graph, name: str, value: str, family: Recurrent, batch_size: int) -> str:
+    """Add one layer over (steps * batch, features) rows, unrolled; return its (steps * batch, hidden) outputs."""
+    hidden, steps = family.hidden, family.steps
+    projected = graph.node("Gemm", [value, name + ".input_weight", name + ".bias"], transB=1)
+    rows = ["%s:projected:%d" % (name, step) for step in range(steps)]
+    graph.several("Split", [projected, graph.integers(*[batch_size] * steps)], rows, axis=0)
+    state = memory = graph.constant("zero_state", np.zeros((batch_size, hidden), dtype=graph.element))
+    outputs = []
+    for step in range(steps):
+        sums = graph.node("Gemm", [state, name + ".hidden_weight", rows[step]], transB=1)
+        parts = ["%s:%s:%d" % (name, part, step) for part in ("sigmoids", "cell", "input", "forget", "output")]
+        graph.several("Split", [sums, graph.integers(3 * hidden, hidden)], parts[:2], axis=1)
+        opened = graph.node("Sigmoid", [parts[0]])
+        graph.several("Split", [opened, graph.integers(hidden, hidden, hidden)], parts[2:], axis=1)
+        written = graph.node("Mul", [parts[2], graph.node("Tanh", [parts[1]])])
+        memory = graph.node("Add", [graph.node("Mul", [parts[3], memory]), written])
+        state = graph.node("Mul", [parts[4], graph.node("Tanh", [memory])])
+        outputs.append(state)
+    return graph.node("Concat", outputs, axis=0)
+
+
+def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
+    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows."""
+    family = network.family
+    if isinstance(family, Recurrent):
+        rows = family.steps * batch_size
+        graph.input("inputs", (rows,), np.int64)
+        graph.input("labels", (rows,), np.int64)
+        value = graph.node("Gather", ["embedding.weight", "inputs"])
+        for layer in range(1, family.layers + 1):
+            value = _lstm(graph, "lstm%d" % layer, value, family, batch_size)
+        return graph.dense("fc", value), rows
+    graph.input("inputs", (batch_size,) + family.drawn_inputs().shape)
+    graph.input("labels", (batch_size,), np.int64)
+    if isinstance(family, Residual):
+        return _residual(graph, family), batch_size
+    assert isinstance(family, Chain)
+    return _chain(graph, family), batch_size
+
+
+def add_product(graph: Graph, size: int) -> Graph:
+    """Add one (size, size) matrix product ``c = a @ b`` and return the graph."""
+    for name in "ab":
+        graph.input(name, (size, size))
+    graph.output(graph.node("MatMul", ["a", "b"], "c"), (size, size))
+    return graph
+
+
+def parameter_names(network: Network) -> List[str]:
+    """Return the parameters' names, which are the graph's, in forward order."""
+    return [parameter.name for parameter in network.family.parameters()]
+
+
+def feed(network: Network, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return the mini-batch as the graph's ``inputs`` and ``labels``."""
+    if isinstance(network.family, Recurrent):
+        return np.ascontiguousarray(batch.inputs.T).reshape(-1), np.ascontiguousarray(batch.labels.T).reshape(-1)
+    return batch.inputs, batch.labels
+
+
+def permute_gates(network: Network, name: str, value: np.ndarray) -> np.ndarray:
+    """Turn a parameter from the canonical layout into the graph's, or back."""
+    if isinstance(network.family, Recurrent) and name.startswith("lstm"):
+        gates = value.reshape((4, network.family.hidden) + value.shape[1:])
+        return gates[list(_GATES_TO_GRAPH)].reshape(value.shape)
+    return value

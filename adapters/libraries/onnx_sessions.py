@@ -1,0 +1,115 @@
+"""ONNX Runtime's sessions as both of its adapters drive them."""
+
+import os
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from ..base import Adapter
+from ..protocol import Cell
+from .onnx_graphs import Graph, add_product
+
+CPU = "CPUExecutionProvider"
+_OUT_OF_MEMORY = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
+
+
+class SessionAdapter(Adapter):
+    """Makes sessions with the options of a mode.
+
+    Settings:
+
+    ``spin``  whether a pool's waiting threads spin: "always", "never", or "within_cores" (default), which is as long
+        as this process may use as many CPUs as it asks for threads
+    ``optimization``  ONNX Runtime's graph optimisation level: "all" (default), "extended", "basic" or "none"
+    ``memory_pattern``, ``memory_arena``  ONNX Runtime's planning and pooling of memory (default true)
+    """
+
+    #: The graphs that this build understands.
+    graph = Graph
+
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
+        onnxruntime.set_default_logger_severity(3)
+        self.options = self.session_options()
+
+    def session_options(self) -> Any:
+        """Return new options."""
+        options = onnxruntime.SessionOptions()
+        if self.cell.threads:
+            options.intra_op_num_threads = self.cell.threads
+            options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        level = self.settings.get("optimization", "all")
+        names = {"all": "ALL", "extended": "EXTENDED", "basic": "BASIC", "none": "DISABLE_ALL"}
+        prefix = "ORT_" if level == "none" else "ORT_ENABLE_"
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, prefix + names[level])
+        options.enable_mem_pattern = bool(self.settings.get("memory_pattern", True))
+        options.enable_cpu_mem_arena = bool(self.settings.get("memory_arena", True))
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spins() else "0")
+        return options
+
+    def _spins(self) -> bool:
+        spin = self.settings.get("spin", "within_cores")
+        if spin == "within_cores":
+            return self.cell.threads <= len(os.sched_getaffinity(0))
+        return bool(spin == "always")
+
+    def providers(self) -> List[Any]:
+        """Return what runs a session's operators."""
+        return [CPU]
+
+    def value_of(self, array: np.ndarray) -> Any:
+        """Return an array where the graph runs: on the CPU the array itself, nothing is copied."""
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+
+    def buffer(self, shape: List[int]) -> Any:
+        """Return a float32 buffer where the graph runs, with nothing in it yet."""
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
+
+    def effective_threads(self) -> Optional[int]:
+        """Return the size of a session's pool, the calling thread included, as the session options hold it.
+
+        None for ONNX Runtime's own choice: it tells nobody what it chose.
+        """
+        return int(self.options.intra_op_num_threads) or None
+
+    def describe(self) -> Dict[str, Any]:
+        """Return versions and session options; on the CPU the matrix products are ONNX Runtime's own (MLAS)."""
+        options = self.options
+        return {
+            "version": onnxruntime.__version__,
+            "onnx": onnx.__version__,
+            "build": onnxruntime.get_build_info(),
+            "blas": "MLAS" if self.cell.on_cpu else "cuBLAS",
+            "operator_set": self.graph.operator_set,
+            "intra_op_num_threads": options.intra_op_num_threads,
+            "inter_op_num_threads": options.inter_op_num_threads,
+            "execution_mode": options.execution_mode.name,
+            "graph_optimization_level": options.graph_optimization_level.name,
+            "memory_pattern": options.enable_mem_pattern,
+            "memory_arena": options.enable_cpu_mem_arena,
+            "allow_spinning": self._spins(),
+        }
+
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
+        """Return a product of two inputs, so that neither is packed beforehand."""
+        model = add_product(self.graph(), size).model().SerializeToString()
+        session = onnxruntime.InferenceSession(model, self.session_options(), self.providers())
+        binding = session.io_binding()
+        arrays = [np.random.RandomState(0).rand(size, size).astype(np.float32) for _ in "ab"]
+        for name, array in zip("ab", arrays):
+            binding.bind_ortvalue_input(name, self.value_of(array))
+        binding.bind_ortvalue_output("c", self.buffer([size, size]))
+
+        def product(arrays: List[np.ndarray] = arrays) -> object:
+            # On the CPU the values bound lie on the arrays, which nothing else keeps.
+            return session.run_with_iobinding(binding)
+
+        return product
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Recognise ONNX Runtime's arena (its message alone tells) and the C++ library."""
+        return isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
