@@ -4,7 +4,12 @@ Everything is in shares of a panel: (0, 0) is its lower left corner, (1, 1) its 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dlbench.reports.formats.pictures import GREY
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 GAP = 0.02
 """Between a mark and its name, of the panel's width."""
@@ -35,6 +40,19 @@ class Label(NamedTuple):
     y: float
     align: Literal["left", "right"]
     box: Box
+
+    def write(self, panel: "Axes", name: str, mark: tuple[float, float], size: float) -> None:
+        """Write a name of so many points there, with a thin line to its mark, which is given in the panel's units."""
+        panel.annotate(
+            name,
+            mark,
+            xytext=(self.x, self.y),
+            textcoords="axes fraction",
+            ha=self.align,
+            va="center",
+            fontsize=size,
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.35, "shrinkA": 0, "shrinkB": 2},
+        )
 
 
 def place_labels(

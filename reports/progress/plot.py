@@ -221,16 +221,7 @@ def _names(panel: "Axes", of_places: dict[Place, list[_Point]], span: tuple[floa
     anchors = [at(point.when, point.speedup) for point in others]
     labels += place_labels(anchors, [_LETTER * len(point.name) for point in others], _APART, boxes, marks)
     for point, label in zip([*late, *others], labels, strict=True):
-        panel.annotate(
-            point.name,
-            (point.when, point.speedup),
-            xytext=(label.x, label.y),
-            textcoords="axes fraction",
-            ha=label.align,
-            va="center",
-            fontsize=6.5,
-            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2},
-        )
+        label.write(panel, point.name, (point.when, point.speedup), 6.5)
 
 
 def _apart(heights: list[float]) -> list[float]:

@@ -144,13 +144,4 @@ def _name_ends(panel: "Axes", ends: Sequence[tuple[int, float, str]]) -> None:
     ]
     labels = place_labels(anchors, [_LETTER * len(name) for *_, name in ends], _LINE)
     for (x, y, name), label in zip(ends, labels, strict=True):
-        panel.annotate(
-            name,
-            (x, y),
-            xytext=(label.x, label.y),
-            textcoords="axes fraction",
-            ha=label.align,
-            va="center",
-            fontsize=6,
-            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 2},
-        )
+        label.write(panel, name, (x, y), 6)

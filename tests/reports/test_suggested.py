@@ -21,7 +21,7 @@ from dlbench.suites.commands.run import next_lines
         ({"mode": ("eager", "compile")}, {"tables"}),
         ({"network": ("fcn5", "lstm32")}, {"tables"}),
     ],
-    ids=str,
+    ids=lambda given: " ".join(sorted(given)),
 )
 def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
     one, two = (make.record(**{name: each[place % len(each)] for name, each in values.items()}) for place in (0, 1))

@@ -68,16 +68,7 @@ def test_a_backend_answers_what_is_particular_to_it(guest: Guest, backend: str) 
     ),
     asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
     asked.refusal("'diagonal'", data_format="diagonal"),
-    asked.description(
-        framework="keras",
-        version="3.…",
-        execution="…",
-        backend_version="…",
-        image_layout="…",
-        unroll="…",
-        use_cudnn="…",
-        blas="…",
-    ),
+    asked.description("execution backend_version image_layout unroll use_cudnn blas", framework="keras", version="3.…"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)

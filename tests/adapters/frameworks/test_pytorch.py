@@ -30,15 +30,7 @@ FRAMEWORK = "torch"
     asked.threads_of_cells(),
     asked.rate(),
     asked.memory({"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False}),
-    asked.description(
-        version="2.…",
-        intra_op_threads="1",
-        blas="…",
-        onednn_enabled="…",
-        cpu_capability="…",
-        execution="…",
-        dense_layers="…",
-    ),
+    asked.description("blas onednn_enabled cpu_capability execution dense_layers", version="2.…", intra_op_threads="1"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)

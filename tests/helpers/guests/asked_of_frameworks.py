@@ -227,15 +227,18 @@ def threads_of_variables(guest: Guest, name: str, **settings: Any) -> None:
 
 @question
 def description(
-    guest: Guest, threads: int | None = None, settings: dict[str, Any] | None = None, **expected: str
+    guest: Guest, named: str = "", threads: int | None = None, settings: dict[str, Any] | None = None, **expected: str
 ) -> None:
-    """It names what decides speed, in these words; "…" stands for any others. ``threads`` are the BLAS's."""
+    """It names what decides speed, in these words; "…" stands for any others. ``threads`` are the BLAS's.
+
+    Of ``named``, keys with blanks between them, any words will do.
+    """
     described = guest(f"""
         adapter = prepared("small-dense", **{settings or {}!r})
         adapter.step(); adapter.synchronize()
         answer = adapter.describe()
     """)
-    for name, words in expected.items():
+    for name, words in {**dict.fromkeys(named.split(), "…"), **expected}.items():
         begins, whole = words.removesuffix("…"), str(described[name])
         assert whole.startswith(begins) if words.endswith("…") else whole == words, (name, whole)
     assert threads is None or described["blas"]["threads"] == threads
