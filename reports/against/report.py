@@ -19,7 +19,7 @@ REPORT = Report(
     name="against",
     summary="""One's own results beside the 2016 paper's Table 4, with speed-ups.
 
-For each framework of the paper, on as many threads: the seconds of then, the speed-up since (hardware and software
+For each framework of the paper, on as many threads: the seconds of 2016, the speed-up since (hardware and software
 together), and how much is left when both are divided by the cores' peak rates.""",
     examples=("dlbench report against", "dlbench report against --all-modes --format markdown"),
     analyse=_analyse,

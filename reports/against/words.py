@@ -40,9 +40,9 @@ _COLUMNS = (
 def warning(found: Against) -> str:
     """Return what everybody who looks at these figures is to know first."""
     return (
-        f"The machines differ, so a speed-up holds hardware and software together: do not read it as progress of the "
-        f"software. Nor was the software alike: the frameworks of {found.published.year} ran differing scripts, and "
-        "each figure of then is one mean without its spread."
+        "The machines differ, so a speed-up is one of hardware and software together: do not read it as progress of "
+        f"the software alone. The frameworks of {found.published.year} ran different scripts, and each of their figures "
+        "is a single mean without its spread."
     )
 
 
@@ -158,9 +158,9 @@ def _common_networks(match: Match) -> list[str]:
     for threads, networks in sorted(match.common.items()):
         by_networks.setdefault(networks, []).append(str(threads))
     return [
-        f"of common, at p of {', '.join(counts)}: the speed-up over {', '.join(networks)}, which every row has there"
+        f"of common, at p = {', '.join(counts)}: the speed-up over {', '.join(networks)}, which every row has"
         if networks
-        else f"of common, at p of {', '.join(counts)}: no network has a speed-up in every row"
+        else f"of common, at p = {', '.join(counts)}: no network has a speed-up in every row"
         for networks, counts in by_networks.items()
     ]
 
@@ -197,13 +197,13 @@ def _legend(found: Against) -> list[str]:
             "and software together; % of peak, here of the measured matrix-product ceiling at no more than p threads, "
             f"in {year} of the theoretical peak of p cores, a range since their clock is not known; per peak the ratio "
             "of these shares, so the rate of the cores is divided out.",
-            "Per peak favours the software of now: a measured ceiling lies below the theoretical peak. Memory, caches "
-            "and what the scripts of then computed besides are not divided out. Both sides count the operations of the "
-            "networks as they are specified here.",
+            "Per peak favours the software of today: a measured ceiling lies below the theoretical peak. Memory, caches "
+            f"and what the scripts of {year} computed besides are not divided out. Both sides count the operations of "
+            "the networks as they are specified here.",
         ]
     lines += _missing(found)
     lines += layout.flag_lines(
-        (pair.now for pair in pairs if pair.now is not None), _common(found), "every number of now:"
+        (pair.now for pair in pairs if pair.now is not None), _common(found), "every number of today:"
     )
     return [*lines, *found.notes]
 
@@ -215,11 +215,11 @@ def _missing(found: Against) -> list[str]:
     for name, (_, title) in found.published.frameworks.items():
         stand = found.stands.get(name)
         if stand is None or not stand.adapter:
-            lines.append(f"{title} has no row here: {stand.missing if stand and stand.missing else 'no adapter'}.")
+            lines.append(f"{title} has no row: {stand.missing if stand and stand.missing else 'no adapter'}.")
         elif name not in shown:
             lines.append(f"{title} of {found.published.year}: nothing was measured here for it ({stand.title}).")
         elif stand.title != title:
-            lines.append(f"{stand.title} stands here as the successor of {title}, another program.")
+            lines.append(f"{stand.title} is shown as the successor of {title}; it is another program.")
     return lines
 
 

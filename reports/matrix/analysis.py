@@ -170,7 +170,7 @@ def _of_one_name(groups: Sequence[Group]) -> list[str]:
         if group.specification not in digests:
             digests.append(group.specification)
     return [
-        f"{name} stands for {len(digests)} networks of different numbers, shown apart in this order: "
+        f"{name} is the name of {len(digests)} networks with different numbers, shown separately in this order: "
         + ", ".join(digest or "as first shipped" for digest in digests)
         for name, digests in found.items()
         if len(digests) > 1

@@ -306,7 +306,7 @@ def _moment(text: str) -> datetime:
         # pytest-benchmark wrote UTC without saying so for years.
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"its datetime {clean_name(text)[:40]!r} is none") from error
+        raise ValueError(f"its datetime {clean_name(text)[:40]!r} is not a date") from error
 
 
 def _fingerprint(machine: Mapping[str, Any]) -> str | None:

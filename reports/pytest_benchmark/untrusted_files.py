@@ -44,12 +44,12 @@ def parse_json(raw: bytes) -> Any:
     """Parse JSON; raises ValueError for what is not text, not JSON, not finite, or has a key twice."""
 
     def constant(text: str) -> Any:
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
 
     def number(text: str) -> float:
         value = float(text)
         if not math.isfinite(value):
-            raise ValueError(f"{text[:40]} is beyond all numbers")
+            raise ValueError(f"{text[:40]} is too large")
         return value
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def hash_of(text: str) -> str:
 def said(error: BaseException) -> str:
     """Return what an error says, in one line: of a validation where, and what is wrong there."""
     if isinstance(error, RecursionError):
-        return "it is nested too deep"
+        return "it is nested too deeply"
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])

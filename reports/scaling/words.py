@@ -131,7 +131,7 @@ def _verdicts(line: Line) -> Iterable[str]:
         )
     told = [f"{', '.join(teams)} {word}" for word, teams in found.items()]
     if told:
-        yield f"Held against one process of as many threads: {'; '.join(told)}."
+        yield f"Compared with one process of as many threads: {'; '.join(told)}."
 
 
 def _team(point: Point) -> str:
@@ -163,5 +163,5 @@ def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
     )
     gains = [gain for point in points for gain in (point.strong, point.weak, point.one_process)]
     if any(gain is not None and gain.speedup is None for gain in gains):
-        lines.append(f"{layout.MISSING} what it would be held against was not measured, or cannot be used")
+        lines.append(f"{layout.MISSING} what it would be compared with was not measured, or cannot be used")
     return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]

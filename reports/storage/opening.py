@@ -45,7 +45,7 @@ def _upgradable(engine: sa.Engine, name: str, version: int, upgrade: bool, repor
     kept = "it is on a server, so no copy was kept"
     if database.is_sqlite(engine):
         with database.explained(name):
-            kept = f"as it was it is kept in {database.back_up(engine, name, f'schema-{version}')}"
+            kept = f"the old file is kept as {database.back_up(engine, name, f'schema-{version}')}"
     report(f"{name} is upgraded from schema {version} to {known}; {kept}")
     return engine
 

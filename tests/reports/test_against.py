@@ -138,7 +138,7 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
     assert caffe_mean.common == pytest.approx(caffe_mean.speedup)
     assert other.networks == 3
     text = " ".join(FORMATS["terminal"](found_in(*records)).split())
-    assert "the speed-up over fcn5, alexnet, which every row has there" in text
+    assert "the speed-up over fcn5, alexnet, which every row has" in text
 
 
 def test_where_no_network_is_common_nothing_is_compared_by_it() -> None:
@@ -288,7 +288,7 @@ def test_other_mini_batches_and_frameworks_that_compute_nothing_have_nothing_to_
 def test_the_warning_is_in_every_format(name: str) -> None:
     text = " ".join(FORMATS[name](found_in(*launches(0.5, **TENSORFLOW))).split())
     assert "do not read it as progress of the software" in text
-    assert "one mean without its spread" in text
+    assert "a single mean without its spread" in text
 
 
 def test_without_anything_to_compare_it_says_so() -> None:
@@ -299,8 +299,8 @@ def test_without_anything_to_compare_it_says_so() -> None:
 
 def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
     text = " ".join(FORMATS["terminal"](found_in(*launches(0.5))).split())
-    assert "PyTorch stands here as the successor of Torch7, another program." in text
-    assert "CNTK has no row here: its interpreter is gone." in text
+    assert "PyTorch is shown as the successor of Torch7; it is another program." in text
+    assert "CNTK has no row: its interpreter is gone." in text
     assert "Caffe of 2016: nothing was measured here for it (Caffe)." in text
-    assert "Per peak favours the software of now" in text
+    assert "Per peak favours the software of today" in text
     assert "57.6 to 60.8 GFLOP/s a core, theoretical" in text

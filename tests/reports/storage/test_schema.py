@@ -202,7 +202,7 @@ def test_an_upgrade_is_told_and_keeps_the_store_as_it_was(old: Path) -> None:
     with Store.open(old, create=False, upgrade=True, report=said.append) as store:
         kept = store.records()
     copy = old.with_name("old.sqlite.schema-1")
-    assert said == [f"{old} is upgraded from schema 1 to {schema.newest_version()}; as it was it is kept in {copy}"]
+    assert said == [f"{old} is upgraded from schema 1 to {schema.newest_version()}; the old file is kept as {copy}"]
     assert rows(copy, "SELECT content FROM records ORDER BY id") == before
     assert [row["version"] for row in rows(copy, "SELECT version FROM schema_history")] == [1]
     shutil.copy(copy, old)
