@@ -314,8 +314,8 @@ def test_a_home_that_cannot_be_written_is_refused(call, monkeypatch):
 def test_a_half_built_environment_is_said_and_left_out_where_nothing_is_to_be_built(call):
     half = environment.locate(find("mxnet")).directory
     half.mkdir(parents=True)
-    words = ["--frameworks", "null,mxnet", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
-    code, _, errors = call("run", "quick", *words, "--no-build", "--no-ceilings")
+    words = ["--frameworks", "null,mxnet", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--steps", "2"]
+    code, _, errors = call("run", "quick", *words, "--no-build", "--no-ceilings", "--no-quiet-gate")
     assert code == 0
     assert "MXNet is left out. Its build was interrupted. `dlbench env build mxnet` makes it anew." in errors
     assert "half-built" in call("list")[1]

@@ -95,6 +95,7 @@ def records_in(folder, name="dlbench.sqlite"):
         return []
 
 
+@pytest.mark.slow
 def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None:
     (folder / "nightly.toml").write_text(SUITE.replace("0.001", "0.02").replace("steps = 5", "steps = 20"))
     burn = "while True: pass"

@@ -165,6 +165,7 @@ def check(cell: Cell, outcome: Outcome, host: Host) -> None:
 
 
 @pytest.mark.framework
+@pytest.mark.slow
 def test_two_threads_of_torch_on_a_fifth_of_a_cpu(
     tmp_path: Path, within: Within, framework_python: Callable[[str], Path]
 ) -> None:
