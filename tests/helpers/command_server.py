@@ -1,4 +1,4 @@
-"""A process that has loaded the command once and forks for each call of it.
+"""A process that has loaded the command, and pytest, once and forks for each call of one.
 
 Loading takes ten times as long as most commands under test do. Each call still is a process of its own with its own
 environment, folder and output; that `python -m dlbench.suites` starts is tested where processes are started as such.
@@ -14,8 +14,15 @@ from pathlib import Path
 _serving: "list[subprocess.Popen[str]]" = []
 
 
-def call(words: "tuple[str, ...]", folder: Path, variables: "dict[str, str]", output: Path, patience: float) -> int:
-    """Run the command in a folder and return its exit code, as `subprocess` has it; raises TimeoutExpired.
+def call(
+    words: "tuple[str, ...]",
+    folder: Path,
+    variables: "dict[str, str]",
+    output: Path,
+    patience: float,
+    program: str = "dlbench",
+) -> int:
+    """Run the command, or pytest, in a folder and return its exit code, as `subprocess` has it; raises TimeoutExpired.
 
     What it prints lies in the files ``out`` and ``err`` in the folder ``output``.
     """
@@ -31,7 +38,8 @@ def call(words: "tuple[str, ...]", folder: Path, variables: "dict[str, str]", ou
     server = _serving[0]
     assert server.stdin is not None
     assert server.stdout is not None
-    order = {"words": words, "folder": str(folder), "variables": variables, "output": str(output), "patience": patience}
+    order = {"words": words, "folder": str(folder), "variables": variables, "output": str(output)}
+    order |= {"patience": patience, "program": program}
     server.stdin.write(json.dumps(order) + "\n")
     server.stdin.flush()
     code = json.loads(server.stdout.readline())
@@ -42,6 +50,8 @@ def call(words: "tuple[str, ...]", folder: Path, variables: "dict[str, str]", ou
 
 def _carry_out(order: "dict[str, object]") -> None:
     """Be the command; never returns."""
+    import pytest
+
     from dlbench.suites import cli
     from dlbench.suites.display import screen
 
@@ -61,12 +71,17 @@ def _carry_out(order: "dict[str, object]") -> None:
     # Made when their module was loaded, for what was the terminal's width then.
     screen.out.__init__(highlight=False)  # type: ignore[misc]
     screen.err.__init__(stderr=True, highlight=False)  # type: ignore[misc]
+    if order["program"] == "pytest":
+        sys.path[:0] = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        raise SystemExit(pytest.main(order["words"]))  # type: ignore[arg-type]
     sys.argv = [str(Path(cli.__file__).with_name("__main__.py")), *order["words"]]  # type: ignore[misc]
     cli.main()
 
 
 def _serve() -> None:
     # What a command needs at once, and nothing that starts threads or keeps an answer.
+    import pytest  # noqa: F401
+
     from dlbench.suites import cli  # noqa: F401
 
     orders, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")

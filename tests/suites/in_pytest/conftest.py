@@ -3,9 +3,11 @@
 import os
 from pathlib import Path
 
+import command_server
 import plugin_sessions
 import pytest
 from plugin_sessions import ARGUMENTS, SUITE
+from processes import PATIENCE
 
 
 @pytest.fixture
@@ -24,6 +26,10 @@ def session(pytester, monkeypatch, tmp_path):
 
     def run(*words, suite="mine.toml"):
         chosen = () if suite is None else ("--dlbench-suite", suite)
-        return pytester.runpytest_subprocess(*ARGUMENTS, *chosen, *words)
+        given = "--basetemp", str(tmp_path / "base"), *ARGUMENTS, *chosen, *words
+        output = tmp_path / "temporary"
+        code = command_server.call(given, pytester.path, dict(os.environ), output, PATIENCE, "pytest")
+        out, err = ((output / name).read_text().splitlines() for name in ("out", "err"))
+        return pytest.RunResult(code, out, err, 0.0)
 
     return run

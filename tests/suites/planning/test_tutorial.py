@@ -60,9 +60,10 @@ def test_the_tutorial_has_the_files_it_speaks_of():
 
 
 @pytest.mark.framework
+@pytest.mark.slow
 def test_it_runs_as_the_tutorial_says(built):
     _, words = command_of("dlbench run quick")
-    done = run_command(built, *words[1:], "--launches", "1", "--batch-sizes", "16", "--steps", "3", "--no-ceilings", "--no-quiet-gate")
+    done = run_command(built, *words[1:], "--launches", "1", "--steps", "3", "--no-ceilings", "--no-quiet-gate")
     assert done.returncode == 0, done.stderr
     fcn5, lstm32 = (line for line in done.stdout.splitlines() if line.startswith("  littlenet plain"))
     assert re.search(r"\d\.\d", fcn5), done.stdout
