@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..display.screen import err, out, print_json, say
-from ..display.status_line import StatusLine
+from ..display.screen import StatusLine, err, out, print_json, say
 from ..environments import environment, folders
 from ..errors import DlbenchError
 from ..planning.framework import find, offered

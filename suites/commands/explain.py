@@ -20,8 +20,7 @@ from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
 
-from ..display.screen import err, say
-from ..display.status_line import StatusLine
+from ..display.screen import StatusLine, err, say
 from ..environments import folders, row_interpreters
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..measuring import preparation, references

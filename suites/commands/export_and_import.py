@@ -24,8 +24,8 @@ def export_command(
     form: Format = FORMATS[0],
     store_file: options.StoreFile = options.DEFAULT_STORE,
     run: Annotated[str | None, typer.Option("--run", help="The run with this id. Without it, the newest.")] = None,
-    suite: Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")] = None,
-    machine: Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")] = None,
+    suite: options.OfSuite = None,
+    machine: options.OfMachine = None,
 ) -> None:
     """Write one run, raw samples and all, to standard output in the form of another tool.
 

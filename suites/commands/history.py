@@ -41,8 +41,8 @@ class WhichNights(OptionGroup):
     """What the history is made of, beside its cells."""
 
     store_file: options.StoreFile = options.DEFAULT_STORE
-    suite: Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")] = None
-    machine: Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")] = None
+    suite: options.OfSuite = None
+    machine: options.OfMachine = None
     since: Annotated[
         str | None, typer.Option("--since", metavar="DATE", help="Only nights from this date on: 2026-03-01.")
     ] = None

@@ -36,25 +36,33 @@ CellBudget = Annotated[
     typer.Option("--cell-budget", help="Time for one launch: 60s, 10m. One that lasts longer is ended: timed out."),
 ]
 TotalBudget = Annotated[str | None, typer.Option("--budget", help="Time for all launches: 90s, 10m, 1.5h.")]
+OfSuite = Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")]
+OfMachine = Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")]
 NoBuild = Annotated[bool, typer.Option("--no-build", help="Skip rows whose environment is not built.")]
+
+
+def takes(command: Callable[..., None], given: dict[str, tuple[Any, Any]]) -> Callable[..., None]:
+    """Let a function that takes any keywords have these parameters, by name annotation and default; return it."""
+    found = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)
+        for name, (annotation, usual) in given.items()
+    ]
+    command.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]  # as inspect documents it
+    command.__annotations__ = {each.name: each.annotation for each in found}
+    return command
 
 
 class OptionGroup:
     """Options that belong together; a subclass is a dataclass whose fields are options, or says what they are."""
 
     @classmethod
-    def parameters(cls) -> list[inspect.Parameter]:
-        """Return the options, each a parameter with its annotation and default."""
+    def parameters(cls) -> dict[str, tuple[Any, Any]]:
+        """Return the options by name: annotation and default."""
         hints = get_type_hints(cls, include_extras=True)
-        return [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if field.default is MISSING else field.default,
-                annotation=hints[field.name],
-            )
+        return {
+            field.name: (hints[field.name], inspect.Parameter.empty if field.default is MISSING else field.default)
             for field in fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
-        ]
+        }
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -66,15 +74,15 @@ class GroupOfGroups(OptionGroup):
     """Groups that several commands share; a subclass is a dataclass whose fields are groups."""
 
     @classmethod
-    def parameters(cls) -> list[inspect.Parameter]:
+    def parameters(cls) -> dict[str, tuple[Any, Any]]:
         """Return the options of all its groups."""
-        return [each for group in get_type_hints(cls).values() for each in group.parameters()]
+        return {name: each for group in get_type_hints(cls).values() for name, each in group.parameters().items()}
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
         """Make each of its groups of what was given for the options of it."""
         groups = get_type_hints(cls).items()
-        return cls(**{name: each.of({key.name: given[key.name] for key in each.parameters()}) for name, each in groups})
+        return cls(**{name: each.of({key: given[key] for key in each.parameters()}) for name, each in groups})
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -85,21 +93,18 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
         for name, each in signature.parameters.items()
         if inspect.isclass(each.annotation) and issubclass(each.annotation, OptionGroup)
     }
-    flat: list[inspect.Parameter] = []
+    flat: dict[str, tuple[Any, Any]] = {}
     for name, each in signature.parameters.items():
-        flat += groups[name].parameters() if name in groups else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        flat |= groups[name].parameters() if name in groups else {name: (each.annotation, each.default)}
 
     def command(**given: Any) -> None:
         taken = {
-            name: group.of({each.name: given.pop(each.name) for each in group.parameters()})
-            for name, group in groups.items()
+            name: group.of({each: given.pop(each) for each in group.parameters()}) for name, group in groups.items()
         }
         function(**given, **taken)
 
     command.__doc__, command.__name__, command.__module__ = function.__doc__, function.__name__, function.__module__
-    command.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]  # as inspect documents it
-    command.__annotations__ = {each.name: each.annotation for each in flat}
-    return command
+    return takes(command, flat)
 
 
 def _renamed(word: str | None) -> str | None:
@@ -122,18 +127,13 @@ class AxisOptions(OptionGroup):
         self.words = words
 
     @classmethod
-    def parameters(cls) -> list[inspect.Parameter]:
+    def parameters(cls) -> dict[str, tuple[Any, Any]]:
         """Return an option for each line of the table."""
-        return [
-            inspect.Parameter(
-                each.key,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[str | None, typer.Option(each.option, help=each.help, metavar=each.metavar)],
-            )
+        return {
+            each.key: (Annotated[str | None, typer.Option(each.option, help=each.help, metavar=each.metavar)], None)
             for each in (*AXIS_OPTIONS, *LIMITS)
             if each.key not in cls.left_out
-        ]
+        }
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:

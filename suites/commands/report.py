@@ -1,6 +1,5 @@
 """`dlbench report`: one command for each report that there is, made of what the report says of itself."""
 
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -44,11 +43,8 @@ _OFFERED: dict[str, tuple[Any, Any]] = {
 _ALWAYS: dict[str, tuple[Any, Any]] = {
     "store": (Annotated[list[str] | None, _STORES], None),
     "run": (Annotated[str | None, _RUN], None),
-    "suite": (Annotated[str | None, typer.Option("--suite", help="Only runs of this suite.")], None),
-    "machine": (
-        Annotated[str | None, typer.Option("--machine", help="Only the machine with this fingerprint.")],
-        None,
-    ),
+    "suite": (options.OfSuite, None),
+    "machine": (options.OfMachine, None),
 }
 _NARROWING: dict[str, tuple[Any, Any]] = {
     each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=narrowing_help(each))], "")
@@ -76,16 +72,9 @@ def command_of(report: Report[Any]) -> Callable[..., None]:
     def command(**given: Any) -> None:
         _carry_out(report, given)
 
-    wanted = _options_of(report)
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=annotation)
-        for name, (annotation, usual) in wanted.items()
-    ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {name: annotation for name, (annotation, _) in wanted.items()}
     examples = "\n".join(f"- `{example}`" for example in report.examples)
     command.__doc__ = f"{report.summary}\n\nExamples:\n\n{examples}\n"
-    return command
+    return options.takes(command, _options_of(report))
 
 
 def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:

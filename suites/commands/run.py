@@ -78,39 +78,33 @@ def run_command(
             resuming.check_same_builds(plan, store.records(run=unfinished.id))
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
-        go_on = resume_command()
-        run, ending = _measure(_Asked(plan, machine, store, unfinished, session, how), allowed, go_on)
-        _show(store, run, ending, go_on, how.as_json)
+        run, ending = _measure(plan, machine, store, unfinished, allowed, session.no_build, how)
+        _show(store, run, ending, how.as_json)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is to be measured, and where."""
-
-    plan: Plan
-    machine: Machine
-    store: Store
-    unfinished: Run | None
-    session: options.SessionOptions
-    how: HowToRun
-
-
-def _measure(asked: _Asked, allowed: float | None, go_on: str) -> tuple[Run, Ending]:
+def _measure(
+    plan: Plan,
+    machine: Machine,
+    store: Store,
+    unfinished: Run | None,
+    allowed: float | None,
+    no_build: bool,
+    how: HowToRun,
+) -> tuple[Run, Ending]:
     """Prepare and carry out the run, and return it with how it ended."""
-    plan, machine, store = asked.plan, asked.machine, asked.store
     launcher = ProcessLauncher()
     store.add_machine(machine.fingerprint, machine.to_dict())
-    sources = row_interpreters.prepare(plan.builds, say, build_missing=not asked.session.no_build)
+    sources = row_interpreters.prepare(plan.builds, say, build_missing=not no_build)
     with measuring(say, wait=True, computes=plan.computes):
-        if not asked.how.no_ceilings:
+        if not how.no_ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
         defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
-        run = asked.unfinished or preparation.begin(plan, store, machine)
+        run = unfinished or preparation.begin(plan, store, machine)
         say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
         for line in (kind_of_protocol(plan), *busy_gpus(plan.cells, machine.gpus)):
             say(line)
-        gate = None if asked.how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
+        gate = None if how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
         carrier = Carrier(
             plan,
             run,
@@ -124,18 +118,19 @@ def _measure(asked: _Asked, allowed: float | None, go_on: str) -> tuple[Run, End
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(store, carrier, display, allowed)
             display.follow(runner.ledger)
-            with interruptible(go_on):
+            with interruptible(resume_command()):
                 ending = runner.run()
         for line in precision_lines(plan, runner.ledger):
             say(line)
     return run, ending
 
 
-def _show(store: Store, run: Run, ending: Ending, go_on: str, as_json: bool) -> None:
+def _show(store: Store, run: Run, ending: Ending, as_json: bool) -> None:
     print(matrix_so_far(store, run.id, as_json))
     if ending.launches_left:
         left = counted(ending.launches_left, "launch", "launches")
-        say(f"The budget is spent with {left} left, about {clock(ending.seconds_left)} of measuring. Go on: {go_on}")
+        spent = f"The budget is spent with {left} left, about {clock(ending.seconds_left)} of measuring."
+        say(f"{spent} Go on: {resume_command()}")
     records = store.records(run=run.id)
     if not as_json:
         print("\n".join(next_lines(store.name, records)))

@@ -16,7 +16,7 @@ from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.report import Choices as ToShow
 from dlbench.reports.storage.store import Store
 
-from ..display.pair_progress import PairDisplay
+from ..display.progress import PairDisplay
 from ..display.screen import counted, err, resume_command, say
 from ..environments.folders import write_whole
 from ..errors import UsageError, interruptible, unknown_name

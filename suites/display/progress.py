@@ -1,20 +1,21 @@
-"""What a person sees of a run: a line per launch, a line with the time left, the matrix as it fills."""
+"""What a person sees of a run or a comparison: a line per launch or pair, one with the time left, the matrix so far."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from rich.console import Console
 
 from dlbench.adapters.protocol import Status
+from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
 from ..measuring.ledger import Ledger
+from ..measuring.pairs import PlannedPair
 from ..planning.plan import Plan, PlannedLaunch
-from .screen import counted
-from .status_line import StatusLine
+from .screen import StatusLine, counted
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
 _MATRIX_SECONDS = 60.0
@@ -127,3 +128,34 @@ class ProgressDisplay(StatusLine):
         if self._matrix_so_far and index < total and now - self._matrix_at > self._matrix_every:
             self.print(self._matrix_so_far())
             self._matrix_at = time.monotonic()
+
+
+def pair_line(pair: PlannedPair, records: Mapping[str, Record]) -> str:
+    """Return what a pair gave, in a few words."""
+    stage = "confirming " if pair.stage == CONFIRM else ""
+    name = f"{name_of(pair.cell)}, {stage}pair {pair.launch + 1}"
+    timed = {side: record for side, record in records.items() if record.outcome.samples_ns}
+    if set(timed) == {BASELINE, CANDIDATE}:
+        before, after = (median(timed[side].outcome.step_seconds()) for side in (BASELINE, CANDIDATE))
+        return f"{name}: {before:.4g} s and {after:.4g} s ({after / before - 1:+.1%})"
+    failed = next(record for side, record in records.items() if side not in timed)
+    return f"{name}: {failed.side} {result_line(failed)}"
+
+
+class PairDisplay(StatusLine):
+    """Observer of a comparison for a terminal, or, where the output is none, for a log."""
+
+    _what = ""
+
+    def starts(self, pair: PlannedPair, side: str, pairs_left: int) -> None:
+        """Name the launch that begins."""
+        self._what = f"{name_of(pair.cell)}, {side}; at most {pairs_left} pairs left"
+
+    def ticks(self, phase: str, seconds_left: float) -> None:
+        """Redraw the line, at most once a second."""
+        self.draw(f"{phase}, all in {clock(seconds_left)}  {self._what}")
+
+    def ends(self, pair: PlannedPair, records: Mapping[str, Record], seconds_left: float) -> None:
+        """Print the pair's line."""
+        left = f"  ({clock(seconds_left)} left)" if seconds_left > 0 else ""
+        self.print(f"{pair_line(pair, records)}{left}")

@@ -1,15 +1,19 @@
-"""What the commands share for showing things: lines on stderr, plain tables and JSON on stdout."""
+"""What the commands share for showing things: lines on stderr, a status line, plain tables and JSON on stdout."""
 
 import json
 import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 
 def program() -> str:
@@ -25,6 +29,8 @@ def resume_command() -> str:
     return shlex.join([program(), *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
 
 
+# A redraw costs about 2 ms of a core that may be measuring.
+_REDRAW_SECONDS = 1.0
 _NARROWEST = 66
 """Columns of a table with something that must not be folded, on a narrower terminal too."""
 
@@ -56,3 +62,36 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], who
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return "1 cell", "2 cells", "2 launches"."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+class StatusLine:
+    """A context manager: one line of a terminal that tells what goes on and vanishes at the end.
+
+    Outside it, and where the output is no terminal, nothing is drawn.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._drawn_at = 0.0
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def draw(self, line: str, at_once: bool = False) -> None:
+        """Redraw the line, at most once a second unless it must be at once; a narrow terminal cuts off its end."""
+        now = time.monotonic()
+        if self._live is None or (not at_once and now - self._drawn_at < _REDRAW_SECONDS):
+            return
+        self._drawn_at = now
+        self._live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
+
+    def print(self, line: str) -> None:
+        """Print a line that stays."""
+        self.console.print(Text(line), soft_wrap=True)

@@ -104,17 +104,16 @@ def locate(framework: Framework) -> Environment:
     interpreter = directory / "bin" / "python"
     if _is_there(directory / MANIFEST) and _is_there(interpreter):
         return Environment(framework, directory, State.READY, interpreter)
+    command = f"`dlbench env build {framework.name}`"
     if _is_being_built(directory):
-        reason = "Another process builds it now."
-        return Environment(framework, directory, State.BEING_BUILT, None, reason)
-    if _is_there(directory):
-        reason = f"Its build was interrupted. `dlbench env build {framework.name}` makes it anew."
-        return Environment(framework, directory, State.HALF_BUILT, None, reason)
-    reason = needs.missing(framework, directory)
-    if reason:
-        return Environment(framework, directory, State.UNAVAILABLE, None, reason)
-    reason = f"`dlbench env build {framework.name}` builds it."
-    return Environment(framework, directory, State.NOT_BUILT, None, reason)
+        state, reason = State.BEING_BUILT, "Another process builds it now."
+    elif _is_there(directory):
+        state, reason = State.HALF_BUILT, f"Its build was interrupted. {command} makes it anew."
+    elif reason := needs.missing(framework, directory):
+        state = State.UNAVAILABLE
+    else:
+        state, reason = State.NOT_BUILT, f"{command} builds it."
+    return Environment(framework, directory, state, None, reason)
 
 
 def announce(framework: Framework) -> str:

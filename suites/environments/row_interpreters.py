@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..display.screen import err
-from ..display.status_line import StatusLine
+from ..display.screen import StatusLine, err
 from ..errors import FrameworkEnvironmentError
 from ..planning.values import Build
 from . import contents, environment, needs

@@ -10,6 +10,7 @@ but pytest and the table of axes; the rest is loaded when an option asks for it.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,26 +23,42 @@ if TYPE_CHECKING:
 #: Under which names the parts that do the work are registered.
 SUITE_PLUGIN = "dlbench-suite"
 VERDICT_PLUGIN = "dlbench-verdict"
+_OPTION = re.compile(r"(?<![\w-])--(?!dlbench-)([a-z][a-z-]*)")
 
-_OPTIONS: tuple[tuple[str, str, type, str], ...] = (
-    ("launches", "N|N-M", str, "launches (fresh processes) of each cell: 5, or 5-20 until it is precise"),
-    ("interval", "SHARE", str, "half-width of a cell's interval at which launches end: 1%%"),
-    ("steps", "N", int, "timed steps per launch, at most"),
-    ("cell-budget", "TIME", str, "time for one launch: 60s, 10m"),
-    ("budget", "TIME", str, "time for all launches"),
-    ("seed", "N", int, "seed of the launching order"),
-    ("store", "FILE", str, "keep the records in this store, too"),
-)
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "launches": {"metavar": "N|N-M", "help": "launches (fresh processes) of each cell: 5, or 5-20 until it is precise"},
+    "interval": {"metavar": "SHARE", "help": "half-width of a cell's interval at which launches end: 1%%"},
+    "steps": {"metavar": "N", "type": int, "help": "timed steps per launch, at most"},
+    "cell-budget": {"metavar": "TIME", "help": "time for one launch: 60s, 10m"},
+    "budget": {"metavar": "TIME", "help": "time for all launches"},
+    "seed": {"metavar": "N", "type": int, "help": "seed of the launching order"},
+    "store": {"metavar": "FILE", "help": "keep the records in this store, too"},
+    "no-quiet-gate": {
+        "action": "store_true",
+        "help": "do not wait for a quiet machine or repeat disturbed launches",
+    },
+    "python": {
+        "metavar": "NAME=PATH",
+        "action": "append",
+        "help": "your own interpreter, torch=/path/to/python. May be repeated",
+    },
+    "adapter": {
+        "metavar": "NAME=FOLDER",
+        "action": "append",
+        "help": "an adapter of your own, my_framework=path/to/folder. May be repeated",
+    },
+}
+"""What says nothing without --dlbench-suite, beside the axes."""
 
 
-_OF_SUITES = (
-    *(f"--dlbench-{axis.option[2:]}" for axis in (*AXIS_OPTIONS, *LIMITS)),
-    *(f"--dlbench-{name}" for name, *_ in _OPTIONS),
-    "--dlbench-no-quiet-gate",
-    "--dlbench-python",
-    "--dlbench-adapter",
-)
-"""What says nothing without --dlbench-suite."""
+def of_suite(error: Exception) -> str:
+    """Return what is wrong with a session over a suite, each option named as pytest knows it."""
+    return "dlbench: " + _OPTION.sub(r"--dlbench-\1", str(error))
+
+
+def of_baseline(error: Exception) -> str:
+    """Return what is wrong with a baseline, which stands where a command has its store."""
+    return f"dlbench: {str(error).replace('--store', '--dlbench-baseline')}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,25 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for axis in (*AXIS_OPTIONS, *LIMITS):
         name = f"--dlbench-{axis.option[2:]}"
         group.addoption(name, metavar=axis.metavar, help=f"With --dlbench-suite: {axis.help}".replace("%", "%%"))
-    for name, metavar, kind, text in _OPTIONS:
-        group.addoption(f"--dlbench-{name}", metavar=metavar, type=kind, help=f"With --dlbench-suite: {text}.")
-    group.addoption(
-        "--dlbench-no-quiet-gate",
-        action="store_true",
-        help="With --dlbench-suite: do not wait for a quiet machine or repeat disturbed launches.",
-    )
-    group.addoption(
-        "--dlbench-python",
-        metavar="NAME=PATH",
-        action="append",
-        help="With --dlbench-suite: your own interpreter, torch=/path/to/python. May be repeated.",
-    )
-    group.addoption(
-        "--dlbench-adapter",
-        metavar="NAME=FOLDER",
-        action="append",
-        help="With --dlbench-suite: an adapter of your own, my_framework=path/to/folder. May be repeated.",
-    )
+    for key, about in _OPTIONS.items():
+        group.addoption(f"--dlbench-{key}", **{**about, "help": f"With --dlbench-suite: {about['help']}."})
     group.addoption(
         "--dlbench-baseline",
         metavar="FILE",
@@ -119,7 +119,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _refuse_without_suite(config: pytest.Config) -> None:
     """Raise UsageError for an option that only says what of a suite to measure."""
-    for option in _OF_SUITES:
+    for name in (*(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS)), *_OPTIONS):
+        option = f"--dlbench-{name}"
         if config.getoption(option.lstrip("-").replace("-", "_")):
             raise pytest.UsageError(f"dlbench: {option} goes with --dlbench-suite. Add the suite, or leave it out.")
 

@@ -33,8 +33,8 @@ from ..planning.plan import Plan, PlannedLaunch, narrow_to
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from .cells import CellsModule
+from .plugin import of_suite
 from .replay import MeasuredCell, clock
-from .words import of_suite
 
 FIXTURE = "dlbench_cell"
 

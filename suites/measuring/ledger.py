@@ -1,7 +1,7 @@
 """What a run's records show of each cell so far, what each cell still needs, and what that will cost."""
 
 from collections.abc import Iterable
-from statistics import median
+from statistics import fmean, median
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.evidence.attempts import disturbed, effective
@@ -23,21 +23,17 @@ class Estimates:
 
     def __init__(self, first_guess: float) -> None:
         self._first_guess = first_guess
-        self._sums: dict[Cell | str, tuple[float, int]] = {}
+        self._seconds: dict[Cell | str, list[float]] = {}
 
     def learn(self, cell: Cell, seconds: float) -> None:
         """Take note of a launch that lasted this long."""
         for key in (cell, cell.network, ""):
-            total, count = self._sums.get(key, (0.0, 0))
-            self._sums[key] = total + seconds, count + 1
+            self._seconds.setdefault(key, []).append(seconds)
 
     def of(self, cell: Cell) -> float:
         """Return the expected seconds of a launch: the cell's mean, else its network's, all's, or a guess."""
-        for key in (cell, cell.network, ""):
-            if key in self._sums:
-                total, count = self._sums[key]
-                return total / count
-        return self._first_guess
+        known = (self._seconds[key] for key in (cell, cell.network, "") if key in self._seconds)
+        return fmean(next(known, [self._first_guess]))
 
 
 class Ledger:

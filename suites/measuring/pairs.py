@@ -47,9 +47,7 @@ Next = Callable[[Cell, Sequence[Record]], tuple[str, int] | None]
 
 def block(cells: Iterable[Cell], records: Sequence[Record], following: Next, seed: int) -> list[PlannedPair]:
     """Return one pair for each cell that needs one, shuffled, each with its sides' order drawn by lot."""
-    by_cell: dict[Cell, list[Record]] = {}
-    for record in records:
-        by_cell.setdefault(record.cell, []).append(record)
+    by_cell = _by_cell(records)
     planned = []
     for cell in cells:
         known = by_cell.get(cell, [])
@@ -57,7 +55,7 @@ def block(cells: Iterable[Cell], records: Sequence[Record], following: Next, see
         if wanted is None:
             continue
         stage, _ = wanted
-        launch = 1 + max((record.launch for record in known if record.stage == stage), default=-1)
+        launch = _tried(known, stage)
         lot = random.Random(f"{seed}:{stage}:{launch}:{cell!r}")
         planned.append(PlannedPair(cell, stage, launch, lot.choice((BASELINE, CANDIDATE))))
     random.Random(f"{seed}:{[pair.launch for pair in planned]}").shuffle(planned)
@@ -66,11 +64,16 @@ def block(cells: Iterable[Cell], records: Sequence[Record], following: Next, see
 
 def pairs_left(cells: Iterable[Cell], records: Sequence[Record], following: Next) -> dict[Cell, int]:
     """Return how many pairs each unfinished cell may still need, for an estimate of the time left."""
-    by_cell: dict[Cell, list[Record]] = {}
-    for record in records:
-        by_cell.setdefault(record.cell, []).append(record)
+    by_cell = _by_cell(records)
     left = {cell: following(cell, by_cell.get(cell, [])) for cell in cells}
     return {cell: wanted[1] for cell, wanted in left.items() if wanted is not None}
+
+
+def _by_cell(records: Sequence[Record]) -> dict[Cell, list[Record]]:
+    found: dict[Cell, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.cell, []).append(record)
+    return found
 
 
 def _given_up(records: Sequence[Record]) -> bool:

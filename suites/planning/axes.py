@@ -6,7 +6,6 @@ plugin is loaded into every pytest session, so this module imports little.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -144,8 +143,3 @@ def joined(value: object) -> object:
     if isinstance(value, list):
         return ",".join(str(part) for part in value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def keys_of(options: Iterable[AxisOption]) -> list[str]:
-    """Return the keys of these options."""
-    return [each.key for each in options]

@@ -42,14 +42,6 @@ class Choices:
         """Return the words of this key; empty where none were given."""
         return self.words.get(key, "")
 
-    def __eq__(self, other: object) -> bool:
-        """Tell whether the same was chosen."""
-        return isinstance(other, Choices) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        """Equal choices have equal hashes."""
-        return hash((self.steps, self.builds, self.joining, tuple(sorted(self.words.items()))))
-
     def but(self, **changed: Any) -> "Choices":
         """Return these choices with some changed; None takes one away."""
         kept = {"steps": self.steps, "builds": self.builds, "joining": self.joining, **self.words}

@@ -105,8 +105,8 @@ class _Expansion:
             return [cell._replace(device=device) for device in self._devices if _runs_on(row, device)]
         if axis == "batch_size":
             return [cell._replace(batch_size=size) for size in self._batch_sizes(cell)]
-        found = self._threads[cell.device] if axis == "threads" else self._plain[axis]
-        return [varied for value in found if self._exists(varied := _set(cell, axis, value))]
+        found: tuple[Any, ...] = self._threads[cell.device] if axis == "threads" else self._plain[axis]
+        return [varied for value in found if self._exists(varied := cell._replace(**{axis: value}))]
 
     def _exists(self, cell: Cell) -> bool:
         """Tell whether there is such a cell: nothing is copied to a CPU, and several GPUs begin with the first."""
@@ -134,10 +134,6 @@ class _Expansion:
         if not kept:
             raise UsageError(f"No thread count of {list(found)} is within the limit of {limit}. Raise --threads-limit.")
         return kept
-
-
-def _set(cell: Cell, axis: str, value: Any) -> Cell:
-    return cell._replace(**{axis: value})
 
 
 def _launches(suite: Suite, choices: Choices) -> tuple[int, int, float | None]:

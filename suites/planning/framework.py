@@ -145,12 +145,8 @@ class Framework(_Data):
     @property
     def recipe_files(self) -> tuple[Path, ...]:
         """The files that say what the environment holds: with one of them changed it is another environment."""
-        files = [] if self.interpreter else [self.lock_file]
-        if self.debian is not None:
-            files.append(self.directory / self.debian.lock)
-        if self.interpreter:
-            files.append(self.directory / self.interpreter)
-        return tuple(files)
+        names = ("" if self.interpreter else self.requirements, self.debian and self.debian.lock, self.interpreter)
+        return tuple(self.directory / name for name in names if name)
 
     def launch_variables(self, mode: str, threads: int, environment: Path | None = None) -> dict[str, str]:
         """Return the environment variables of one launch: thread count, environment's folder, BLAS kernels filled in.

@@ -19,6 +19,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 from dlbench.adapters.families import FAMILIES, Family, NumbersError
@@ -37,14 +38,10 @@ Table = Mapping[str, Any]
 
 
 @functools.cache
-def _shipped() -> dict[str, Network]:
-    text = (resources.files("dlbench.suites") / "definitions" / FILE).read_text(encoding="utf-8")
-    return read(tomllib.loads(text)["network"], (), f"suites/definitions/{FILE}")
-
-
-def shipped() -> dict[str, Network]:
+def shipped() -> Mapping[str, Network]:
     """Return the networks that come with dlbench, by name."""
-    return dict(_shipped())
+    text = (resources.files("dlbench.suites") / "definitions" / FILE).read_text(encoding="utf-8")
+    return MappingProxyType(read(tomllib.loads(text)["network"], (), f"suites/definitions/{FILE}"))
 
 
 def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[str, Network]:

@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Protocol
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks
 from . import values as axes
-from .axes import PLAIN, AxisOption, joined, keys_of, parse_plain
+from .axes import PLAIN, joined, parse_plain
 from .framework import offered
 from .toml_words import sentence
 
@@ -80,12 +80,6 @@ class ProtocolSection(_Data):
         return fewest, most, axes.share(self.interval, "interval") if self.interval else USUAL_INTERVAL
 
 
-def _words_of(option: AxisOption, given: dict[str, Any]) -> str:
-    """Return the words of an axis; what is no word at all is refused by name when words are checked."""
-    words = joined(given.get(option.key, option.usual))
-    return words if isinstance(words, str) else str(words)
-
-
 class Suite(_Data):
     """One suite: axes, protocol, and settings for its frameworks."""
 
@@ -111,8 +105,9 @@ class Suite(_Data):
         """Read the axes by the table: a new one needs no field here."""
         if "axes" in given:
             raise ValueError(f"axes: write each axis as a key of its own, such as {PLAIN[0].key} = [...]")
-        others = {key: value for key, value in given.items() if key not in keys_of(PLAIN)}
-        return {**others, "axes": {each.key: _words_of(each, given) for each in PLAIN}}
+        others = {key: value for key, value in given.items() if key not in {each.key for each in PLAIN}}
+        # What is no word at all is refused by name when words are checked.
+        return {**others, "axes": {each.key: str(joined(given.get(each.key, each.usual))) for each in PLAIN}}
 
     @field_validator("threads", "device_threads", mode="before")
     @classmethod

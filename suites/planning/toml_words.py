@@ -2,12 +2,12 @@
 
 import difflib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from .axes import PLAIN, keys_of
+from .axes import PLAIN
 
 _MEANT: Mapping[str, str] = {
     "string": 'text in quotes, as in "torch"',
@@ -45,8 +45,6 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
 
 def _what(first: Any, place: list[Any], model: type[BaseModel]) -> str:
     kind, limits, value = first["type"], first.get("ctx", {}), first.get("input")
-    if kind == "missing":
-        return "it is missing"
     if kind == "extra_forbidden":
         known = sorted(_keys(model, place[:-1]))
         here = {each: f"{each!r}" for each in known}
@@ -59,17 +57,8 @@ def _what(first: Any, place: list[Any], model: type[BaseModel]) -> str:
         if near:
             return f"unknown key. Did you mean {({**below, **here})[near[0]]}?"
         return f"unknown key. Known: {', '.join(known)}"
-    if kind in ("too_short", "string_too_short"):
-        return "it must not be empty"
-    if kind == "literal_error":
-        return f"{value!r} is not one of {limits['expected']}"
-    if kind == "string_pattern_mismatch":
-        return f"{value!r} may hold letters, digits, '.', '_' and '-' only, and begins with a letter or digit"
-    if kind == "finite_number":
-        return "it must be a finite number"
-    for name, words in _BOUNDS.items():
-        if kind == name:
-            return f"{value!r} is out of range: it must be {words(limits)}"
+    if kind in _SAID:
+        return _SAID[kind].format(value=value, **limits)
     if kind == "value_error":
         return str(first["msg"]).removeprefix("Value error, ")
     if place[-1] in _COUNTS:
@@ -78,12 +67,20 @@ def _what(first: Any, place: list[Any], model: type[BaseModel]) -> str:
     return f"{_shown(value)} is not {meant}" if meant else str(first["msg"])
 
 
-_BOUNDS: Mapping[str, Callable[[Any], str]] = {
-    "greater_than_equal": lambda limits: f"at least {limits['ge']:g}",
-    "greater_than": lambda limits: f"more than {limits['gt']:g}",
-    "less_than_equal": lambda limits: f"at most {limits['le']:g}",
-    "less_than": lambda limits: f"less than {limits['lt']:g}",
+_SAID: Mapping[str, str] = {
+    "missing": "it is missing",
+    "too_short": "it must not be empty",
+    "string_too_short": "it must not be empty",
+    "literal_error": "{value!r} is not one of {expected}",
+    "string_pattern_mismatch": "{value!r} may hold letters, digits, '.', '_' and '-' only, and begins with a letter or "
+    "digit",
+    "finite_number": "it must be a finite number",
+    "greater_than_equal": "{value!r} is out of range: it must be at least {ge:g}",
+    "greater_than": "{value!r} is out of range: it must be more than {gt:g}",
+    "less_than_equal": "{value!r} is out of range: it must be at most {le:g}",
+    "less_than": "{value!r} is out of range: it must be less than {lt:g}",
 }
+"""By pydantic's name of the complaint, with its limits and the value."""
 
 
 def _shown(value: object) -> str:
@@ -110,4 +107,4 @@ def _keys(model: Any, place: list[Any]) -> set[str]:
         return set()
     # The axes of a suite are keys of their own in its file.
     own = set(model.model_fields)
-    return (own - {"axes"}) | set(keys_of(PLAIN)) if "axes" in own else own
+    return (own - {"axes"}) | {each.key for each in PLAIN} if "axes" in own else own

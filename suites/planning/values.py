@@ -20,7 +20,6 @@ _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 MOST_THREADS = 4096
 MOST_LAUNCHES = 1_000_000
-MOST_WORKERS = 64
 RESIDENT = PLACEMENTS[0]
 NO_GPUS = Gpus((), None, None, "not looked for")
 

@@ -52,7 +52,6 @@ class BlockGate:
         self._store = store
         self._run = run
         self._report = report
-        self._given_up = 0
         self._broken = False
         self._just_seen: tuple[Reading, Verdict] | None = None
 
@@ -93,12 +92,9 @@ class BlockGate:
         return waited is not None and waited.verdict.quiet
 
     def _wait(self, seconds_left: float | None) -> Waited | None:
-        patience = 0.0 if self._given_up >= GIVE_UPS else PATIENCE_SECONDS
+        patience = 0.0 if self._gate.waits_in_vain >= GIVE_UPS else PATIENCE_SECONDS
         self._gate.patience_seconds = patience if seconds_left is None else max(0.0, min(patience, seconds_left))
-        waited = self._safely(self._gate.wait)
-        if waited is not None:
-            self._given_up = 0 if waited.verdict.quiet else self._given_up + 1
-        return waited
+        return self._safely(self._gate.wait)
 
     def _safely(self, call: Callable[[], Waited]) -> Waited | None:
         """Without a sentinel a run goes on, as it would on a system that tells nothing of others."""

@@ -160,6 +160,6 @@ def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(t
     assert [record.network["numbers"]["inputs"] for record in records] == [784, 783]
     matrix = run_command(tmp_path, "report", "matrix", "--all-runs").stdout
     assert matrix.count("small, mini-batch 48") == 2
-    assert "small stands for 2 networks of different numbers" in matrix
+    assert "small is the name of 2 networks with different numbers" in matrix
     table = run_command(tmp_path, "report", "tables").stdout
     assert table.count("3 dense") == 2
