@@ -8,7 +8,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from processes_of_launches import launch_null, workers_of
+from processes import launch_null, workers_of
 
 from dlbench.adapters.base import Adapter
 from dlbench.adapters.launch import affinity, team, timing

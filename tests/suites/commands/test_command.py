@@ -160,6 +160,7 @@ def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
     told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--interval", "1%", "--json").stdout)
     assert (told["launches_per_cell"], told["launches_most"], told["interval"]) == (5, 20, 0.01)
     assert {(cell["threads"], cell["affinity"]) for cell in told["left_out"]} == {(4096, "bound")}
+    assert [entry.name for entry in folder.rglob("*") if entry.is_file()] == ["mine.toml"]  # a plan writes nothing
 
 
 def test_two_runners_share_one_store(folder):
@@ -254,20 +255,6 @@ def test_without_network_the_framework_is_left_out_and_the_others_run(folder):
         assert "the package index could not be reached" in outcomes["mxnet"].reason
     left = [entry.name for entry in (folder / "home" / "environments").iterdir()]
     assert all(name.endswith((".log", ".lock")) for name in left)
-
-
-def test_plan_as_json(folder):
-    words = ["plan", "mine.toml", "--threads", "1,3-4", "--batch-sizes", "8", "--seed", "3", "--json"]
-    done = run_command(folder, *words)
-    assert (done.returncode, done.stderr) == (0, "")
-    content = json.loads(done.stdout)
-    assert (content["suite"], content["seed"], content["launches_per_cell"]) == ("mine", 3, 2)
-    assert {(cell["network"], cell["threads"], cell["batch_size"]) for cell in content["cells"]} == {
-        (network, threads, 8) for network in ("fcn5", "lstm32") for threads in (1, 3, 4)
-    }
-    assert Counter(launch["cell"] for launch in content["order"]) == dict.fromkeys(range(6), 2)
-    assert content == json.loads(run_command(folder, *words).stdout)
-    assert [entry.name for entry in folder.rglob("*") if entry.is_file()] == ["mine.toml"]  # a plan writes nothing
 
 
 def test_a_reader_that_leaves_early_is_no_error(folder):

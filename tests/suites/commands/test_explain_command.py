@@ -1,7 +1,6 @@
 """`dlbench explain`: a cell in the words of the other commands, one launch that profiles, else clear answers."""
 
 import json
-import re
 
 import pytest
 from pretended_gpus import STAND_IN
@@ -9,11 +8,8 @@ from processes import run_command
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY
-from dlbench.adapters.protocol import Cell, Launch, Operator, Outcome, Profile, Protocol, Status
 from dlbench.reports.explained.analysis import IDLE
-from dlbench.suites.commands import explain
 from dlbench.suites.errors import UsageError
-from dlbench.suites.measuring.launcher import Launched, Order
 
 ADAPTER = """
 from ..libraries.profiles import Calls, profile
@@ -36,7 +32,7 @@ class Pretended(NullAdapter):
 ADAPTER = Pretended
 """
 DESCRIPTION = """
-name = "{name}"
+name = "pretended"
 title = "Pretended"
 summary = "null with a profile that is made up"
 environment = "host"
@@ -45,19 +41,19 @@ computes = false
 [modes.usual]
 summary = "as it is"
 default = true
-settings = {{ step_seconds = 0.001, serial_fraction = 1.0 }}
+settings = { step_seconds = 0.001, serial_fraction = 1.0 }
 
 [modes.broken]
 summary = "its profiler fails"
-settings = {{ broken = true }}
+settings = { broken = true }
 
 [modes.none]
 summary = "it has no profiler"
-settings = {{ none = true }}
+settings = { none = true }
 
 [modes.crashing]
 summary = "it crashes"
-settings = {{ fault = "error" }}
+settings = { fault = "error" }
 """
 
 
@@ -66,7 +62,7 @@ def run(tmp_path):
     """Give a function that explains a cell of the pretended framework."""
     folder = tmp_path / "pretended"
     folder.mkdir()
-    (folder / "framework.toml").write_text(DESCRIPTION.format(name="pretended"))
+    (folder / "framework.toml").write_text(DESCRIPTION)
     (folder / "adapter.py").write_text(ADAPTER)
 
     def explained(*words):
@@ -137,7 +133,6 @@ def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["null"], "'null' is not a cell. Write ROW/NETWORK"),
         (["/fcn5"], "is not a cell"),
         (["null:fast/fcn5"], "null has no mode 'fast'"),
         (["null/fcn5", "--batch-size", "8-16"], "and this means 9"),
@@ -165,26 +160,3 @@ def test_on_a_gpu_the_devices_operators_are_shown(tmp_path):
     done = run_command(tmp_path, *words, DLBENCH_NVML=str(STAND_IN))
     assert "on the device" in done.stdout
     assert "null_gemm_kernel" in done.stdout
-
-
-def test_only_the_profiled_steps_of_a_launch_are_changed(tmp_path):
-    class Remembers:
-        def launch(self, order, tick=None):
-            self.order = order
-            return Launched(
-                Outcome(Status.OK, profile=Profile("p", 4, 1.0, [Operator("x", "other", False, 1, 1)])), 1.0
-            )
-
-    inner = Remembers()
-    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
-    order = Order(Launch(cell, Protocol(), {"a": 1}, None, str(tmp_path)), tmp_path, {"B": "2"}, 30.0)
-    explain._Profiling(inner, 4).launch(order)
-    assert inner.order.launch.profiled_steps == 4
-    assert inner.order.launch._replace(profiled_steps=0) == order.launch
-    assert (inner.order.variables, inner.order.timeout) == (order.variables, order.timeout)
-
-
-def test_no_option_is_cut_in_the_help_of_80_columns(tmp_path):
-    told = run_command(tmp_path, "explain", "--help", COLUMNS="80").stdout
-    assert "--batch-sizes" in told
-    assert not re.search(r"--[a-z,-]*…", told)

@@ -20,12 +20,6 @@ pytestmark = pytest.mark.alone
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-@pytest.fixture
-def call(command):
-    """Give the function that runs the command in this process, in an empty folder."""
-    return command
-
-
 def fill(name, run_id="run-1", suite="mine", days=0):
     """Make a store with one run: two cells of two launches, and a cell that cannot be had."""
     machine = probe()
@@ -63,10 +57,10 @@ def contents(name):
         return store.runs(), sorted(store.records(), key=lambda each: each.started), store.machines()
 
 
-def test_pytest_benchmark_reads_what_was_exported(call):
+def test_pytest_benchmark_reads_what_was_exported(command):
     for number in (1, 2):
         fill("here.sqlite", f"run-{number}", days=number)
-        Path(f"{number}.json").write_text(call("export", "--store", "here.sqlite", "--run", f"run-{number}")[1])
+        Path(f"{number}.json").write_text(command("export", "--store", "here.sqlite", "--run", f"run-{number}")[1])
     compare = [sys.executable, "-m", "pytest_benchmark", "compare", "1.json", "2.json", "--columns=median,rounds"]
     shown = subprocess.run(compare, capture_output=True, text=True, check=True).stdout
     for word in (
@@ -77,26 +71,26 @@ def test_pytest_benchmark_reads_what_was_exported(call):
         assert word in shown
 
 
-def test_an_import_that_fails_leaves_no_store_behind(call):
+def test_an_import_that_fails_leaves_no_store_behind(command):
     Path("bad.json").write_text("{")
-    assert call("import", "bad.json", "--store", "new.sqlite")[0] == 2
+    assert command("import", "bad.json", "--store", "new.sqlite")[0] == 2
     assert not Path("new.sqlite").exists()
 
 
-def test_a_file_does_not_change_what_a_store_knows_of_a_machine(call):
+def test_a_file_does_not_change_what_a_store_knows_of_a_machine(command):
     fill("here.sqlite")
-    text = json.loads(call("export", "--store", "here.sqlite")[1])
+    text = json.loads(command("export", "--store", "here.sqlite")[1])
     text["dlbench"]["machine"]["memory"]["available_bytes"] = 1
     text = json.dumps(text).replace("run-1", "run-2")
     Path("run.json").write_text(text)
     before = contents("here.sqlite")[2]
-    assert call("import", "run.json", "--store", "here.sqlite")[0] == 0
+    assert command("import", "run.json", "--store", "here.sqlite")[0] == 0
     runs, _, machines = contents("here.sqlite")
     assert [run.id for run in runs] == ["run-1", "run-2"]
     assert machines == before
 
 
-def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(call):
+def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(command):
     Path("test_mine.py").write_text(
         "def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=7, iterations=3)"
     )
@@ -105,14 +99,14 @@ def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(call):
     for number in (1, 2):
         words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-json", f"{number}.json"]
         subprocess.run([sys.executable, *words], check=True, capture_output=True, env=alone)
-    code, _, said = call("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
+    code, _, said = command("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
     assert code == 0
     assert "2 records" in said
-    code, matrix, _ = call("report", "matrix", "--store", "s.sqlite")
+    code, matrix, _ = command("report", "matrix", "--store", "s.sqlite")
     assert code == 0
     for word in ("test_mine.py::test_sum", "pytest-benchmark imported", "not checked against the reference"):
         assert word in matrix
-    back = json.loads(call("export", "--store", "s.sqlite")[1])
+    back = json.loads(command("export", "--store", "s.sqlite")[1])
     data = [json.loads(Path(f"{number}.json").read_text())["benchmarks"][0]["stats"]["data"] for number in (1, 2)]
     assert back["benchmarks"][0]["stats"]["data"] == pytest.approx([*data[0], *data[1]], abs=0.5e-9)
     assert back["benchmarks"][0]["stats"]["iterations"] == 3

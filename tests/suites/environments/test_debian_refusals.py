@@ -11,11 +11,6 @@ from made_up_pythons import script
 
 from dlbench.suites.environments import apt
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(program) for program in ("apt-get", "dpkg-deb", "gpg")),
-    reason="apt-get, dpkg-deb and gpg are needed to make a Debian mirror",
-)
-
 
 @pytest.mark.slow
 def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):

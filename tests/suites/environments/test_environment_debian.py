@@ -1,7 +1,6 @@
 """Environments with Debian packages: real apt and dpkg-deb on a mirror of the tests' own, by the real command."""
 
 import json
-import shutil
 import signal
 from pathlib import Path
 
@@ -12,11 +11,6 @@ from made_up_pythons import script
 from processes import gone, wait_until
 
 from dlbench.suites.environments import debian
-
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(program) for program in ("apt-get", "dpkg-deb", "gpg")),
-    reason="apt-get, dpkg-deb and gpg are needed to make a Debian mirror",
-)
 
 
 def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):

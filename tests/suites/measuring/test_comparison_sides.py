@@ -19,23 +19,18 @@ def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS, s
     return comparison_sides.pair(python, baseline, environments, revisions, same)
 
 
-def test_of_two_interpreters_of_a_framework_the_first_is_the_baselines() -> None:
-    baseline, candidate = pair([f"torch={PYTHON}", f"torch-next:torch={PYTHON}"])
-    assert (baseline.name, candidate.name) == (BASELINE, CANDIDATE)
-    assert [build.name for build in baseline.builds] == ["torch"]
-    assert [build.name for build in candidate.builds] == ["torch-next"]
-
-
-def test_a_single_interpreter_is_the_candidates() -> None:
-    baseline, candidate = pair([f"torch={PYTHON}"])
-    assert baseline.builds == ()
-    assert [build.name for build in candidate.builds] == ["torch"]
-
-
-def test_an_interpreter_may_be_the_baselines_alone() -> None:
-    baseline, candidate = pair(baseline=[f"torch={PYTHON}"])
-    assert [build.name for build in baseline.builds] == ["torch"]
-    assert candidate.builds == ()
+@pytest.mark.parametrize(
+    ("python", "before", "baselines", "candidates"),
+    [
+        (["torch", "torch-next:torch"], [], ["torch"], ["torch-next"]),  # of two the first is the baseline's
+        (["torch"], [], [], ["torch"]),
+        ([], ["torch"], ["torch"], []),
+    ],
+)
+def test_which_side_an_interpreter_is_of(python, before, baselines, candidates) -> None:
+    sides = pair([f"{name}={PYTHON}" for name in python], [f"{name}={PYTHON}" for name in before])
+    assert [side.name for side in sides] == [BASELINE, CANDIDATE]
+    assert [[build.name for build in side.builds] for side in sides] == [baselines, candidates]
 
 
 def test_variables_are_read_and_kept_apart() -> None:

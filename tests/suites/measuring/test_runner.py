@@ -98,13 +98,11 @@ def test_a_cell_that_timed_out_at_one_thread_is_skipped_at_more_with_the_reason(
     assert len([cell for cell in launcher.cells if (cell.network, cell.mode) == ("lstm32", "null")]) == 1
 
 
-def test_a_cell_within_its_budget_is_never_skipped():
-    store, _, _ = carry_out(lambda cell: ok(9.9))
-    assert {record.outcome.status for record in store.records()} == {Status.OK}
-
-
-def test_a_cell_slow_at_more_threads_says_nothing_of_fewer():
-    store, _, _ = carry_out(lambda cell: ok(11.0 if cell.threads == 4 else 0.1))
+@pytest.mark.parametrize(("at_four", "at_fewer"), [(9.9, 9.9), (11.0, 0.1)])
+def test_a_cell_within_its_budget_is_never_skipped_and_one_slow_at_more_threads_says_nothing_of_fewer(
+    at_four, at_fewer
+):
+    store, _, _ = carry_out(lambda cell: ok(at_four if cell.threads == 4 else at_fewer))
     assert {record.outcome.status for record in store.records()} == {Status.OK}
 
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from known_networks import data_of
 from processes import gone, run_command, wait_until
+from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.errors import UsageError
@@ -207,10 +208,7 @@ def test_its_identity_is_its_name_not_its_folders(tmp_path):
 
 def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
     folder = write_adapter(tmp_path / "a")
-    (tmp_path / "s.toml").write_text(
-        'name = "s"\nsummary = "x"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
-        "[protocol]\nlaunches = 2\nsteps = 2\nminimum_steps = 2\n"
-    )
+    (tmp_path / "s.toml").write_text(suite_of_null(protocol={"launches": 2}))
     done = run_command(tmp_path, "run", "s.toml", "--adapter", f"mine={folder}", "--budget", "0.001s")
     assert done.returncode in (0, 1), done.stderr
     assert f"--adapter mine={folder}" in done.stderr
@@ -223,10 +221,7 @@ def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
 
 def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     mine, other = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", name="other")
-    (tmp_path / "s.toml").write_text(
-        'name = "s"\nsummary = "x"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
-        "[protocol]\nlaunches = 3\nsteps = 2\nminimum_steps = 2\n"
-    )
+    (tmp_path / "s.toml").write_text(suite_of_null(protocol={"launches": 3}))
 
     def refused(*words):
         done = run_command(tmp_path, "run", "s.toml", "--resume", *words)
