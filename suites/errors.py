@@ -38,8 +38,6 @@ class SuitesError(DlbenchError):
 class UsageError(SuitesError):
     """An axis value, a name or an option that is wrong."""
 
-    exit_code = 2
-
 
 class SuiteError(UsageError):
     """A suite file that cannot be read as one; names the file and the key."""

@@ -76,8 +76,7 @@ def _requirements(text: str) -> list[str]:
 def _run(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
     """Run pip and tell what it does; raises FrameworkEnvironmentError with the reason where it fails."""
     before = len(children.said(log))
-    following = _Following(doing, log, draw)
-    if children.run(command, log, watch=following.show) != 0:
+    if children.run(command, log, watch=lambda: _tell(children.said(log)[before:], doing, draw)) != 0:
         raise FrameworkEnvironmentError(_why_pip_failed(framework, children.said(log)[before:], log))
 
 
@@ -171,21 +170,12 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class _Following:
-    """Tells what pip does, by the lines it writes."""
-
-    def __init__(self, title: str, log: Path, draw: Draw) -> None:
-        self._title = title
-        self._log = log
-        self._draw = draw
-        self._before = len(children.said(log))
-
-    def show(self) -> None:
-        doing = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
-        lines = [line.strip() for line in children.said(self._log)[self._before :].splitlines()]
-        now = next((line for line in reversed(lines) if line.startswith(doing)), "")
-        words = [word for word in now.split() if "://" not in word]  # where pip names a link, its file says enough
-        self._draw(f"{self._title}: {' '.join(words) or 'pip begins'}")
+def _tell(said: str, title: str, draw: Draw) -> None:
+    """Tell what pip does, by the lines it wrote."""
+    doing = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
+    now = next((line for each in reversed(said.splitlines()) if (line := each.strip()).startswith(doing)), "")
+    words = [word for word in now.split() if "://" not in word]  # where pip names a link, its file says enough
+    draw(f"{title}: {' '.join(words) or 'pip begins'}")
 
 
 def _no_room(framework: Framework) -> str:

@@ -81,16 +81,16 @@ class _Kept:
     found: Capabilities
 
 
+@dataclass
 class _Watched:
     """A launcher that remembers whether a launch failed; a refusal is an answer."""
 
-    def __init__(self, launcher: Launcher) -> None:
-        self._launcher = launcher
-        self.failed = False
+    launcher: Launcher
+    failed: bool = False
 
     def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
         """Carry out one launch."""
-        launched = self._launcher.launch(order, tick)
+        launched = self.launcher.launch(order, tick)
         self.failed |= launched.outcome.status not in (Status.OK, Status.UNSUPPORTED)
         return launched
 

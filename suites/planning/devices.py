@@ -199,24 +199,20 @@ class Located:
         return ",".join(device.uuid or "" for device in self.devices) or None
 
 
+@dataclass
 class Locator:
     """Finds the devices of a plan again, by UUID, before each launch on them.
 
     A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise.
     """
 
-    def __init__(
-        self,
-        planned: Gpus | None,
-        look: Callable[[], Gpus] = probe_gpus,
-        named: tuple[str, ...] = (),
-        visible: str | None = None,
-    ) -> None:
-        """Keep the devices planned with; ``named`` are those of the plan, ``visible`` is CUDA_VISIBLE_DEVICES."""
-        self._planned = planned
-        self._look = look
-        self._named = named
-        self._visible = visible
+    planned: Gpus | None
+    """The devices planned with; None: those of the first look."""
+    look: Callable[[], Gpus] = probe_gpus
+    named: tuple[str, ...] = ()
+    """Those of the plan."""
+    visible: str | None = None
+    """CUDA_VISIBLE_DEVICES."""
 
     def find(self, name: str, count: int = 1) -> Located:
         """Look now for the device of this name and the next ones, as many as counted. Raises nothing.
@@ -224,14 +220,14 @@ class Locator:
         The next ones are those that the plan names, or where it names one alone, those that whoever started the command
         may use.
         """
-        now = self._look()
-        planned = self._planned = self._planned or now
+        now = self.look()
+        planned = self.planned = self.planned or now
         known = present(planned)
         first = next((place for place, device in enumerate(known) if device.name == name), None)
         if first is None:
             return Located((), f"this machine has no {name}, but: {_listed(known) or 'no GPU'}")
-        left = {device.name for device in _left(known, self._visible)}
-        offered = set(self._named) if len(self._named) > 1 else left
+        left = {device.name for device in _left(known, self.visible)}
+        offered = set(self.named) if len(self.named) > 1 else left
         chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
         if len(chosen) < count:
             return Located((), f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}")

@@ -117,7 +117,12 @@ def _of_grid(grid: Table, place: str) -> Iterable[Network]:
     _check_pattern(pattern, values, varying, place)
     about = {key: grid[key] for key in ("batch_size", "summary") if key in grid}
     for combination in itertools.product(*values.values()):
-        numbers = _copied(dict(zip(values, combination, strict=True)))
+        given = dict(zip(values, combination, strict=True))
+        # A text that is another number's key stands for that number.
+        numbers = {
+            key: given[value] if isinstance(value, str) and value in given and value != key else value
+            for key, value in given.items()
+        }
         name = pattern.format_map({key: _word(value) for key, value in numbers.items()})
         yield _network({**about, **numbers, "family": family.name, "name": name}, place)
 
@@ -146,14 +151,6 @@ def _check_pattern(pattern: str, values: Mapping[str, Sequence[Any]], varying: S
     if missing:
         wanted = " and ".join(f"{{{key}}}" for key in missing)
         raise SuiteError(f"{place}, key name: several networks would get the same name. Put {wanted} into it.")
-
-
-def _copied(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers, a text that is another number's key replaced by that number."""
-    return {
-        key: numbers[value] if isinstance(value, str) and value in numbers and value != key else value
-        for key, value in numbers.items()
-    }
 
 
 def _word(value: object) -> str:

@@ -27,19 +27,14 @@ _TYPES = ("int", "str", "float", "bool")
 _COUNTS = ("threads", "device_threads", "world_sizes")
 
 
-def _complaint(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right"."""
+def sentence(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right."."""
     first = error.errors()[0]
     place = list(first["loc"])
     if len(place) > 1 and place[-1] in _TYPES:  # of several types that are allowed each has its complaint
         place.pop()
     key = ".".join(str(part) for part in place) or "(the whole file)"
-    return " ".join(f"key {key}: {_what(first, place, model)}".split())
-
-
-def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the complaint with the mark that ends it."""
-    said = _complaint(error, model)
+    said = " ".join(f"key {key}: {_what(first, place, model)}".split())
     return said if said.endswith("?") else f"{said}."
 
 

@@ -5,6 +5,7 @@ show. Where the gate gave up several times in a row it only looks, until a readi
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from dlbench.hardware_probe.sentinel import Reading, SentinelError
@@ -44,16 +45,16 @@ def open_gate(store: Store, run: Run, report: Callable[[str], None]) -> "BlockGa
     return BlockGate(Gate(earlier_readings(store, run.machine)), store, run.id, report)
 
 
+@dataclass
 class BlockGate:
     """The gate of one run. ``report`` takes lines for the log."""
 
-    def __init__(self, gate: Gate, store: Store, run: str, report: Callable[[str], None]) -> None:
-        self._gate = gate
-        self._store = store
-        self._run = run
-        self._report = report
-        self._broken = False
-        self._just_seen: tuple[Reading, Verdict] | None = None
+    gate: Gate
+    store: Store
+    run: str
+    report: Callable[[str], None]
+    _broken: bool = False
+    _just_seen: tuple[Reading, Verdict] | None = None
 
     def before(self, block: int, seconds_left: float | None = None) -> None:
         """Wait until the machine is quiet or patience ends, never longer than ``seconds_left``."""
@@ -71,16 +72,16 @@ class BlockGate:
             after = f", waited {waited.seconds:.0f} s" if waited.seconds >= _WORTH_SAYING else ""
             another = other_dlbench()
             named = f", among them another {another}" if another else ""
-            self._report(
+            self.report(
                 f"block {block + 1}: other programs are busy ({waited.verdict.reasons[0]}{named}){after}, "
                 "measuring anyway: disturbed launches will be marked"
             )
         elif waited.seconds >= _WORTH_SAYING:
-            self._report(f"block {block + 1}: waited {waited.seconds:.0f} s until other programs were quiet")
+            self.report(f"block {block + 1}: waited {waited.seconds:.0f} s until other programs were quiet")
 
     def after(self, block: int) -> None:
         """Take a reading and wait for nothing."""
-        waited = self._safely(self._gate.look)
+        waited = self._safely(self.gate.look)
         self._just_seen = None
         if waited is not None:
             self._just_seen = waited.readings[-1], waited.verdict
@@ -92,9 +93,9 @@ class BlockGate:
         return waited is not None and waited.verdict.quiet
 
     def _wait(self, seconds_left: float | None) -> Waited | None:
-        patience = 0.0 if self._gate.waits_in_vain >= GIVE_UPS else PATIENCE_SECONDS
-        self._gate.patience_seconds = patience if seconds_left is None else max(0.0, min(patience, seconds_left))
-        return self._safely(self._gate.wait)
+        patience = 0.0 if self.gate.waits_in_vain >= GIVE_UPS else PATIENCE_SECONDS
+        self.gate.patience_seconds = patience if seconds_left is None else max(0.0, min(patience, seconds_left))
+        return self._safely(self.gate.wait)
 
     def _safely(self, call: Callable[[], Waited]) -> Waited | None:
         """Without a sentinel a run goes on, as it would on a system that tells nothing of others."""
@@ -104,9 +105,9 @@ class BlockGate:
             return call()
         except SentinelError as error:
             self._broken = True
-            self._report(f"no quiet gate: {error}")
+            self.report(f"no quiet gate: {error}")
             return None
 
     def _keep(self, block: int, moment: str, reading: Reading, verdict: Verdict) -> None:
         content: dict[str, Any] = {**reading.to_dict(), "quiet": verdict.quiet, "reasons": list(verdict.reasons)}
-        self._store.add_sentinel(self._run, block, moment, content)
+        self.store.add_sentinel(self.run, block, moment, content)

@@ -1,55 +1,34 @@
 """`dlbench export` and `dlbench import`: runs leave and come back, bad files change nothing."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
+import factory_of_records as make
 import pytest
 from processes import null_cell
 
-from dlbench.adapters.protocol import Outcome, Protocol, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 pytestmark = pytest.mark.alone
 
-START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
-
-def fill(name, run_id="run-1", suite="mine", days=0):
-    """Make a store with one run: two cells of two launches, and a cell that cannot be had."""
-    machine = probe()
-    cells = tuple(null_cell(threads=threads) for threads in (1, 2, 4))
-    started = START + timedelta(days=days)
-    run = Run(run_id, suite, Protocol(), 2, cells, machine.fingerprint, started, "0.1.0", started, 7)
-    records = [
-        Record(
-            run=run_id,
-            suite=suite,
-            launch=launch,
-            cell=cell,
-            outcome=Outcome(Status.UNSUPPORTED, "too many threads")
-            if cell.threads == 4
-            else Outcome(Status.OK, samples_ns=[1_000_001 + launch, 1_100_003, 999_999_999]),
-            machine=machine.fingerprint,
-            environment="abc",
-            interpreter="CPython 3.11.7",
-            protocol=Protocol(),
-            started=started + timedelta(seconds=cell.threads + 10 * launch),
-            wall_seconds=1.0,
-            version="0.1.0",
-        )
-        for launch in range(2)
-        for cell in cells
-    ]
+def fill(name, run_id="run-1", days=0):
+    """Make a store with one run: two cells of two launches."""
+    machine, started = probe(), make.START + timedelta(days=days)
+    cells = [null_cell(threads=threads) for threads in (1, 2)]
     with Store.open(name) as store:
         store.add_machine(machine.fingerprint, machine.to_dict())
-        store.append_all(records, run)
-    return run, records
+        store.begin_run(make.run(id=run_id, started=started, plan=tuple(cells), machine=machine.fingerprint))
+        for launch, cell in itertools.product(range(2), cells):
+            seconds, minutes = [1.0 + launch, 1.1, 0.9], 24 * 60 * days + launch
+            told = {"run": run_id, "machine": machine.fingerprint, "minutes": minutes, **cell._asdict()}
+            store.append(make.record(seconds, launch, **told))
 
 
 def contents(name):

@@ -31,6 +31,7 @@ warmup_steps = 2
 steps = 5
 seconds = 0.2
 """
+PROOF = str(RECIPES / "gpu-proof.sh")
 SLOWER = "--candidate-env DLBENCH_EXTRA_PRODUCTS=1x20000"
 
 
@@ -168,11 +169,8 @@ def test_systemd_takes_the_units(tmp_path) -> None:
 def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
     folder, variables = night
     variables = {**variables, "DLBENCH_NVML": stand_in(folder, TWINS), "ROWS": "null", "DEVICES": "cuda:0"}
-    script = str(RECIPES / "gpu-proof.sh")
     parts = ["machine", "placements", "workers", "figure1", "explain", "reports"]
-    done = subprocess.run(
-        ["bash", script, *parts], cwd=folder, env=variables, capture_output=True, text=True, timeout=5 * PATIENCE
-    )
+    done = shell(shlex.join(["bash", PROOF, *parts]), folder, variables)
     logs = {path.name: path.read_text() for path in (folder / "gpu-proof").glob("*.log")}
     assert done.returncode == 0, (done.stderr, logs)
     assert [line.removeprefix("gpu-proof: ") for line in done.stderr.splitlines()] == parts
@@ -188,9 +186,6 @@ def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
 
 
 def test_the_proof_on_a_gpu_knows_its_parts(night):
-    folder, variables = night
-    done = subprocess.run(
-        ["bash", str(RECIPES / "gpu-proof.sh"), "matrix"], cwd=folder, env=variables, capture_output=True, text=True
-    )
+    done = shell(shlex.join(["bash", PROOF, "matrix"]), *night)
     assert done.returncode == 2
     assert "there is no part matrix" in done.stderr

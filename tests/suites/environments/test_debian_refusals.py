@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+from collections.abc import Callable
 
 import pytest
 from debian_mirror import RELEASE, digest, make_key, tamper
@@ -169,15 +170,15 @@ def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, li
         apt.machines_mirror.cache_clear()
 
 
+def no_file_beyond(size: int) -> Callable[[], None]:
+    """Return what lets a process write no file of more bytes, as on a full disk."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
 @pytest.mark.slow
 def test_a_disk_that_is_full_while_downloading(recipe):
-    limit = 100_000  # bytes of a file; a package has more, a list less
-
-    def lower() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
     with over_http(recipe):
-        message = recipe.refused(preexec_fn=lower)
+        message = recipe.refused(preexec_fn=no_file_beyond(100_000))  # a package has more, a list less
         assert "no space is left" in message
         assert "DLBENCH_HOME" in message
         recipe.succeeds()
@@ -187,12 +188,7 @@ def test_a_disk_that_is_full_while_unpacking(recipe):
     recipe.mirror.add("tiny-c", files={"usr/share/tiny-c": bytes(30_000_000)})  # packed it is small
     recipe.mirror.publish()
     (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
-    limit = 5_000_000
-
-    def lower() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    message = recipe.refused(preexec_fn=lower)
+    message = recipe.refused(preexec_fn=no_file_beyond(5_000_000))
     assert "no space is left to unpack tiny-c" in message
     assert (recipe.kept / "tiny-c_1.0_all.deb").exists()
     recipe.succeeds()

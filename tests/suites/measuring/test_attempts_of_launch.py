@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from pretended_gpus import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
+from pretended_runs import Pretender
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import probe
@@ -16,7 +17,6 @@ from dlbench.reports.storage.record import Run
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring.attempts import Carrier
-from dlbench.suites.measuring.launcher import Launched
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
@@ -32,15 +32,9 @@ PLAN = expand(
 MACHINE = probe()
 
 
-class Taker:
-    """A launcher that notes its orders and answers that all is well."""
-
-    def __init__(self, software=None):
-        self.orders, self.software = [], software or {}
-
-    def launch(self, order, tick=None):
-        self.orders.append(order)
-        return Launched(Outcome(Status.OK, samples_ns=[10**7] * 3, software=self.software), 1.0)
+def taker(software=None):
+    """Return a launcher that notes its orders and answers that all is well."""
+    return Pretender(lambda cell: Outcome(Status.OK, samples_ns=[10**7] * 3, software=software or {}))
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +59,7 @@ def planned(affinity="oversubscribed", threads=1):
 
 
 def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
-    launcher = Taker()
+    launcher = taker()
     carrier = carrier_of(launcher)
     records_of(carrier, planned("bound"), PLAN.protocol)
     records_of(carrier, planned("oversubscribed"), PLAN.protocol)
@@ -78,11 +72,11 @@ def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
 def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
     too_many = PlannedLaunch(planned("bound").cell._replace(threads=10**6), 0)
     with pytest.raises(UsageError, match="1000000 threads cannot be bound"):
-        records_of(carrier_of(Taker()), too_many, PLAN.protocol)
+        records_of(carrier_of(taker()), too_many, PLAN.protocol)
 
 
 def test_a_side_has_variables_and_adapters_of_its_own():
-    launcher = Taker()
+    launcher = taker()
     side = carrier_of(
         launcher, side="candidate", variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters")
     )
@@ -98,7 +92,7 @@ def test_a_side_has_variables_and_adapters_of_its_own():
 
 def test_a_record_notes_the_protocol_and_the_quota_in_force():
     protocol = PLAN.protocol._replace(steps=7)
-    launcher = Taker()
+    launcher = taker()
     (record,) = records_of(carrier_of(launcher), planned(), protocol)
     assert record.protocol == launcher.orders[0].launch.protocol == protocol
     assert record.quota_cpus == MACHINE.cpu.quota_cpus
@@ -109,7 +103,7 @@ def on_gpu(number=1, network="fcn5"):
 
 
 def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
-    launcher = Taker(software={"version": "1"})
+    launcher = taker(software={"version": "1"})
     carrier = carrier_of(
         launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(TWO), variables={"CUDA_VISIBLE_DEVICES": "0,1"}
     )
@@ -132,7 +126,7 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
 
 
 def test_a_launch_on_a_mig_device_sees_that_part_of_the_gpu():
-    launcher = Taker(software={"version": "1"})
+    launcher = taker(software={"version": "1"})
     carrier = carrier_of(launcher, machine=replace(MACHINE, gpus=gpus(PARTED)), nvml=nvml(PARTED))
     (record,) = records_of(carrier, on_gpu("0:1"), PLAN.protocol)
     assert launcher.orders[0].variables["CUDA_VISIBLE_DEVICES"] == launcher.orders[0].launch.gpu == OTHER_PART
@@ -142,7 +136,7 @@ def test_a_launch_on_a_mig_device_sees_that_part_of_the_gpu():
 
 
 def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothing():
-    launcher = Taker()
+    launcher = taker()
     left = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
     carrier = carrier_of(launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(left))
     records_of(carrier, on_gpu(), PLAN.protocol)
@@ -153,12 +147,8 @@ def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothi
 
 
 def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
-    class Interrupted(Taker):
-        def launch(self, order, tick=None):
-            raise KeyboardInterrupt
-
     playing = nvml(TWO)
-    carrier = carrier_of(Interrupted(), machine=replace(MACHINE, gpus=gpus(TWO)), nvml=playing)
+    carrier = carrier_of(Pretender(ends_at=0), machine=replace(MACHINE, gpus=gpus(TWO)), nvml=playing)
     with pytest.raises(KeyboardInterrupt):
         records_of(carrier, on_gpu(), PLAN.protocol)
     assert playing.opened == 0
@@ -166,7 +156,7 @@ def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
 
 
 def test_what_is_skipped_starts_nothing():
-    launcher = Taker()
+    launcher = taker()
     (record,) = records_of(carrier_of(launcher), planned(), PLAN.protocol, most=3, skip="not worth it")
     assert (record.outcome.status, record.outcome.reason, record.wall_seconds) == (Status.SKIPPED, "not worth it", 0.0)
     assert launcher.orders == []
@@ -174,7 +164,7 @@ def test_what_is_skipped_starts_nothing():
 
 def test_each_attempt_is_handed_over_before_the_next_begins(monkeypatch):
     monkeypatch.setattr("dlbench.suites.measuring.attempts.disturbed", lambda record, host: True)
-    launcher, waits = Taker(), []
+    launcher, waits = taker(), []
     gate = SimpleNamespace(before_repeat=lambda: waits.append(len(launcher.orders)) or True)
     found = carrier_of(launcher, gate=gate).attempts(planned(), PLAN.protocol, most=3)
     for attempt in range(3):

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pretended_runs import Pretender
 
 from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.measuring import short_launch
-from dlbench.suites.measuring.launcher import Launched
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
@@ -17,16 +17,9 @@ from dlbench.suites.planning.values import Capacity
 pytestmark = pytest.mark.alone
 
 
-class Pretender:
-    """A launcher whose launches show this thread evidence."""
-
-    def __init__(self, evidence):
-        self.evidence = evidence
-        self.orders = []
-
-    def launch(self, order, tick=lambda directory: None):
-        self.orders.append(order)
-        return Launched(Outcome(Status.OK, threads=self.evidence), 1.0)
+def showing(evidence):
+    """Return a launcher whose launches show this thread evidence."""
+    return Pretender(lambda cell: Outcome(Status.OK, threads=evidence))
 
 
 def evidence(says, *busy):
@@ -45,7 +38,7 @@ def ask(plan, launcher, machine="here", digest="env"):
 
 
 def test_the_launch_sets_no_thread_count(plan):
-    launcher = Pretender(evidence(None, 0.9, 0.8, 0.0))
+    launcher = showing(evidence(None, 0.9, 0.8, 0.0))
     ask(plan, launcher)
     (order,) = launcher.orders
     assert order.launch.cell.threads == 0
@@ -63,18 +56,18 @@ def test_the_launch_sets_no_thread_count(plan):
     ids=["its word", "zero is no word", "no word", "three take turns on two"],
 )
 def test_the_frameworks_word_counts_and_else_what_was_seen(plan, shown, expected):
-    assert ask(plan, Pretender(shown)) == {("mxnet", "hybrid"): expected}
+    assert ask(plan, showing(shown)) == {("mxnet", "hybrid"): expected}
 
 
 def test_it_is_asked_once_for_each_machine_and_environment(plan):
-    launcher = Pretender(evidence(2))
+    launcher = showing(evidence(2))
     for machine, digest in (("here", "a"), ("here", "a"), ("there", "a"), ("here", "b"), ("here", "a")):
         assert ask(plan, launcher, machine, digest) == {("mxnet", "hybrid"): 2}
     assert len(launcher.orders) == 3
 
 
 def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
-    launcher = Pretender(evidence(2))
+    launcher = showing(evidence(2))
     folder = tmp_path / "adapter"
     (folder / "inner").mkdir(parents=True)
     (folder / "framework.toml").write_text("")
@@ -88,7 +81,7 @@ def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
 
 
 def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):
-    launcher = Pretender(None)
+    launcher = showing(None)
     assert ask(plan, launcher) == {}
     assert ask(plan, launcher) == {}
     assert len(launcher.orders) == 2
@@ -97,4 +90,4 @@ def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):
 def test_a_damaged_memory_is_asked_anew(plan, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "default-threads.json").write_text("[not json")
-    assert ask(plan, Pretender(evidence(4))) == {("mxnet", "hybrid"): 4}
+    assert ask(plan, showing(evidence(4))) == {("mxnet", "hybrid"): 4}

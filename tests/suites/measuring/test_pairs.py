@@ -34,11 +34,11 @@ def launch(pair: PlannedPair, side: str, seconds: float, status: Status = Status
     return replace(made, side=side, stage=pair.stage)
 
 
-def measure(following, times, cells=CELLS, blocks=200, seed=1):
+def measure(following, times, cells=CELLS, seed=1, records=(), launch=launch):
     """Carry a schedule out with times drawn by `times(cell, side, random)`; return the records and the pairs."""
     lot = random.Random(seed)
-    records, pairs = [], []
-    for _ in range(blocks):
+    records, pairs = list(records), []
+    for _ in range(200):
         planned = block(cells, records, following, seed)
         if not planned:
             return records, pairs
@@ -89,15 +89,7 @@ def test_a_gate_that_was_interrupted_goes_on_as_if_it_had_not_been(seed, kept) -
     following, times = for_gate(HOST), noisy({"slower": 0.08})
     whole, _ = measure(following, times, seed=seed)
     # Cut between two launches: the lone launch of a pair counts for nothing, and its pair is measured again.
-    records = whole[:kept]
-    lot = random.Random(seed + 1)
-    for _ in range(200):
-        planned = block(CELLS, records, following, seed)
-        if not planned:
-            break
-        for pair in planned:
-            records += [launch(pair, side, times(pair.cell, side, lot)) for side in pair.order]
-    assert not block(CELLS, records, following, seed)
+    records, _ = measure(following, times, seed=seed, records=whole[:kept])
     verdicts = {
         each.cell.framework: each.judgement.verdict for each in compare_sides(records, HOST, NAMES, "gate").cells
     }
@@ -107,10 +99,11 @@ def test_a_gate_that_was_interrupted_goes_on_as_if_it_had_not_been(seed, kept) -
 
 def test_a_side_that_cannot_do_the_cell_is_asked_once_and_one_that_crashes_twice() -> None:
     for status, asked in ((Status.UNSUPPORTED, 1), (Status.OUT_OF_MEMORY, 1), (Status.CRASHED, 2)):
-        records = []
-        for _ in range(10):
-            for pair in block(CELLS[:1], records, for_gate(HOST), 1):
-                records += [launch(pair, BASELINE, 0.1), launch(pair, CANDIDATE, 0.1, status=status)]
+
+        def failing(pair, side, seconds, status=status):
+            return launch(pair, side, seconds, status=status if side == CANDIDATE else Status.OK)
+
+        records, _ = measure(for_gate(HOST), noisy({}), CELLS[:1], launch=failing)
         assert sum(record.side == CANDIDATE for record in records) == asked
         found = compare_sides(records, HOST, NAMES, "gate").cells[0]
         assert found.judgement.verdict is Verdict.INCONCLUSIVE
@@ -133,19 +126,11 @@ def test_pairs_left_is_what_the_first_look_wants_before_anything_is_known() -> N
 
 @pytest.mark.parametrize("stage", [SCREEN, CONFIRM])
 def test_a_machine_that_never_gets_quiet_does_not_keep_a_gate_for_ever(stage) -> None:
-    def disturbed(pair, side):
-        share = 0.1 if side == CANDIDATE and stage == CONFIRM else 0.0
-        return launch(pair, side, 0.1 * (1 + share), waited=0.5 if stage == pair.stage else 0.0)
+    def disturbed(pair, side, seconds):
+        return launch(pair, side, seconds, waited=0.5 if stage == pair.stage else 0.0)
 
-    records = []
-    for _ in range(200):
-        planned = block(CELLS[:1], records, for_gate(HOST), 1)
-        if not planned:
-            break
-        for pair in planned:
-            records += [disturbed(pair, side) for side in pair.order]
-    else:
-        raise AssertionError("it never ends")
+    times = noisy({CELLS[0].framework: 0.1 if stage == CONFIRM else 0.0}, deviation=0.0)
+    records, _ = measure(for_gate(HOST), times, CELLS[:1], launch=disturbed)
     found = compare_sides(records, HOST, NAMES, "gate").cells[0]
     assert found.judgement.verdict is Verdict.CONTENDED
 

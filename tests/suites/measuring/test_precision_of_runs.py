@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -68,10 +69,8 @@ def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(e
     store, shared = open_store(), answer()
     run = begin(store, PRECISE)
     for launcher in (Pretender(shared, ends_at=end), Pretender(shared)):
-        try:
+        with suppress(KeyboardInterrupt):
             runner_of(store, run, launcher, plan=PRECISE).run()
-        except KeyboardInterrupt:
-            continue
     assert launched(store) == launched(whole)
 
 

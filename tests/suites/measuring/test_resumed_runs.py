@@ -1,5 +1,8 @@
 """Runs that end early: by a budget, a full disk, an interrupt; and what is left when they go on."""
 
+from contextlib import suppress
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +11,6 @@ from properties import examples
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.record import Run
 from dlbench.suites.errors import FrameworkEnvironmentError
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
@@ -49,10 +51,8 @@ def test_an_interrupted_run_ends_with_the_records_of_one_that_was_not(chosen, en
     store = open_store()
     run = begin(store)
     for launcher in (Pretender(answer, ends_at=end), Pretender(answer)):
-        try:
+        with suppress(KeyboardInterrupt):
             runner_of(store, run, launcher).run()
-        except KeyboardInterrupt:
-            continue
     assert launched(store) == launched(whole)
     assert [r.outcome for r in store.records()] == [r.outcome for r in whole.records()]
 
@@ -118,14 +118,8 @@ def test_what_the_launcher_cannot_do_ends_the_run_with_its_records_kept():
 
 def test_records_of_another_run_are_none_of_its_business():
     store, _, _ = carry_out()
-    other = begin_another(store)
+    other = replace(store.runs()[0], id="r2", finished=None)
+    store.begin_run(other)
     launcher = Pretender()
     runner_of(store, other, launcher).run()
     assert len(launcher.orders) == len(ORDER)
-
-
-def begin_another(store):
-    run = store.runs()[0]
-    other = Run("r2", run.suite, run.protocol, run.launches, run.plan, run.machine, run.started, "9.9", None, run.seed)
-    store.begin_run(other)
-    return other

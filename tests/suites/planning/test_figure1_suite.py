@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 from pretended_gpus import TWO, gpus
 
-from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
@@ -43,20 +42,3 @@ def test_the_cpu_has_sizes_of_its_own_beside_a_gpu_too():
     for network in FIGURE1.networks:
         assert ladder(alone, network, "cpu") == ladder(both, network, "cpu") == FIGURE1.cpu_batch_sizes[network]
         assert ladder(both, network, "cuda:0") == FIGURE1.batch_sizes[network]
-
-
-def test_sizes_typed_by_the_user_are_measured_on_every_device():
-    plan = expand(FIGURE1, Choices(devices="cpu,cuda:0", batch_sizes="16,32"), TWO_GPUS, seed=1)
-    assert {cell.batch_size for cell in plan.cells} == {16, 32}
-
-
-def test_without_a_gpu_one_line_says_what_there_is():
-    with pytest.raises(UsageError, match="cpu") as caught:
-        expand(FIGURE1, Choices(), Capacity(2, 2), seed=1)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_network_that_is_none_is_refused_there_too():
-    text = 'name = "mine"\nsummary = "s"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
-    with pytest.raises(SuiteError, match=r"key cpu_batch_sizes: .*Did you mean 'fcn"):
-        suite.parse(text + "[cpu_batch_sizes]\nfcn6 = [1]\n", "my.toml")

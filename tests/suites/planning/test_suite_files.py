@@ -132,6 +132,7 @@ def test_threads_may_be_a_number_a_text_or_a_list(threads):
         ({"placements": ["host"]}, ["key placements", "pinned, pageable"]),
         ({"placements": []}, ["key placements"]),
         ({"batch_sizes": {"fcn9": [1]}}, ["key batch_sizes", "Did you mean"]),
+        ({"cpu_batch_sizes": {"fcn9": [1]}}, ["key cpu_batch_sizes", "Did you mean"]),
         ({"batch_sizes": {"fcn5": [0]}}, ["key batch_sizes.fcn5.0"]),
         ({"batch_sizes": {"fcn5": []}}, ["key batch_sizes.fcn5"]),
         ({"protocol": {"launches": 0}}, ["key protocol.launches"]),

@@ -54,10 +54,6 @@ def test_words_for_the_machine_multiply(factor, cores, cpus):
     assert axes.counts(f"cores-{factor}*cores", capacity) == tuple(range(cores, factor * cores + 1))
 
 
-def test_words_of_one_list_mix():
-    assert axes.counts("1, 2,4-6,cores,2*cores,cpus", MACHINE) == (1, 2, 3, 4, 5, 6, 7)
-
-
 @given(st.integers(1, 2048), st.integers(1, 2048))
 def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     low, high = sorted((low, high))
@@ -69,6 +65,7 @@ def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
 
 def test_the_ladder_of_the_oversubscription_study():
     assert axes.counts("1..2*cpus, 32", Capacity(2, 2)) == (1, 2, 3, 4, 32)
+    assert axes.counts("1, 2,4-6,cores,2*cores,cpus", MACHINE) == (1, 2, 3, 4, 5, 6, 7)
     assert axes.counts("1..2*cpus, 32", Capacity(8, 16)) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
     assert "Write 2..4" in refused(axes.counts, "4..2", MACHINE)
 

@@ -8,7 +8,6 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
-from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring import references
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.devices import Locator
@@ -42,14 +41,6 @@ def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
     found = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
     assert [(cell.threads, cell.world_size) for cell in found] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)]
     assert {cell.all_threads for cell in found} == {1, 2, 4}
-
-
-@pytest.mark.parametrize("words", ["0", "x", "1,2-", "65", "-1"])
-def test_what_is_no_number_of_workers_is_refused_in_one_line(words):
-    with pytest.raises(UsageError) as caught:
-        cells(world_sizes=words)
-    assert "world size" in str(caught.value) or "range" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason():

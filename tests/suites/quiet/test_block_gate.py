@@ -1,14 +1,12 @@
 """The gate around blocks: how long it waits, what it says, what it keeps, and when it gives up."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
+import factory_of_records as make
 import pytest
 from made_up_machines import READING
 
-from dlbench.adapters.protocol import Protocol
 from dlbench.hardware_probe.sentinel import SentinelError
-from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.quiet import block_gate
 from dlbench.suites.quiet.block_gate import GIVE_UPS, PATIENCE_SECONDS, BlockGate, earlier_readings
@@ -38,14 +36,10 @@ class Machine:
         self.time += seconds
 
 
-def run_of(name="r1", machine="here"):
-    return Run(name, "some", Protocol(), 1, (), machine, datetime.now(UTC), "0", None, 0)
-
-
 @pytest.fixture
 def store():
     with Store.open("sqlite://") as opened:
-        opened.begin_run(run_of())
+        opened.begin_run(make.run(id="r1", plan=(), machine="here"))
         yield opened
 
 
@@ -138,9 +132,9 @@ def test_readings_of_this_machine_are_remembered_the_newest_last(store):
     readings = [replace(QUIET, gemm_flops_per_second=float(number)) for number in range(1, 60)]
     for number, reading in enumerate(readings):
         store.add_sentinel("r1", number, "before", {**reading.to_dict(), "quiet": True, "reasons": []})
-    store.begin_run(run_of("r2", "there"))
+    store.begin_run(make.run(id="r2", plan=(), machine="there"))
     store.add_sentinel("r2", 0, "before", QUIET.to_dict())
-    store.begin_run(run_of("r3"))
+    store.begin_run(make.run(id="r3", plan=(), machine="here"))
     store.add_sentinel("r3", 0, "before", replace(QUIET, gemm_flops_per_second=99.0).to_dict())
     store.add_sentinel("r3", 0, "after", {"of": "another version"})
     found = [reading.gemm_flops_per_second for reading in earlier_readings(store, "here")]
