@@ -78,7 +78,7 @@ def new_run(
 def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
     """Measure this machine's ceilings at those of the plan's thread counts that the store has none for yet."""
     on_cpu = {cell.all_threads for cell in plan.cells if cell.on_cpu}
-    if not on_cpu or not any(row.build.framework.computes for row in plan.rows):
+    if not on_cpu or not plan.computes:
         return
     kept = store.ceilings(machine.fingerprint)
     known = Ceilings.from_dict(kept).measured if kept else ()
@@ -100,9 +100,8 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
             report(f"no peak speed with {counted(each.threads, 'thread')}: {each.doubt}")
     sound = [each for each in new.measured if not each.doubt]
     merged = sorted((*known, *sound), key=lambda each: each.threads)
-    if not merged:
-        return
-    store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
+    if merged:
+        store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
 
 
 def check_brought(builds: Iterable[Build]) -> None:

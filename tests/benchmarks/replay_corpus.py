@@ -142,18 +142,15 @@ def noise_table(found: Sequence[tuple[noise.Noise, Counter[Verdict]]]) -> str:
 def evidence_rules() -> dict[str, Callable[[CorpusLaunch], bool]]:
     """Return rules that might tell launches that others slowed down."""
     waiting, meanwhile, before = noise.waiting_share, noise.pressure_share, noise.pressure_before
+    shares = {"waiting": (waiting, 2, 5, 10, 30), "pressure meanwhile": (meanwhile, 5, 10, 25)}
     return {
         "the rule in use says so": lambda launch: launch.disturbed,
-        "waiting > 2 %": lambda launch: waiting(launch) > 0.02,
-        "waiting > 5 %": lambda launch: waiting(launch) > 0.05,
-        "waiting > 10 %": lambda launch: waiting(launch) > 0.10,
-        "waiting > 30 %": lambda launch: waiting(launch) > 0.30,
-        "pressure meanwhile > 5 %": lambda launch: meanwhile(launch) > 0.05,
-        "pressure meanwhile > 10 %": lambda launch: meanwhile(launch) > 0.10,
-        "pressure meanwhile > 25 %": lambda launch: meanwhile(launch) > 0.25,
-        "pressure before > 5 %": lambda launch: before(launch) > 5,
-        "pressure before > 10 %": lambda launch: before(launch) > 10,
-        "pressure before > 20 %": lambda launch: before(launch) > 20,
+        **{
+            f"{name} > {limit} %": lambda launch, of=of, limit=limit: of(launch) > limit / 100
+            for name, (of, *limits) in shares.items()
+            for limit in limits
+        },
+        **{f"pressure before > {limit} %": lambda launch, limit=limit: before(launch) > limit for limit in (5, 10, 20)},
         "waiting > 10 % or pressure meanwhile > 10 %": lambda launch: waiting(launch) > 0.1 or meanwhile(launch) > 0.1,
         "waiting > 10 % or pressure before > 20 %": lambda launch: waiting(launch) > 0.1 or before(launch) > 20,
     }

@@ -77,27 +77,21 @@ def test_a_run_from_beginning_to_end(folder):
     assert "report threads" in done.stdout
 
 
-def interrupted_run(folder: Path, number: signal.Signals, after: int = 3) -> tuple[int, str]:
-    """Start a run, send it a signal after so many records, and return its exit code and what it said."""
-    with running_command(folder, "run", "mine.toml") as process:
-        wait_until(lambda: len(records_in(folder)) >= after or process.poll() is not None, "the first records")
-        assert process.poll() is None, process.stderr.read()
-        guests = psutil.Process(process.pid).children()
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=PATIENCE)
-        for guest in guests:
-            wait_until(lambda guest=guest: gone(guest.pid), "the end of the guest")
-        return process.returncode, errors
-
-
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGKILL, -9, None)],
     ids=["Ctrl-C", "SIGTERM", "kill -9"],
 )
 def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, number, code, said):
-    returned, errors = interrupted_run(folder, number)
-    assert returned == code
+    with running_command(folder, "run", "mine.toml") as process:
+        wait_until(lambda: len(records_in(folder)) >= 3 or process.poll() is not None, "the first records")
+        assert process.poll() is None, process.stderr.read()
+        guests = psutil.Process(process.pid).children()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=PATIENCE)
+        for guest in guests:
+            wait_until(lambda guest=guest: gone(guest.pid), "the end of the guest")
+    assert process.returncode == code
     if said:
         assert said in complaint(errors)
         assert "dlbench run mine.toml --resume" in complaint(errors)
