@@ -41,8 +41,8 @@ def warning(found: Against) -> str:
     """Return what everybody who looks at these figures is to know first."""
     return (
         "The machines differ, so a speed-up is one of hardware and software together: do not read it as progress of "
-        f"the software alone. The frameworks of {found.published.year} ran different scripts, and each of their figures "
-        "is a single mean without its spread."
+        f"the software alone. The frameworks of {found.published.year} ran different scripts, and each of their "
+        "figures is a single mean without its spread."
     )
 
 
@@ -197,8 +197,8 @@ def _legend(found: Against) -> list[str]:
             "and software together; % of peak, here of the measured matrix-product ceiling at no more than p threads, "
             f"in {year} of the theoretical peak of p cores, a range since their clock is not known; per peak the ratio "
             "of these shares, so the rate of the cores is divided out.",
-            "Per peak favours the software of today: a measured ceiling lies below the theoretical peak. Memory, caches "
-            f"and what the scripts of {year} computed besides are not divided out. Both sides count the operations of "
+            "Per peak favours the software of today: a measured ceiling lies below the theoretical peak. Memory, "
+            f"caches and what the scripts of {year} computed besides are not divided out. Both sides count the operations of "
             "the networks as they are specified here.",
         ]
     lines += _missing(found)

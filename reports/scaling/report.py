@@ -11,8 +11,8 @@ REPORT = Report(
     summary="""What several workers (GPUs, or processes on the CPU) that share a mini-batch gain over one.
 
 Strong scaling compares them with one worker on the same mini-batch, weak scaling with one on a mini-batch as large
-as each worker's part: measure both sizes for it. On the CPU they are also compared with one process with as many threads
-as they have together, where that was measured.""",
+as each worker's part: measure both sizes for it. On the CPU they are also compared with one process with as many
+threads as they have together, where that was measured.""",
     examples=(
         "dlbench run quick --frameworks torch --threads 1,2 --world-sizes 1,2 --batch-sizes 32,64",
         "dlbench report scaling",
