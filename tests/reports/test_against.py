@@ -284,13 +284,6 @@ def test_other_mini_batches_and_frameworks_that_compute_nothing_have_nothing_to_
     assert pair.speedup is None
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_warning_is_in_every_format(name: str) -> None:
-    text = " ".join(FORMATS[name](found_in(*launches(0.5, **TENSORFLOW))).split())
-    assert "do not read it as progress of the software" in text
-    assert "a single mean without its spread" in text
-
-
 def test_without_anything_to_compare_it_says_so() -> None:
     for found in (found_in(), found_in(*launches(0.5, batch_size=8))):
         for name in ("terminal", "markdown", "latex"):

@@ -15,12 +15,11 @@ import records_of_figure1
 import records_of_progress
 import records_of_workers
 from exported import exporter
-from matrices_to_export import OF_THREADS, busy, laws
+from matrices_to_export import busy, laws
 from records_of_published import TENSORFLOW, found_in, launches
 
 import dlbench.reports
 from dlbench.adapters.protocol import Status
-from dlbench.reports.against import shi2016
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.threads import analysis as scaling
 
@@ -55,35 +54,6 @@ def test_the_schema_describes_every_key_and_no_other() -> None:
         "ceiling_fraction",
         "flags",
     } <= set(cell)
-
-
-@pytest.mark.parametrize("name", ["terminal", "markdown", "latex"])
-def test_every_table_of_threads_says_what_was_fitted_tested_and_seen(name: str) -> None:
-    text = re.sub(r"\\(?:ensuremath\{(.)\}|(.))", r"\1\2", OF_THREADS[name](scaling.curves(build_matrix(laws()))))
-    text = " ".join(text.split())
-    assert "physical cores 8, logical CPUs (SMT) 16, effective CPUs 8" in text
-    assert re.search(
-        r"Scaling law: USL, sigma 0\.0\d+ \(0\.0\d+-0\.0\d+\), kappa 0\.0\d+ \(.+?\), T\(1\) .+? s, p\* ", text
-    )
-    assert "Amdahl rejected: " in text
-    assert "No scaling law describes this curve:" in text
-    assert re.search(
-        r"USL rejected: [^.]+?: nothing scales; at 2 threads a step takes .+? launches that deviate by 1\.0% do not "
-        r"explain",
-        text,
-    )
-    assert "No scaling law fitted to 1 of 4 rows: 2 thread counts to fit, 6 needed" in text
-    assert re.search(r"Against 8 \(Holm-adjusted over 2 comparisons\): 16 p < 0\.001, 32 p < 0\.001", text)
-    assert "percentiles of 999 parametric bootstrap replicates" in text
-    assert "torch eager, bound" in text
-    assert "gets worse on 1 of 1 networks: fcn5 " in text
-
-
-def test_means_without_launches_have_laws_without_intervals() -> None:
-    text = " ".join(exporter("threads", "terminal")(scaling.curves(shi2016.table4())).split())
-    assert re.search(r"Scaling law: USL, sigma 0\.\d+, kappa 0\.\d+, .+? \(no intervals: single values", text)
-    assert "bootstrap" not in text
-    assert "adjusted" not in text
 
 
 def test_the_threads_csv_says_of_each_point_what_the_json_says() -> None:

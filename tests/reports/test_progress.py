@@ -1,6 +1,5 @@
 """From the oldest framework to the newest: order, ratios and means against independent computations."""
 
-import json as json_of_python
 import math
 import random
 from dataclasses import replace
@@ -10,7 +9,6 @@ import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
-from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
@@ -21,7 +19,6 @@ from dlbench.reports.evidence.means import geometric_mean, mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio, summarise
 from dlbench.reports.formats.layout import times
 from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.naming import condition_name
 from dlbench.reports.storage.builds import Build, fastest_mode, released
 from dlbench.reports.storage.results import Results
 
@@ -110,28 +107,6 @@ def test_bound_threads_and_machines_are_apart() -> None:
     assert len({ranking.place for ranking in found.rankings}) == 4
     text = FORMATS["terminal"](found)
     assert text.count("Oldest to newest, on") == 2
-
-
-def test_several_workers_are_a_place_of_their_own() -> None:
-    records = [*OLD, *launches(0.5, world_size=2), *launches(0.5, world_size=2, device="cuda:0")]
-    found = progress_of(records)
-    assert [(ranking.place.device, ranking.place.world_size) for ranking in found.rankings] == [
-        ("cpu", 1),
-        ("cpu", 2),
-        ("cuda:0", 2),
-    ]
-    assert [condition_name(ranking.place.cell) for ranking in found.rankings][1:] == [
-        "1 thread x 2 workers",
-        "cuda:0, 1 thread x 2 workers",
-    ]
-    assert {
-        ranking["world_size"] for ranking in json_of_python.loads(exporter("progress", "json")(found))["rankings"]
-    } == {1, 2}
-    text = FORMATS["terminal"](found)
-    assert "1 x2" in text
-    assert "cuda:0 x2" in text
-    assert "xN: N workers train on equal parts" in text
-    assert "xN:" not in FORMATS["terminal"](progress_of(OLD))
 
 
 @examples(30)

@@ -4,8 +4,7 @@ from known_networks import NETWORKS
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.hosts import Host, host_of
-from dlbench.reports.storage.results import Results
-from dlbench.reports.tables.analysis import hardware_table, networks_table, software_table, tables
+from dlbench.reports.tables.analysis import hardware_table, networks_table, software_table
 
 
 def texts(rows: object) -> list[list[str]]:
@@ -34,15 +33,6 @@ def test_software() -> None:
     assert table.notes[0] == "torch eager: blas MKL; OMP_NUM_THREADS=the threads asked; SPIN=0"
 
 
-def test_software_of_several_machines_is_told_apart() -> None:
-    records = [make.record(), make.record(machine="m-two")]
-    hosts = {record.machine: Host(record.machine, "x") for record in records}
-    assert [row[0].text for row in software_table(records, hosts).rows] == [
-        "torch eager on m-one",
-        "torch eager on m-two",
-    ]
-
-
 def test_networks() -> None:
     table = networks_table()
     assert [row[0].text for row in table.rows] == list(NETWORKS)
@@ -64,13 +54,3 @@ def test_hardware() -> None:
     host = host_of(probe())
     assert ["CPU", probe().cpu.model] in texts(hardware_table(host).rows)
     assert hardware_table(Host("m", "unknown")).notes
-
-
-def test_all_of_them() -> None:
-    results = Results((make.record(),), {make.MACHINE: Host(make.MACHINE, "x")})
-    assert [table.title for table in tables(results)] == [
-        "Table 1. Software",
-        "Table 2. Networks",
-        "Table 3. Hardware: x",
-    ]
-    assert len(tables(Results())) == 2

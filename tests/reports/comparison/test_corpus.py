@@ -2,15 +2,15 @@
 
 import gzip
 import json
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import corpus_noise as noise
 import corpus_rates as rates
+import factory_of_records as make
 import numpy as np
 import pytest
-from corpus import PACKED, Corpus, CorpusLaunch, Pair, calm, pack, read
+from corpus import PACKED, Corpus, calm, pack, read
 from corpus_rates import Rate
 from corpus_replay import (
     OTHER_RULES,
@@ -26,7 +26,6 @@ from corpus_replay import (
 
 from dlbench.adapters.protocol import Contention
 from dlbench.reports.comparison import analysis as compare
-from dlbench.reports.comparison.paired import estimate_pairs
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, judge_pairs
 
 SEED = 7
@@ -202,28 +201,6 @@ def test_the_median_rule_is_that_of_pytest_benchmark(corpus: Corpus) -> None:
             assert rule.alarm([(before, after)]) == (check.fails(new, old) is not None)
 
 
-def test_every_independent_gate_has_launches_of_its_own(corpus: Corpus) -> None:
-    taken: list[Pair] = []
-
-    def watched(pairs: Iterable[Pair]) -> Decision | None:
-        def noting(each: Iterable[Pair]) -> Iterator[Pair]:
-            for pair in each:
-                used.append(pair)
-                yield pair
-
-        used: list[Pair] = []
-        decision = gate(noting(pairs))
-        if decision is not None:
-            assert len(used) == decision.pairs
-            taken.extend(used)
-        return decision
-
-    pairs = corpus.pairs(corpus.frameworks[0], "a", "b")
-    decisions = one_after_another(pairs, watched)
-    assert decisions
-    assert len({id(launch) for pair in taken for launch in pair}) == 2 * len(taken)
-
-
 def test_the_corpus_is_small_and_names_nobody() -> None:
     assert PACKED.stat().st_size < 1_500_000
     with gzip.open(PACKED, "rt", encoding="utf-8") as file:
@@ -234,24 +211,8 @@ def test_the_corpus_is_small_and_names_nobody() -> None:
 
 def test_packing_keeps_what_a_verdict_rests_on_and_gives_the_same_bytes_again(tmp_path: Path) -> None:
     raw, packed = tmp_path / "raw.jsonl", tmp_path / "packed.gz"
-    threads = {
-        "requested": 1,
-        "framework_says": 1,
-        "os_threads": 6,
-        "cpu_seconds": 0.4,
-        "wall_seconds": 0.5,
-        "cpu_seconds_by_thread": [0.4],
-    }
-    contention = {
-        "run_queue_seconds": 0.2,
-        "involuntary_switches": 3,
-        "voluntary_switches": 4,
-        "pressure_seconds": 0.1,
-        "pressure_avg10_before": 12.5,
-        "steal_seconds": 0.0,
-        "throttled_seconds": None,
-        "major_faults": 0,
-    }
+    threads = make.threads(1, 0.5, 0.8)._asdict()
+    contention = make.contention(run_queue_seconds=0.2, involuntary_switches=3, throttled_seconds=None)._asdict()
     line = {"framework": "torch", "label": "a", "block": 3, "started": "2026-11-20T16:05:36.532+00:00", "status": "ok"}
     line |= {"samples_ns": [30000001, 31000002, 29000003], "threads": threads, "contention": contention}
     failed = line | {"label": "b", "status": "crashed", "samples_ns": []}
@@ -268,24 +229,7 @@ def test_packing_keeps_what_a_verdict_rests_on_and_gives_the_same_bytes_again(tm
     assert launch.started.isoformat() == "2026-11-20T16:05:36.532000+00:00"
     assert launch.outcome.samples_ns == line["samples_ns"]
     assert launch.contention == Contention(**contention)
-    assert launch.threads._replace(cpu_seconds_by_thread=[0.4])._asdict() == threads
+    assert launch.threads._asdict() == {**threads, "cpu_seconds_by_thread": None}
     assert launch.seconds == pytest.approx(0.030000001)
     assert launch.disturbed, "it waited for a third of the time it wanted to run"
     assert not launch.unseeing().disturbed
-
-
-def test_scaled_pairs_show_exactly_five_per_cent(corpus: Corpus) -> None:
-    for framework in corpus.frameworks:
-        pairs = rates.exactly_five(rates.effect_pairs(corpus, framework, "plus5"))
-        found = estimate_pairs([before.seconds for before, _ in pairs], [after.seconds for _, after in pairs])
-        assert math.isclose(found.ratio, 1.05, rel_tol=1e-6)
-
-
-def test_exchanging_sides_keeps_the_launches_of_every_pair(corpus: Corpus, random: np.random.Generator) -> None:
-    def names(pairs: Sequence[tuple[CorpusLaunch, CorpusLaunch]]) -> list[set[int]]:
-        return [{id(before), id(after)} for before, after in pairs]
-
-    pairs = corpus.pairs(corpus.frameworks[0], "a", "b")
-    other = exchanged(pairs, random)
-    assert names(other) == names(pairs)
-    assert 0 < sum(pair[0].label == "b" for pair in other) < len(pairs)

@@ -1,5 +1,4 @@
 import csv as csv_of_python
-import html
 import io
 import json as json_of_python
 import math
@@ -19,7 +18,7 @@ from rich.cells import cell_len
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.comparison import layout
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
+from dlbench.reports.comparison.compared import BASELINE, CellComparison, Comparison, SideOfCell
 from dlbench.reports.comparison.junit import comparison_to_junit
 from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
@@ -255,45 +254,6 @@ def test_junit_outcomes() -> None:
     assert "4.0 threads wanted to run" in (error.text or "")
 
 
-def test_the_summary_begins_with_the_counts_and_folds_what_is_well() -> None:
-    text = EXPORTERS["markdown"](ALL)
-    assert text.startswith("## 8 cells: 1 REGRESSION, 1 broken, 1 improvement, ")
-    places = [text.index(f"### {title}") for title in ("Regressions", "Broken", "Improvements", "Inconclusive")]
-    folded = text.index("<details><summary>No regression: 1</summary>")
-    assert places == sorted(places)
-    assert places[-1] < folded
-    before = html.unescape(text[:folded])
-    assert "slower" in before
-    assert "1.100 (1.089-1.111)" in before
-
-
-def test_a_line_of_a_cell_names_it_in_full() -> None:
-    line = next(line for line in EXPORTERS["terminal"](ALL).splitlines() if "REGRESSION" in line)
-    assert line.split() == ["torch", "eager", "2", "1.100", "(1.089-1.111)", "REGRESSION", "20+20"]
-    names = [layout.name_of(each.cell) for each in ALL.cells]
-    assert len(set(names)) == len(names)
-    assert names[0] == "fcn5, mini-batch 64, torch eager, 1 thread"
-
-
-@pytest.mark.parametrize(
-    "of_cell", [{"affinity": "bound"}, {"precision": "bfloat16"}, {"device": "cuda:0"}, {"mode": "x"}]
-)
-def test_cells_that_differ_have_different_names(of_cell: dict[str, str]) -> None:
-    assert layout.name_of(CELL) != layout.name_of(CELL._replace(**of_cell))  # type: ignore[arg-type]
-
-
-def test_the_terminal_ends_with_mean_smallest_effect_and_counts() -> None:
-    text = " ".join(EXPORTERS["terminal"](ALL).split())
-    assert "geometric mean of 4 cells: 1.012 (0.990-1.030); above 1 is slower." in text
-    assert "called a regression 80% of the time: 4.0%" in text
-    assert "1 no regression, 1 no number." in text
-    assert text.endswith(
-        "gate failed: of 7 cells 1 slower than the baseline, 1 without a number though the baseline has one"
-    )
-    for found in Finding:
-        assert f"{found.value}: " in text
-
-
 def test_marks_are_explained_and_their_facts_said_once() -> None:
     text = EXPORTERS["terminal"](ALL)
     assert f"{FLAG.kind.symbol} {FLAG.kind.legend}" in text
@@ -312,28 +272,6 @@ def test_of_many_inconclusive_cells_a_terminal_names_a_few_and_no_regression_is_
     assert len(re.findall(r"^fcn8, mini-batch 64, torch eager, \d+ threads?: ", text, re.MULTILINE)) == 39
 
 
-def test_colour_only_adds_to_the_text() -> None:
-    coloured = EXPORTERS["terminal"](ALL, colour=True)
-    assert "\x1b[" in coloured
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
-    assert [line.rstrip() for line in plain.splitlines()] == EXPORTERS["terminal"](ALL).splitlines()
-
-
-def test_json_and_csv_agree_and_hold_what_a_verdict_rests_on() -> None:
-    content = json_of_python.loads(EXPORTERS["json"](ALL))
-    lines = list(csv_of_python.DictReader(io.StringIO(EXPORTERS["csv"](ALL))))
-    for line, cell, given_ in zip(lines, content["cells"], ALL.cells, strict=True):
-        assert line["finding"] == cell["finding"] == layout.finding(given_).name
-        assert line["verdict"] == cell["verdict"] == given_.judgement.verdict
-        assert (float(line["ratio"]) if line["ratio"] else None) == cell["ratio"] == given_.judgement.ratio
-        assert (cell["p"], cell["adjusted_p"]) == (given_.judgement.p, given_.judgement.adjusted_p)
-        assert cell[BASELINE]["launch_medians"] == list(given_.baseline.seconds)
-        assert line["candidate.environment"] == cell[CANDIDATE]["environment"] == "1a2b3c"
-    broken = content["cells"][list(ONE_OF_EACH).index(Finding.BROKEN)]
-    assert broken[BASELINE]["flags"][0]["name"] == "threads_exceeded"
-    assert content["cells"][0]["pairs"] == [{"stage": "", BASELINE: [0.5], CANDIDATE: [0.6]}]
-
-
 KEYS = re.compile(r"`(\w+)`")
 
 
@@ -348,14 +286,13 @@ def test_the_schema_describes_every_key() -> None:
     assert {field.name for field in fields(Rule)} <= described
 
 
-def test_cells_of_several_workers_are_named_apart_in_every_form() -> None:
+def test_cells_of_several_workers_are_named_apart() -> None:
     of_each = [
         CELL._replace(device=d, world_size=w, affinity=a)
         for d in ("cpu", "cuda:0")
         for w in (1, 2)
         for a in ("oversubscribed", "bound")
     ]
-    found = comparison(*(cell_of(Verdict.REGRESSION, 1.1, cell) for cell in of_each))
     assert [layout.threads_of(cell) for cell in of_each] == [
         where for where in ("1", "1 x2", "cuda:0/1", "cuda:0/1 x2") for _ in ("all", "bound")
     ]
@@ -366,18 +303,6 @@ def test_cells_of_several_workers_are_named_apart_in_every_form() -> None:
         for workers in ("", " x 2 workers")
         for bound in ("", ", bound")
     ]
-    for export in (EXPORTERS["terminal"], EXPORTERS["markdown"]):
-        assert "xN: N workers train on equal parts" in export(found)
-        assert "xN:" not in export(ALL)
-    assert EXPORTERS["junit"](found).count("x 2 workers") >= 4
-    assert "cell.world_size" in EXPORTERS["csv"](found).splitlines()[0]
-
-
-def test_two_machines_are_both_named() -> None:
-    two = comparison(*ALL.cells, hosts=(HOST, Host("m-two", "Ryzen, 8 CPUs")))
-    for export in (EXPORTERS["terminal"], EXPORTERS["markdown"]):
-        text = " ".join(export(two).split())
-        assert "Baseline on AMD EPYC, 2 CPUs; candidate on Ryzen, 8 CPUs." in text
 
 
 @given(hostile)

@@ -1,8 +1,5 @@
 """What GPUs did at best in made-up launches, and how it is shown."""
 
-import csv as csv_of_python
-import io
-import json as json_of_python
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +11,8 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.libraries.device_ceilings import TRANSFERS
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
-from dlbench.hardware_probe import Ceilings
 from dlbench.reports.ceilings.gpu_ceilings import Best, gpu_ceilings
 from dlbench.reports.ceilings.words import TRANSFER_WORDS, ceilings_tables
-from dlbench.reports.formats import terminal
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
@@ -126,74 +121,8 @@ def test_what_ran_on_the_cpu_or_told_nothing_is_no_gpu() -> None:
     assert found_in(replace(crashed, outcome=crashed.outcome._replace(device=None))) == []
 
 
-EVERYTHING = launch(
-    5.1234e13,
-    copy_bytes_per_second=4e12,
-    to_device_pinned_bytes_per_second=5.5e10,
-    to_device_pageable_bytes_per_second=1.25e10,
-    from_device_pinned_bytes_per_second=5.4e10,
-    from_device_pageable_bytes_per_second=1e10,
-    operator_start_seconds=4.56e-6,
-    operator_finish_seconds=1.2e-5,
-)
-MEASURED = {"m-one": Ceilings((make.ceiling(1, 5e10), make.ceiling(2, 9e10)))}
-
-
-def test_the_tables_say_it_in_units_of_the_trade() -> None:
-    cpu, gpu = ceilings_tables(Results((EVERYTHING,), ceilings=MEASURED))
-    assert [[entry.plain for entry in row][:2] for row in cpu.rows] == [["1", "50.0"], ["2", "90.0"]]
-    assert "cuda:0, NVIDIA H200" in gpu.title
-    assert [[entry.plain for entry in row][:3] for row in gpu.rows] == [
-        ["matrix product, float32", "51.2", "TFLOP/s"],
-        ["copy on the device", "4000", "GB/s"],
-        ["host to device, pinned", "55.0", "GB/s"],
-        ["host to device, pageable", "12.5", "GB/s"],
-        ["device to host, pinned", "54.0", "GB/s"],
-        ["device to host, pageable", "10.0", "GB/s"],
-        ["operator's start, torch", "4.56", "us"],
-        ["operator's start to its end, torch", "12.0", "us"],
-    ]
-    assert {tuple(entry.plain for entry in row)[3:] for row in gpu.rows} == {("1", "torch eager")}
-    assert any("12.8 at float32" in note for note in gpu.notes)
-    assert set(TRANSFER_WORDS) == set(TRANSFERS)
-
-
-def test_each_format_of_tables_shows_it() -> None:
-    tables = ceilings_tables(Results((EVERYTHING,), ceilings=MEASURED))
-    text = exporter("tables", "terminal")(tables)
-    assert max(map(len, text.splitlines())) <= terminal.WIDTH
-    for shown in (
-        text,
-        exporter("tables", "markdown")(tables),
-        exporter("tables", "latex")(tables),
-        exporter("tables", "csv")(tables),
-    ):
-        assert "copy on the device" in shown
-        assert "4000" in shown
-    rows: dict[tuple[str, str], list[str]] = {}
-    for line in csv_of_python.DictReader(io.StringIO(exporter("tables", "csv")(tables))):
-        rows.setdefault((line["table"], line["row"]), []).append(line["value"])
-    assert ["host to device, pinned", "55.0", "GB/s", "1", "torch eager"] in rows.values()
-
-
-def test_the_json_has_every_number_unrounded() -> None:
-    content = json_of_python.loads(exporter("ceilings", "json")(Results((EVERYTHING,), ceilings=MEASURED)))
-    assert content["schema"] == "dlbench-ceilings-1"
-    (machine,) = content["machines"]
-    assert [each["gemm_flops_per_second"] for each in machine["cpu"]] == [5e10, 9e10]
-    (gpu,) = machine["gpus"]
-    assert (gpu["device"], gpu["board"]) == ("cuda:0", H200)
-    assert gpu["gemm_flops_per_second"]["float32"] == {"value": 5.1234e13, "launches": 1, "row": "torch eager"}
-    assert {name: best["value"] for name, best in gpu["bytes_per_second"].items()} == dict(
-        zip(TRANSFERS, (4e12, 5.5e10, 1.25e10, 5.4e10, 1e10), strict=True)
-    )
-    assert gpu["operator_start_seconds"]["torch"]["value"] == 4.56e-6
-    assert gpu["operator_finish_seconds"]["torch"]["value"] == 1.2e-5
-    assert gpu["ridge_flops_per_byte"] == {"float32": pytest.approx(5.1234e13 / 4e12)}
-
-
 def test_where_nothing_was_measured_it_says_what_to_do() -> None:
     (table,) = ceilings_tables(Results((make.record(),)))
     assert "dlbench run" in exporter("tables", "terminal")([table])
-    assert json_of_python.loads(exporter("ceilings", "json")(Results()))["machines"] == []
     assert exporter("tables", "csv")([table]) == "table,row,column,value\n"
+    assert set(TRANSFER_WORDS) == set(TRANSFERS)

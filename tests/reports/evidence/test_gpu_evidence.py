@@ -1,7 +1,5 @@
 """What made-up launches on a GPU raise of themselves, and what is told of them in the matrix."""
 
-import csv as csv_of_python
-import io
 import json as json_of_python
 import re
 from dataclasses import replace
@@ -317,25 +315,6 @@ def test_the_launches_of_a_cell_together() -> None:
 
 def matrix_of(*records: Record) -> Any:
     return build_matrix(Results(tuple(replace(each, launch=place) for place, each in enumerate(records))))
-
-
-def test_the_matrix_has_the_marks_and_its_json_the_evidence() -> None:
-    matrix = matrix_of(*[launch(busy=0.4)] * 3)
-    text = exporter("matrix", "terminal")(matrix)
-    assert re.search(r"0\.100.*h", text)
-    assert "the GPU waited for the host" in text
-    (cell,) = json_of_python.loads(exporter("matrix", "json")(matrix))
-    assert [flag["name"] for flag in cell["flags"]] == ["host_bound"]
-    found = cell["device_evidence"]
-    assert found["busy_share"] == pytest.approx(0.4)
-    assert found["joules_per_minibatch"] == pytest.approx(30.0)
-    assert found["watts"] == {"median": 300.0, "low": 300.0, "high": 300.0}
-    assert found["clock_reasons"] == {}
-    (line,) = csv_of_python.DictReader(io.StringIO(exporter("matrix", "csv")(matrix)))
-    assert float(line["device_evidence.joules_per_minibatch"]) == pytest.approx(30.0)
-    assert line["device_evidence.watts.median"] == "300.0"
-    (cell,) = json_of_python.loads(exporter("matrix", "json")(matrix_of(make.record())))
-    assert cell["device_evidence"] is None
 
 
 def test_the_schema_describes_every_key_and_every_flag() -> None:

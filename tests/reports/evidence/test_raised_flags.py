@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Outcome, Status
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.raised_flags import capacity_of, cell_flags, few_launches, launch_flags, record_flags
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.matrix.words import matrix_notes
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.results import Results
 
 HOST = Host("m", "two CPUs", 2, 2, 2.0)
 QUOTA = Host("m", "a quota of 1.5", 2, 2, 1.5)
@@ -209,15 +206,3 @@ def test_samples_that_never_settle() -> None:
     assert flags(other={"steady": True}) == []
     assert flags(other={"steady": None}) == []
     assert flags(device="cuda:0", other={"steady": False}) == ["no_steady_state"]
-
-
-def test_new_marks_stand_in_the_matrix_with_their_legends() -> None:
-    quiet = make.record([1.0] * 10, threads=1)
-    restless = make.record([2.0] * 10, threads=2)
-    restless = replace(restless, outcome=restless.outcome._replace(steady=False))
-    matrix = build_matrix(Results((quiet, restless), {make.MACHINE: HOST}))
-    (marked,) = [cell for cell in matrix.cells.values() if cell.has(flag_kinds.NO_STEADY_STATE)]
-    assert marked.column.threads == 2
-    notes = "\n".join(matrix_notes(matrix))
-    assert f"{flag_kinds.NO_STEADY_STATE.symbol} {flag_kinds.NO_STEADY_STATE.legend}" in notes
-    assert "within 10 samples" in notes

@@ -16,12 +16,11 @@ from scipy import stats
 
 import dlbench.reports
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.history.analysis import History, build_history
+from dlbench.reports.history.analysis import build_history
 from dlbench.reports.history.series import ABSOLUTE, RATIO, series_of
 from dlbench.reports.history.what_changed import differences, explained
 from dlbench.reports.history.words import line_of
 from dlbench.reports.naming import name_of
-from dlbench.reports.storage.store import Store
 
 history_to_terminal, history_to_markdown, history_to_json = (
     exporter("history", form) for form in ("terminal", "markdown", "json")
@@ -176,53 +175,15 @@ def test_two_environments_in_one_night_are_one_point_that_of_the_most_launches()
     assert series.logs.max() < 5
 
 
-def test_terminal_lines_fit_and_say_what_matters(nights):
-    history = build_history(nights, CELLS, machines={"m-one": "A machine"})
-    for everything in (False, True):
-        text = history_to_terminal(replace(history, everything=everything))
-        assert max(map(len, text.splitlines())) <= 80
-        assert "fcn5, mini-batch 64, torch eager, 1 thread" in text
-        assert "slower" in text
-        assert "run-040" in text
-        assert "2026-02-10" in text
-        assert "cannot be told from the code's" in " ".join(text.split())
-        assert ("lstm32" in text) == everything
-    quiet = build_history(nights[nights["cell"] == 2], CELLS)
-    assert "No change point of 2.5 %." in history_to_terminal(quiet)
-    assert "Recent nights show no change." in history_to_terminal(quiet)
-
-
-def test_markdown_holds_a_row_for_each_change(nights):
-    text = history_to_markdown(build_history(nights, CELLS, machines={"m-one": "A | machine"}, everything=True))
-    rows = [line for line in text.splitlines() if line.startswith("| 2026-02-10")]
-    assert len(rows) == 1
-    widths = {line.count("|") - line.count("\\|") for line in text.splitlines() if line.startswith("| 2026")}
-    assert widths == {8}
-
-
 def test_json_is_what_its_schema_says(nights):
     history = build_history(nights, CELLS)
     told = json.loads(history_to_json(history))
-    assert (told["nights"], told["series_searched"], told["magnitude"]) == (60, 3, 0.025)
     (cell,) = told["cells"]
-    assert (cell["network"], cell["threads"], cell["kind"], len(cell["nights"])) == ("fcn5", 1, "ratio", 60)
     (change,) = cell["changes"]
-    assert change["state"] == "confirmed"
-    assert change["direction"] == "slower"
-    assert change["low"] < change["ratio"] < change["high"]
-    assert cell["nights"][40]["run"] == change["run"]
-    assert set(cell["nights"][0]["environments"]) == {"baseline", "candidate"}
-    assert len(json.loads(history_to_json(replace(history, everything=True)))["cells"]) == 3
-    described = schema_of_history()
+    (folder,) = dlbench.reports.__path__
+    described = Path(folder, "SCHEMA.md").read_text(encoding="utf-8").partition("## `dlbench history --json`")[2]
     for key in {*told, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
         assert f"`{key}`" in described, key
-
-
-def schema_of_history() -> str:
-
-    (folder,) = dlbench.reports.__path__
-    text = Path(folder, "SCHEMA.md").read_text(encoding="utf-8")
-    return text[text.index("## `dlbench history --json`") :]
 
 
 def test_the_line_of_bars_rises_with_the_step_and_not_with_noise(nights):
@@ -295,31 +256,3 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
     assert "no record says" in history_to_terminal(unread)
     same = explained(build_history(nights, CELLS), lambda run, cell, side: recorded(side=side))
     assert "nothing else that the records show" in history_to_terminal(same)
-
-
-def test_the_history_of_a_store(tmp_path):
-    rng = np.random.default_rng(12)
-    logs = simulated.launches(rng, 14, "quiet", [(8, math.log(1.1))])
-    with Store.open(tmp_path / "nights.sqlite") as store:
-        store.add_machine(factory.MACHINE, factory.MACHINE_DICT)
-        for night in range(14):
-            started = factory.START + timedelta(days=night)
-            records = []
-            for side, seconds in zip(("baseline", "candidate"), logs, strict=True):
-                version = "2.14.0" if side == "candidate" and night >= 8 else "2.13.0"
-                for launch in range(simulated.LAUNCHES):
-                    result = factory.outcome([math.exp(seconds[night, launch])] * 3, software={"version": version})
-                    record = factory.record(result=result, launch=launch, run=f"n{night}", environment=version)
-                    records.append(replace(record, side=side, started=started))
-            store.append_all(records, factory.run(id=f"n{night}", started=started, purpose="gate"))
-        history: History = explained(build_history(store.nights(), store.cells()), store.example)
-    ((cell, change),) = history.changes
-    assert cell.series.kind == RATIO
-    assert cell.series.logs == pytest.approx((logs[1] - logs[0]).mean(axis=1), abs=1e-6)
-    assert (change.night.run, change.pending) == ("n8", False)
-    assert change.low < 1.1 < change.high
-    assert [tuple(each) for each in change.differences] == [
-        ("candidate", "version", "2.13.0", "2.14.0"),
-        ("candidate", "environment", "2.13.0", "2.14.0"),
-    ]
-    assert [(event.place, event.side) for event in cell.events] == [(8, "candidate")]

@@ -56,11 +56,6 @@ def shape(store: Store) -> dict[str, Any]:
     }
 
 
-def test_the_old_store_is_one() -> None:
-    assert [row["version"] for row in rows(VERSION_1, "SELECT version FROM schema_history")] == [1]
-    assert VERSION_1.stat().st_size < 100_000
-
-
 def test_an_old_store_keeps_its_contents_and_gets_the_new_columns(old: Path) -> None:
     before = {row["id"]: json.loads(row["content"]) for row in rows(old, "SELECT id, content FROM records")}
     with Store.open(old) as store:

@@ -1,4 +1,3 @@
-import json as json_of_python
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -6,7 +5,6 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
-from exported import exporter
 from records_of_threads import HOST, TESTED, curve_of, curves_of, records_of
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
@@ -138,10 +136,6 @@ def test_cells_of_several_workers_are_in_no_curve_and_the_report_says_so() -> No
     assert left_out(build_matrix(Results(tuple(of_one)))) == []
     alone = build_matrix(Results(tuple(of_two), {make.MACHINE: HOST}))
     assert curves(alone) == []
-    for export in (exporter("threads", "terminal"), exporter("threads", "markdown"), exporter("threads", "latex")):
-        for found in (matrix, alone):
-            assert "of several workers" in " ".join(export(curves(found), notes=left_out(found)).split())
-    assert json_of_python.loads(exporter("threads", "json")(curves(matrix), notes=left_out(matrix)))["notes"] == [said]
 
 
 def test_imported_benchmarks_without_a_thread_count_are_in_no_curve() -> None:
