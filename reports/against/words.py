@@ -198,8 +198,8 @@ def _legend(found: Against) -> list[str]:
             f"in {year} of the theoretical peak of p cores, a range since their clock is not known; per peak the ratio "
             "of these shares, so the rate of the cores is divided out.",
             "Per peak favours the software of today: a measured ceiling lies below the theoretical peak. Memory, "
-            f"caches and what the scripts of {year} computed besides are not divided out. Both sides count the operations of "
-            "the networks as they are specified here.",
+            f"caches and what the scripts of {year} computed besides are not divided out. Both sides count the "
+            "operations of the networks as they are specified here.",
         ]
     lines += _missing(found)
     lines += layout.flag_lines(

@@ -66,13 +66,13 @@ def judge_stages(
             return judge_pairs(fresh[0], fresh[1], rule, rule.confirm_p_value, gate_effect)
         found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
         why = f"suspect; {len(confirmed[0])} of {rule.confirm_pairs} confirming pairs measured"
-        return _without_alarm(found, f"{found.sentence}; {why}", Verdict.INCONCLUSIVE)
+        return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; {why}")
     if len(baseline) < FEWEST_PAIRS:
         why = f"{len(baseline)} of {rule.screen_looks[0]} screening pairs measured"
         return undecided(Verdict.INCONCLUSIVE, why, len(baseline), len(candidate))
     found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
     if found.verdict is Verdict.REGRESSION:  # not suspect at any look: a later pair made it so
-        return _without_alarm(found, f"{found.sentence}; not confirmed by fresh pairs", Verdict.INCONCLUSIVE)
+        return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; not confirmed by fresh pairs")
     return found
 
 
@@ -85,7 +85,3 @@ def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
     looks = rule.screen_looks[-1], rule.screen_p_value, rule.screen_magnitude
     confirming = rule.confirm_pairs, rule.confirm_p_value, rule.magnitude
     return max(smallest_shift(deviation, *stage, each) for stage in (looks, confirming))
-
-
-def _without_alarm(found: Judgement, sentence: str, verdict: Verdict) -> Judgement:
-    return replace(found, verdict=verdict, sentence=sentence)

@@ -7,7 +7,7 @@ the median over the steps (order statistics; Conover, Practical Nonparametric St
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,11 @@ class Ratio:
     low: float | None
     high: float | None
     method: str
+
+    def changed(self, change: Callable[[float], float], method: str = "") -> "Ratio":
+        """Return it with a rising function of its value and of the ends that there are."""
+        low, high = (None if end is None else change(end) for end in (self.low, self.high))
+        return Ratio(change(self.value), low, high, method or self.method)
 
 
 def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENCE) -> Summary:

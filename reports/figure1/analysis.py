@@ -195,12 +195,7 @@ def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
     """Return throughput at the larger size over that at the smaller, for each doubling between them."""
     found = ratio(per_item(size, times[size]), per_item(larger, times[larger]))
     power = 1 / math.log2(larger / size)
-    return Ratio(
-        found.value**power,
-        None if found.low is None else found.low**power,
-        None if found.high is None else found.high**power,
-        f"{found.method}, for each doubling",
-    )
+    return found.changed(lambda value: value**power, f"{found.method}, for each doubling")
 
 
 def _line(network: str, place: Place, row: Row, cells: Sequence[MatrixCell]) -> Line:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench.reports.evidence.statistics import CONFIDENCE
-from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
+from dlbench.reports.figure1.analysis import PAYS, Figure1, Line
 from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, shown_value
 from dlbench.reports.figure1.words import place_names
-from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, figure_of, plain_frame, write_pages
+from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, bars, figure_of, gridded, write_pages
 from dlbench.reports.matrix.places import Place, Row
 from dlbench.reports.naming import row_name
 
@@ -157,7 +157,7 @@ def _folded(name: str) -> str:
 
 
 def _panel(panel: "Axes", network: str, lines: Sequence[Line], key: _Key, quantity: str) -> None:
-    from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
@@ -171,43 +171,21 @@ def _panel(panel: "Axes", network: str, lines: Sequence[Line], key: _Key, quanti
     _room(panel, len(ended))
     for place, (size, of_size) in enumerate(sorted(ended.items())):
         _end_of_memory(panel, size, place, [key.style(line) for line in of_size])
-    panel.set_title(network, fontsize=9, loc="left")
-    panel.xaxis.set_major_locator(FixedLocator(_size_ticks(sizes)))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.xaxis.set_minor_locator(NullLocator())
+    gridded(panel, network, _size_ticks(sizes))
     low, high = panel.get_ylim()
     panel.yaxis.set_major_locator(LogLocator(subs=_subs(high / low)))
     panel.yaxis.set_major_formatter(EngFormatter(unit="s" if quantity == "seconds" else ""))
     panel.yaxis.set_minor_formatter(NullFormatter())
-    panel.grid(color="#dddddd", linewidth=0.5)
-    panel.set_axisbelow(True)
-    plain_frame(panel)
 
 
 def _curve(panel: "Axes", line: Line, style: _Style, quantity: str) -> None:
     """Draw one line: its points joined, with intervals, the best and the knee marked."""
-    drawn: list[tuple[Point, float, float, float]] = []
-    for point in line.timed:
-        if (value := shown_value(point, quantity)) is not None:
-            middle, low, high = value
-            drawn.append((point, middle, middle if low is None else low, middle if high is None else high))
-    panel.errorbar(
-        [point.batch_size for point, *_ in drawn],
-        [middle for _, middle, *_ in drawn],
-        yerr=[
-            [max(0.0, middle - low) for _, middle, low, _ in drawn],
-            [max(0.0, high - middle) for _, middle, _, high in drawn],
-        ],
-        color=style.colour,
-        marker=style.mark,
-        linestyle=style.dashes,
-        linewidth=1.2,
-        markersize=4,
-        elinewidth=0.9,
-        capsize=2,
-    )
-    by_size = {point.batch_size: middle for point, middle, *_ in drawn}
-    apart = [point.batch_size for point, *_ in drawn if not point.takes_part]
+    drawn = [(point, value) for point in line.timed if (value := shown_value(point, quantity)) is not None]
+    sizes = [point.batch_size for point, _ in drawn]
+    look = {"color": style.colour, "marker": style.mark, "linestyle": style.dashes}
+    bars(panel, sizes, [value for _, value in drawn], linewidth=1.2, **look)
+    by_size = {point.batch_size: value[0] for point, value in drawn}
+    apart = [point.batch_size for point, _ in drawn if not point.takes_part]
     shape: dict[str, Any] = {"marker": style.mark, "linestyle": "", "markeredgecolor": style.colour}
     panel.plot(apart, [by_size[size] for size in apart], markersize=4, markerfacecolor="white", zorder=3, **shape)
     if line.knee is not None and line.knee.batch_size is not None:

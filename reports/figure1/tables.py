@@ -8,8 +8,7 @@ from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
 from dlbench.reports.figure1.words import place_names, sentence
 from dlbench.reports.formats import csv, json, layout
-from dlbench.reports.matrix.data import of_cell
-from dlbench.reports.matrix.places import values
+from dlbench.reports.matrix.data import of_cell, of_place
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
 
 NOTHING = "Nothing was measured yet."
@@ -143,12 +142,7 @@ def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> 
 
 
 def _where(found: Figure1, line: Line) -> dict[str, Any]:
-    place = line.place
-    return {
-        "machine": place.machine,
-        "machine_name": found.hosts[place.machine].name,
-        **values(line.points[0].cell.cell, "batch_size"),
-    }
+    return of_place(found.hosts, line.place._replace(cell=line.points[0].cell.cell), "batch_size")
 
 
 def _line(found: Figure1, line: Line) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Colours are Okabe and Ito's (2008), told apart with every common colour vision; 
 import math
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Interval = tuple[float, float | None, float | None]
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -83,6 +84,36 @@ def figure_of(
     for unused in axes.flat[panels:]:
         unused.set_visible(False)
     return figure, axes
+
+
+def bars(panel: "Axes", across: Sequence[float], up: Sequence[Interval], **style: Any) -> None:
+    """Draw points joined by a line, each with its interval (value, low, high), of which an end may be unknown."""
+    below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in up]
+    above = [0.0 if high is None else max(0.0, high - value) for value, _, high in up]
+    values = [value for value, _, _ in up]
+    panel.errorbar(across, values, yerr=[below, above], markersize=4, elinewidth=0.9, capsize=2, **style)
+
+
+def gridded(panel: "Axes", title: str, sizes: Sequence[float]) -> None:
+    """Give a panel a title, ticks at these sizes across, and a grid behind what it shows."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    panel.set_title(title, fontsize=9, loc="left")
+    panel.xaxis.set_major_locator(FixedLocator(sizes))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.grid(color="#dddddd", linewidth=0.5)
+    panel.set_axisbelow(True)
+    plain_frame(panel)
+
+
+def dated(panel: "Axes", fewest: int, most: int) -> None:
+    """Write between so many dates under a panel, each as short as can be."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=fewest, maxticks=most)  # type: ignore[no-untyped-call]
+    panel.xaxis.set_major_locator(locator)
+    panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
 def plain_frame(panel: "Axes") -> None:

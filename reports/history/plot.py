@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlbench.reports.formats.pictures import GREY, figure_of, plain_frame, write_pages
+from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.series import ABSOLUTE, RATIO
 from dlbench.reports.naming import name_of
@@ -64,8 +64,6 @@ def _figure(history: History, cells: Sequence[CellHistory]) -> "Figure":
 
 
 def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
     series = cell.series
     dates = np.array([datetime.fromisoformat(started) for started in series.started], dtype=object)
     values = np.exp(series.logs)
@@ -88,9 +86,7 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     if len(dates) == 1:
         # One night has no width: without limits of ours the axis would span years.
         panel.set_xlim(dates[0] - timedelta(days=1), dates[0] + timedelta(days=1))
-    locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
-    panel.xaxis.set_major_locator(locator)
-    panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    dated(panel, 3, 6)
     panel.xaxis.get_offset_text().set_fontsize(7)
     panel.yaxis.get_major_formatter().set_useOffset(False)  # type: ignore[attr-defined]
     plain_frame(panel)

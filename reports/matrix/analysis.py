@@ -312,6 +312,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
         )
     flags += raised_flags.few_launches(len(timed))
     parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
+    default = timed[-1].outcome.software.get("default_threads")
     firsts = [s for record in timed if (s := record.outcome.first_step_seconds) is not None]
     return replace(
         place,
@@ -327,14 +328,9 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
         device_observed=observe_device(timed),
         flags=tuple(flags),
         first_step_seconds=median(firsts) if firsts else None,
-        default_threads=_default_threads(timed[-1]),
+        default_threads=default if isinstance(default, int) else None,
         peak_memory_bytes=max((record.outcome.peak_memory_bytes or 0 for record in timed), default=0) or None,
     )
-
-
-def _default_threads(record: Record) -> int | None:
-    told = record.outcome.software.get("default_threads")
-    return told if isinstance(told, int) else None
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:

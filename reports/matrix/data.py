@@ -1,12 +1,14 @@
 """The matrix for scripts: JSON, and the same as CSV (``reports/SCHEMA.md`` describes every key)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.formats.csv import MEDIAN, Rows, parts
 from dlbench.reports.formats.json import plain
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import values
+from dlbench.reports.matrix.places import Place, values
+from dlbench.reports.storage.hosts import Host
 
 _COLUMNS = (
     "machine",
@@ -54,6 +56,12 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
         "machine_name": matrix.hosts[cell.column.machine].name,
         **of_cell(cell, "run", "environment", "interpreter", "first_step_seconds", "peak_memory_bytes"),
     }
+
+
+def of_place(hosts: Mapping[str, Host], place: Place, *left_out: str) -> dict[str, Any]:
+    """Return the machine and the axes of a place but those left out, by the names that every report has for them."""
+    machine = {"machine": place.machine, "machine_name": hosts[place.machine].name}
+    return {**machine, **values(place.cell, *left_out)}
 
 
 def of_cell(cell: MatrixCell, *names: str) -> dict[str, Any]:

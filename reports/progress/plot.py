@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.reports.formats.labels import GAP, Box, Label, place_labels
-from dlbench.reports.formats.pictures import GREY, figure_of, plain_frame, write_pages
+from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.matrix.places import Group, Place
 from dlbench.reports.naming import condition_name, group_name
 from dlbench.reports.progress.analysis import Progress, Ranking, Standing
-from dlbench.reports.progress.words import version_name
+from dlbench.reports.progress.words import build_name, undated
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -79,7 +79,7 @@ def _points(standings: Sequence[Standing]) -> list[_Point]:
         when, speedup = standing.build.released, standing.speedup
         if when is None or not (standing.oldest or speedup is not None):
             continue
-        name = f"{standing.cell.row.framework} {version_name(standing.build)}"
+        name = build_name(standing)
         day = float(date2num(when))  # type: ignore[no-untyped-call]
         if speedup is None:
             points.append(_Point(day, 1.0, None, None, name))
@@ -135,7 +135,6 @@ def _panel(
     places: Sequence[Place],
     span: tuple[float, float],
 ) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
     panel.set_yscale("log")
@@ -163,9 +162,7 @@ def _panel(
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.tick_params(axis="y", which="minor", length=0)
-    locator = AutoDateLocator(minticks=4, maxticks=8)  # type: ignore[no-untyped-call]
-    panel.xaxis.set_major_locator(locator)
-    panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    dated(panel, 4, 8)
     panel.xaxis.get_offset_text().set_visible(False)
     plain_frame(panel)
 
@@ -239,15 +236,9 @@ def _apart(heights: list[float]) -> list[float]:
 def _caption(found: Progress, machine: str, places: Sequence[Place]) -> str:
     rankings: list[Ranking] = [ranking for ranking in found.rankings if ranking.place.machine == machine]
     left = dict.fromkeys(condition_name(ranking.place.cell) for ranking in rankings if ranking.place not in places)
-    undated = dict.fromkeys(
-        f"{standing.cell.row.framework} {version_name(standing.build)}"
-        for ranking in rankings
-        for standing in ranking.standings
-        if standing.build.released is None
-    )
     lines = ["release date of the version measured (marks a little apart); bar: interval of the ratio; the oldest is 1"]
     if left:
         lines.append(f"not drawn: {', '.join(left)}")
-    if undated:
-        lines.append(f"without a known date: {', '.join(undated)}")
+    if names := undated(rankings):
+        lines.append(f"without a known date: {names}")
     return "\n".join(lines)

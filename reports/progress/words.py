@@ -1,12 +1,13 @@
 """Progress from the oldest framework to the newest, for every exporter (``reports/SCHEMA.md`` describes every key)."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.formats import csv, json, layout
-from dlbench.reports.matrix.data import of_cell
+from dlbench.reports.matrix.data import of_cell, of_place
 from dlbench.reports.matrix.places import NO_THREADS, Group, Place, values
 from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, head_of, row_name
 from dlbench.reports.progress.analysis import Overall, Progress, Ranking, Standing
@@ -21,11 +22,12 @@ UNKNOWN = "?"
 """Stands for a date that nobody told."""
 
 _OF_THE_WORK = tuple(axis.name for axis in axes.of_role(axes.GROUP))
+_NOT_OF_A_PLACE = (*_OF_THE_WORK, "framework", "mode")
 _COLUMNS = (
     "machine",
     "machine_name",
     *_OF_THE_WORK,
-    *(name for name in axes.NAMES if name not in (*_OF_THE_WORK, "framework", "mode")),
+    *(name for name in axes.NAMES if name not in _NOT_OF_A_PLACE),
     "framework",
     "adapter",
     "mode",
@@ -82,6 +84,11 @@ def version_name(build: Build) -> str:
     """Return a version for a table: without its local label, and without the date that a nightly one is released on."""
     public = build.version.partition("+")[0]
     return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
+
+
+def build_name(standing: Standing) -> str:
+    """Return a framework with its version."""
+    return f"{standing.cell.row.framework} {version_name(standing.build)}"
 
 
 def _table(found: Progress, rankings: list[Ranking], common: set[flag_kinds.FlagKind]) -> layout.Table:
@@ -161,25 +168,21 @@ def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
     return [*lines, *_undated(found), *found.notes]
 
 
+def undated(rankings: Iterable[Ranking]) -> str:
+    """Return the names of the builds without a date."""
+    standings = (standing for ranking in rankings for standing in ranking.standings)
+    return ", ".join(dict.fromkeys(build_name(each) for each in standings if each.build.released is None))
+
+
 def _undated(found: Progress) -> list[str]:
-    """Return a line that names the builds without a date."""
-    names = dict.fromkeys(
-        f"{standing.cell.row.framework} {version_name(standing.build)}"
-        for ranking in found.rankings
-        for standing in ranking.standings
-        if standing.build.released is None
-    )
-    listed = "listed last, and never the oldest or the newest"
-    return [f"Release date not known, so {listed}: {', '.join(names)}."] if names else []
+    names = undated(found.rankings)
+    return [f"Release date not known, so listed last, and never the oldest or the newest: {names}."] if names else []
 
 
 def _where(found: Progress, place: Place, group: Group) -> dict[str, Any]:
-    return {
-        "machine": place.machine,
-        "machine_name": found.hosts[place.machine].name,
-        **{name: value for name, value in values(group).items() if name in _OF_THE_WORK},
-        **values(place.cell, *_OF_THE_WORK, "framework", "mode"),
-    }
+    of_work = {name: value for name, value in values(group).items() if name in _OF_THE_WORK}
+    whole = of_place(found.hosts, place, *_NOT_OF_A_PLACE)
+    return {name: whole.pop(name) for name in ("machine", "machine_name")} | of_work | whole
 
 
 def _standing(standing: Standing) -> dict[str, Any]:
@@ -205,11 +208,8 @@ def _build(build: Build) -> dict[str, Any]:
 
 
 def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
-    place = overall.place
     return {
-        "machine": place.machine,
-        "machine_name": found.hosts[place.machine].name,
-        **values(place.cell, *_OF_THE_WORK, "framework", "mode"),
+        **of_place(found.hosts, overall.place, *_NOT_OF_A_PLACE),
         "networks": [group.network for group in overall.groups],
         "disturbed_networks": [group.network for group in overall.disturbed],
         "oldest": _named(overall.oldest),

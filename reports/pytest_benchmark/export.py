@@ -36,16 +36,6 @@ FORMAT_VERSION = "5.0.0"
 _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
 
 
-def cell_id(cell: Cell) -> str:
-    """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
-    return slug(cell)
-
-
-def cell_group(cell: Cell) -> str:
-    """Return the group whose benchmarks may be compared: the same work."""
-    return group_name(cell)
-
-
 def counted(records: Sequence[Record], host: Host | None = None) -> list[Record]:
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
@@ -139,14 +129,12 @@ def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict
     pytest-benchmark warns whenever two files' ``machine_info`` differ, so free memory and clock rates have no place
     here; the whole probe stands in the file's ``dlbench`` object.
     """
-    summary: dict[str, Any] = {"fingerprint": fingerprint}
-    try:
-        probed = Machine.from_dict(dict(machine or {}))
-    except ValueError:
-        return summary
+    probed = _probed(machine)
+    if probed is None:
+        return {"fingerprint": fingerprint}
     cpu = probed.cpu
     return {
-        **summary,
+        "fingerprint": fingerprint,
         "cpu": cpu.model,
         "physical_cores": cpu.physical_cores,
         "logical_cpus": cpu.logical_cpus,
@@ -158,6 +146,13 @@ def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict
         "distribution": probed.operating_system.distribution,
         "libc": probed.operating_system.libc,
     }
+
+
+def _probed(machine: Mapping[str, Any] | None) -> Machine | None:
+    try:
+        return Machine.from_dict(dict(machine or {}))
+    except ValueError:
+        return None
 
 
 def run_summary(run: Run) -> dict[str, Any]:
@@ -197,10 +192,10 @@ def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mappin
 
 
 def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
-    name = f"dlbench[{cell_id(cell)}{'-' + side if side else ''}]"
+    name = f"dlbench[{slug(cell)}{'-' + side if side else ''}]"
     parameter = name[len("dlbench[") : -1]
     return {
-        "group": cell_group(cell),
+        "group": group_name(cell),
         "name": name,
         "fullname": f"dlbench::{name}",
         "params": {"dlbench_cell": parameter},
@@ -281,9 +276,8 @@ def _machine_info(run: Run, records: Sequence[Record], machine: Mapping[str, Any
         "cpu": {},
         KEY: machine_summary(run.machine, machine),
     }
-    try:
-        probed = Machine.from_dict(dict(machine or {}))
-    except ValueError:
+    probed = _probed(machine)
+    if probed is None:
         return info
     cpu, system = probed.cpu, probed.operating_system
     of_cpu = {

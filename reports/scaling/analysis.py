@@ -86,19 +86,12 @@ class Workers:
     notes: tuple[str, ...]
 
 
-class _None(NamedTuple):
-    """Why there is no ratio."""
-
-    reason: str
-    measured: bool = True
-
-
 class _At(NamedTuple):
     """Where a cell stands in its line."""
 
     threads: int | None
-    batch_size: int
     world_size: int
+    batch_size: int
 
 
 def workers(matrix: Matrix) -> Workers:
@@ -107,7 +100,7 @@ def workers(matrix: Matrix) -> Workers:
     for (group, _, column), cell in matrix.cells.items():
         # What the cells of a line have in common: all but threads, workers and mini-batch.
         place = Place(column.machine, axes.without(cell.cell, "threads", "world_size", "batch_size"))
-        found.setdefault(place, {})[_At(column.threads, group.batch_size, column.world_size)] = cell
+        found.setdefault(place, {})[_At(column.threads, column.world_size, group.batch_size)] = cell
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
     machines = list(matrix.machines)
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
@@ -126,16 +119,11 @@ def workers(matrix: Matrix) -> Workers:
     return Workers(dict(matrix.hosts), tuple(lines), matrix.notes)
 
 
-def times(found: Ratio, factor: float) -> Ratio:
-    """Return a ratio and its interval multiplied by a positive constant."""
-    low, high = (None if end is None else end * factor for end in (found.low, found.high))
-    return Ratio(found.value * factor, low, high, found.method)
-
-
 def _line(place: Place, cells: dict[_At, MatrixCell], host: Host) -> Line:
     teams = [at for at in cells if at.world_size > 1]
     shown = {*teams, *(rival for at in teams for rival in _rivals(at, place.device) if rival in cells)}
-    points = (_point(at, cells, place.device, host) for at in sorted(shown, key=lambda at: (at.threads or 0, at[1:])))
+    in_order = sorted(shown, key=lambda at: (at.threads or 0, at.batch_size, at.world_size))
+    points = (_point(at, cells, place.device, host) for at in in_order)
     return Line(place, tuple(points))
 
 
@@ -144,7 +132,7 @@ def _rivals(at: _At, device: str) -> list[_At]:
     alone = [at._replace(world_size=1), at._replace(batch_size=at.batch_size // at.world_size, world_size=1)]
     if device != "cpu" or not at.threads:
         return alone
-    return [*alone, _At(at.threads * at.world_size, at.batch_size, 1)]
+    return [*alone, _At(at.threads * at.world_size, 1, at.batch_size)]
 
 
 def _point(at: _At, cells: dict[_At, MatrixCell], device: str, host: Host) -> Point:
@@ -152,11 +140,11 @@ def _point(at: _At, cells: dict[_At, MatrixCell], device: str, host: Host) -> Po
     cpus, threads = host.effective_cpus, (at.threads or 0) * workers_here
     shares = device == "cpu" and workers_here > 1 and cpus is not None and threads > cpus
     if workers_here == 1:
-        return Point(*_names(at), cell, shares, None, None, None)
+        return Point(*at, cell, shares, None, None, None)
     rivals = _rivals(at, device)
     strong, weak, *rest = (_against(cells.get(rival), cell, rival, device) for rival in rivals)
     return Point(
-        *_names(at),
+        *at,
         cell,
         shares,
         _gain(strong, 1.0, workers_here),
@@ -166,29 +154,26 @@ def _point(at: _At, cells: dict[_At, MatrixCell], device: str, host: Host) -> Po
     )
 
 
-def _names(at: _At) -> tuple[int | None, int, int]:
-    return at.threads, at.world_size, at.batch_size
+def _gain(found: Ratio | Gain, factor: float, workers_here: int | None) -> Gain:
+    if isinstance(found, Gain):
+        return found
+    speedup = found.changed(lambda value: value * factor)
+    efficiency = None if workers_here is None else speedup.changed(lambda value: value * (1 / workers_here))
+    return Gain(speedup, efficiency, "")
 
 
-def _gain(found: Ratio | _None, factor: float, workers_here: int | None) -> Gain:
-    if isinstance(found, _None):
-        return Gain(None, None, *found)
-    speedup = times(found, factor)
-    return Gain(speedup, None if workers_here is None else times(speedup, 1 / workers_here), "")
-
-
-def _against(alone: MatrixCell | None, team: MatrixCell, at: _At, device: str) -> Ratio | _None:
-    """Return the seconds of one worker over those of several, or why there is no such ratio."""
+def _against(alone: MatrixCell | None, team: MatrixCell, at: _At, device: str) -> Ratio | Gain:
+    """Return the seconds of one worker over those of several, or a gain that says why there is no such ratio."""
     if (doubt := _doubt(team)) is not None:
-        return _None(doubt, alone is not None)
+        return Gain(None, None, doubt, alone is not None)
     threads = f" of {at.threads} thread{'s' if at.threads != 1 else ''}" if at.threads and device == "cpu" else ""
     which = f"one worker{threads} at mini-batch {at.batch_size}"
     if alone is None:
-        return _None(f"{which} was not measured", False)
+        return Gain(None, None, f"{which} was not measured", False)
     if (doubt := _doubt(alone)) is not None:
-        return _None(f"{which}: {doubt}")
+        return Gain(None, None, f"{which}: {doubt}")
     if alone.environment != team.environment:
-        return _None(f"{which} was measured with another build")
+        return Gain(None, None, f"{which} was measured with another build")
     assert alone.timed is not None
     assert team.timed is not None
     return ratio(alone.timed, team.timed)

@@ -4,8 +4,8 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.formats import csv, json
-from dlbench.reports.matrix.data import of_cell
-from dlbench.reports.matrix.places import Place, values
+from dlbench.reports.matrix.data import of_cell, of_place
+from dlbench.reports.matrix.places import Place
 from dlbench.reports.scaling.analysis import Point, Workers
 
 _OF_A_POINT = ("threads", "world_size", "batch_size")
@@ -49,12 +49,8 @@ def workers_rows(found: Workers) -> csv.Rows:
 
 
 def _where(found: Workers, place: Place) -> dict[str, Any]:
-    return {
-        "machine": place.machine,
-        "machine_name": found.hosts[place.machine].name,
-        "effective_cpus": found.hosts[place.machine].effective_cpus,
-        **values(place.cell, *_OF_A_POINT),
-    }
+    whole = of_place(found.hosts, place, *_OF_A_POINT)
+    return {**whole, "effective_cpus": found.hosts[place.machine].effective_cpus}
 
 
 def _content(point: Point) -> dict[str, Any]:

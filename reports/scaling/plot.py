@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.labels import place_labels
-from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, figure_of, plain_frame, write_pages
+from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, bars, figure_of, gridded, write_pages
 from dlbench.reports.scaling.analysis import Line, Workers
 from dlbench.reports.scaling.words import NOTHING, line_name
 
@@ -93,7 +93,7 @@ def _figure(found: Workers, machine: str) -> "Figure":
 
 
 def _panel(panel: "Axes", title: str, curves: Sequence[_Curve], names: Sequence[str]) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     counts = sorted({1, *(count for curve in curves for count in curve.speedups)})
     panel.plot(counts, counts, ":", color=GREY, linewidth=1.0)
@@ -102,38 +102,20 @@ def _panel(panel: "Axes", title: str, curves: Sequence[_Curve], names: Sequence[
         number = names.index(curve.name)
         across, up = [1, *sorted(curve.speedups)], [Ratio(1.0, None, None, "itself")]
         up += [curve.speedups[count] for count in across[1:]]
-        panel.errorbar(
-            across,
-            [each.value for each in up],
-            yerr=[
-                [0.0 if each.low is None else max(0.0, each.value - each.low) for each in up],
-                [0.0 if each.high is None else max(0.0, each.high - each.value) for each in up],
-            ],
-            color=COLOURS[number % len(COLOURS)],
-            marker=MARKS[number % len(MARKS)],
-            linestyle="--" if curve.weak else "-",
-            linewidth=1.1,
-            markersize=4,
-            elinewidth=0.9,
-            capsize=2,
-        )
+        style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)]}
+        ends_of = [(each.value, each.low, each.high) for each in up]
+        bars(panel, across, ends_of, linestyle="--" if curve.weak else "-", linewidth=1.1, **style)
         ends.append((across[-1], up[-1].value, f"{curve.batch} each" if curve.weak else str(curve.batch)))
     panel.set_xscale("log", base=2)
     panel.set_yscale("log", base=2)
     panel.set_xlim(0.9, 0.9 * (counts[-1] / 0.9) ** 1.25)
     _name_ends(panel, ends)
     low, high = panel.get_ylim()
-    panel.set_title(title, fontsize=9, loc="left")
-    panel.xaxis.set_major_locator(FixedLocator(counts))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.xaxis.set_minor_locator(NullLocator())
+    gridded(panel, title, counts)
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5) if high < 8 * low else (1.0,)))
     panel.yaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.grid(color="#dddddd", linewidth=0.5)
-    panel.set_axisbelow(True)
-    plain_frame(panel)
 
 
 def _name_ends(panel: "Axes", ends: Sequence[tuple[int, float, str]]) -> None:

@@ -230,19 +230,16 @@ def _explain(error: BaseException, name: str) -> StoreError:
         return _not_a_database(name)
     if code.startswith("SQLITE_CORRUPT") or isinstance(cause, UnicodeDecodeError) or "decode to UTF-8" in text:
         return damaged(name)
-    if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-        return StoreError(
-            f"The store {name} could not be written: {text}. What it held is kept; make room on its "
-            "disk and go on with `dlbench run SUITE --resume`."
-        )
-    if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
-        return StoreError(
-            f"The store {name} cannot be opened or written ({text}); check its permissions and those of its "
-            "folder, or choose a writable place with --store FILE."
-        )
-    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreError(
-            f"The store {name} is held by another program for more than {BUSY_SECONDS:.0f} s; close that "
-            "program and go on with `dlbench run SUITE --resume`."
-        )
-    return StoreError(f"The store {name} cannot be used ({text}); check it, or choose another with --store.")
+    said = next((words for codes, words in _REMEDIES.items() if code.startswith(codes)), _OTHER)
+    return StoreError(f"The store {name} {said.format(text=text, seconds=BUSY_SECONDS)}")
+
+
+_REMEDIES = {
+    ("SQLITE_FULL", "SQLITE_IOERR"): "could not be written: {text}. What it held is kept; make room on its disk and go "
+    "on with `dlbench run SUITE --resume`.",
+    ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"): "cannot be opened or written ({text}); check "
+    "its permissions and those of its folder, or choose a writable place with --store FILE.",
+    ("SQLITE_BUSY", "SQLITE_LOCKED"): "is held by another program for more than {seconds:.0f} s; close that program "
+    "and go on with `dlbench run SUITE --resume`.",
+}
+_OTHER = "cannot be used ({text}); check it, or choose another with --store."

@@ -118,13 +118,6 @@ class Store:
         """Return the run with this id, or None where there is none."""
         return next(iter(self._runs(sa.select(schema.runs).where(schema.runs.c.id == run))), None)
 
-    def latest_unfinished(self, suite: str, machine: str) -> Run | None:
-        """Return the newest run of this suite on this machine (fingerprint) that did not finish."""
-        runs = (
-            run for run in reversed(self.runs()) if (run.suite, run.machine, run.finished) == (suite, machine, None)
-        )
-        return next(runs, None)
-
     def _runs(self, statement: sa.Select[Any]) -> list[Run]:
         # The column alone knows the end: the content was written when the run began.
         rows = self._rows(statement)
@@ -135,10 +128,6 @@ class Store:
         with self._appending() as connection:
             (row,) = self._insert_records(connection, [record])
             self._settle(connection, *queries.same_launch(row))
-
-    def append_all(self, records: Iterable[Record], run: Run) -> None:
-        """Keep a run and its records in one transaction; see `append_runs`."""
-        self.append_runs([(run, records)])
 
     def append_runs(self, runs: Iterable[tuple[Run, Iterable[Record]]]) -> None:
         """Keep runs and their records in one transaction, e.g. to import them.

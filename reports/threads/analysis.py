@@ -192,7 +192,8 @@ def _finish(draft: _Draft, fitted_bound: bool) -> Curve:
     best = best_threads(draft.calm, draft.cpus, draft.compare)
     points = tuple(_point(cell, draft, best) for cell in draft.cells)
     first = draft.cells[0]
-    default = _default(draft.cells)
+    known = [cell.default_threads for cell in draft.cells if cell.default_threads is not None]
+    default = known[-1] if known else None
     return Curve(
         draft.host,
         first.group,
@@ -240,8 +241,3 @@ def _point(cell: MatrixCell, draft: _Draft, best: int | None) -> Point:
         past(host.physical_cores),
         past(host.effective_cpus),
     )
-
-
-def _default(cells: Iterable[MatrixCell]) -> int | None:
-    known = [cell.default_threads for cell in cells if cell.default_threads is not None]
-    return known[-1] if known else None

@@ -26,6 +26,8 @@ class Field(NamedTuple):
     text: Callable[[Point], str]
     least: bool = True
     """Whether it is shown in tables where none of its fields says anything."""
+    bound: bool | None = None
+    """Whether it is only of rows bound to their CPUs, or only of others; None: of all."""
 
 
 def _form(value: float | None, form: str) -> str:
@@ -61,38 +63,23 @@ def _penalty(point: Point) -> str:
     return times(point.penalty.ratio) if point.penalty else ""
 
 
-_SECONDS = Field("s/batch", 10, "", _seconds)
-_SPEEDUP = Field("speed-up", 8, "", lambda point: _form(point.speedup, ".2f"))
-_EFFICIENCY = Field("eff.", 4, "eff. speed-up / p", lambda point: _form(point.efficiency, ".2f"))
-_SERIAL = Field(
-    "serial",
-    6,
-    "serial Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
-    lambda point: _form(point.serial_fraction, ".3f"),
+_waiting, _running = _observed("waiting_per_wall", ".2f"), _observed("cpu_per_wall", ".2f")
+_switches = _observed("involuntary_switches_per_step", ".1f")
+_SERIAL = "serial Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)"
+_CEILING = "ceil share of the machine's measured ceiling at no more than p threads"
+_FIELDS = (
+    Field("s/batch", 10, "", _seconds),
+    Field("speed-up", 8, "", lambda point: _form(point.speedup, ".2f")),
+    Field("eff.", 4, "eff. speed-up / p", lambda point: _form(point.efficiency, ".2f")),
+    Field("serial", 6, _SERIAL, lambda point: _form(point.serial_fraction, ".3f"), bound=True),
+    Field("vs best", 15, "vs best T(p)/T(best) with its 95 % interval, {best} the p to use", _penalty),
+    Field("wait", 4, "wait threads waiting for a CPU, on average (run-queue delay)", _waiting, False),
+    Field("busy", 4, "busy threads running, on average", _running, False),
+    Field("CPU s", 5, "CPU s CPU seconds a step", _cpu_seconds, False),
+    Field("switches", 8, "switches involuntary ones a step", _switches, False, bound=False),
+    Field("quota", 5, "quota share of the time that the CPU quota throttled it", _throttled, False),
+    Field("ceil", 4, _CEILING, lambda point: _form(point.cell.ceiling_fraction, ".0%"), False),
 )
-_PENALTY = Field("vs best", 15, "vs best T(p)/T(best) with its 95 % interval, {best} the p to use", _penalty)
-_WAIT = Field(
-    "wait",
-    4,
-    "wait threads waiting for a CPU, on average (run-queue delay)",
-    _observed("waiting_per_wall", ".2f"),
-    False,
-)
-_BUSY = Field("busy", 4, "busy threads running, on average", _observed("cpu_per_wall", ".2f"), False)
-_CPU_SECONDS = Field("CPU s", 5, "CPU s CPU seconds a step", _cpu_seconds, False)
-_SWITCHES = Field(
-    "switches", 8, "switches involuntary ones a step", _observed("involuntary_switches_per_step", ".1f"), False
-)
-_THROTTLED = Field("quota", 5, "quota share of the time that the CPU quota throttled it", _throttled, False)
-_CEILING = Field(
-    "ceil",
-    4,
-    "ceil share of the machine's measured ceiling at no more than p threads",
-    lambda point: _form(point.cell.ceiling_fraction, ".0%"),
-    False,
-)
-_BOUND = (_SECONDS, _SPEEDUP, _EFFICIENCY, _SERIAL, _PENALTY, _WAIT, _BUSY, _CPU_SECONDS, _THROTTLED, _CEILING)
-_UNBOUND = (_SECONDS, _SPEEDUP, _EFFICIENCY, _PENALTY, _WAIT, _BUSY, _CPU_SECONDS, _SWITCHES, _THROTTLED, _CEILING)
 
 NOTHING = "Nothing was measured on a CPU in one process yet."
 FEW_LAUNCHES_LEGEND = (
@@ -178,7 +165,7 @@ def _curve_table(curve: Curve) -> Table:
 
 
 def _fields(curve: Curve) -> list[Field]:
-    every = _BOUND if curve.bound else _UNBOUND
+    every = [field for field in _FIELDS if field.bound in (None, curve.bound)]
     return [field for field in every if field.least or any(field.text(point) for point in curve.points)]
 
 

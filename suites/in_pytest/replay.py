@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark.export import (
     KEY,
-    cell_id,
     counted,
     evidence_of,
     failure,
@@ -69,7 +69,7 @@ class MeasuredCell:
     @property
     def id(self) -> str:
         """The cell in a word: "fcn5-b64-torch-eager-cpu-2"."""
-        return cell_id(self.cell)
+        return slug(self.cell)
 
     @property
     def samples(self) -> list[float]:

@@ -11,7 +11,7 @@ import pytest
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.naming import name_of
+from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.pytest_benchmark import export as files
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
@@ -55,7 +55,7 @@ class SuiteSession:
             raise pytest.UsageError(of_suite(error)) from error
         self._described = self._machine.to_dict()
         self._waits = not config.getoption("dlbench_no_quiet_gate")
-        self._cells = {files.cell_id(cell): cell for cell in self._plan.cells}
+        self._cells = {slug(cell): cell for cell in self._plan.cells}
         self._run: Run | None = None
         self._records: dict[Cell, list[Record]] = {}
 
@@ -81,7 +81,7 @@ class SuiteSession:
             items.extend(session.genitems(CellsModule.of(session)))
         for item, name in _taking(items):
             own = item.get_closest_marker("benchmark")
-            options = {"group": files.cell_group(self._cells[name]), **(own.kwargs if own else {}), "timer": clock}
+            options = {"group": group_name(self._cells[name]), **(own.kwargs if own else {}), "timer": clock}
             item.add_marker(pytest.mark.benchmark(**options), append=False)
             # A cell without a number leaves the fixture unused, and says why itself.
             item.add_marker(pytest.mark.filterwarnings("ignore:Benchmark fixture was not used"))

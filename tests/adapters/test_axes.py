@@ -13,8 +13,7 @@ from dlbench.adapters.protocol import Cell, cell_from_dict, to_dict
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.matrix.data import matrix_cells
 from dlbench.reports.matrix.places import cell_at, column_of, group_of, row_of, values
-from dlbench.reports.naming import name_of, slug
-from dlbench.reports.pytest_benchmark.export import cell_group
+from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.storage import cell_columns
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
@@ -50,7 +49,7 @@ def test_cells_that_differ_in_one_axis_are_told_apart_everywhere(axis: axes.Axis
     assert cell_columns.from_columns(cell_columns.to_columns(other)) == other
     assert cell_from_dict(json.loads(json.dumps(to_dict(other)))) == other
     if axis.role == axes.GROUP and not axis.goes_with:
-        assert cell_group(other) != cell_group(USUAL)  # benchmarks of one group may be compared
+        assert group_name(other) != group_name(USUAL)  # benchmarks of one group may be compared
 
 
 @pytest.mark.parametrize("axis", axes.AXES, ids=lambda axis: axis.name)

@@ -15,9 +15,9 @@ from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import files as files
 from dlbench.reports.pytest_benchmark.export import (
-    cell_id,
     counted,
     failure,
     iterations_of,
@@ -57,27 +57,6 @@ def test_outliers_are_counted_as_pytest_benchmark_does():
     assert stats(data)["outliers"] == theirs.outliers
 
 
-def test_ids_are_readable_and_tell_cells_apart():
-    plain = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 2, 64)
-    assert cell_id(plain) == "fcn5-b64-torch-eager-cpu-2"
-    others = [
-        plain._replace(**{field: value})
-        for field, value in {
-            "framework": "mxnet",
-            "mode": "compile",
-            "network": "lstm32",
-            "device": "cuda:0",
-            "threads": 1,
-            "batch_size": 32,
-            "precision": "float16",
-            "placement": "host",
-            "affinity": "bound",
-            "world_size": 2,
-        }.items()
-    ]
-    assert len({cell_id(each) for each in [plain, *others]}) == 1 + len(others)
-
-
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs_with_records())
 def test_a_run_comes_back_whole(tmp_path, made):
@@ -88,7 +67,7 @@ def test_a_run_comes_back_whole(tmp_path, made):
     assert {repr(each) for each in imported.records} == {repr(each) for each in records}
     assert run_to_pytest_benchmark(imported.run, sorted(imported.records, key=records.index), None) == text
     for benchmark in json.loads(text)["benchmarks"]:
-        own = [r for r in records if cell_id(r.cell) == benchmark["param"]]
+        own = [r for r in records if slug(r.cell) == benchmark["param"]]
         assert all(r.outcome.status is not Status.PARITY_FAILED for r in own)
         assert benchmark["stats"]["data"] == samples_of(counted(own))
         medians = [statistics.median(r.outcome.step_seconds()) for r in counted(own)]

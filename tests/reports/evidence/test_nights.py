@@ -88,7 +88,7 @@ def test_records_and_store_agree_on_which_attempts_count(kept: list[Record]) -> 
 def test_nights_are_those_of_the_launches_medians(kept: list[Record]) -> None:
     with empty_store() as store:
         store.add_machine(make.MACHINE, {"of": "nobody's knowledge"})
-        store.append_all([record for record in kept if record.run == "run-1"], make.run())
+        store.append_runs([(make.run(), [record for record in kept if record.run == "run-1"])])
         for record in kept:
             if record.run != "run-1":
                 store.append(record)
@@ -127,9 +127,9 @@ def test_a_small_variance_is_not_lost_in_the_squares() -> None:
 
 def test_nights_can_be_narrowed() -> None:
     with empty_store() as store:
-        store.append_all([launch(1.0), launch(2.0, threads=2)], make.run(purpose="compare"))
+        store.append_runs([(make.run(purpose="compare"), [launch(1.0), launch(2.0, threads=2)])])
         sides = [launch(1.0, run="run-2", side=side) for side in ("baseline", "candidate")]
-        store.append_all(sides, make.run(id="run-2", purpose="gate", suite="other", machine="m-two"))
+        store.append_runs([(make.run(id="run-2", purpose="gate", suite="other", machine="m-two"), sides)])
         assert len(store.nights()) == len(store.nights(purpose=("compare", "gate"))) == 4
         for narrowed in ({"suite": "quick"}, {"machine": make.MACHINE}, {"purpose": "compare"}):
             assert list(store.nights(**narrowed)["run"]) == ["run-1"] * 2
@@ -139,18 +139,20 @@ def test_nights_can_be_narrowed() -> None:
 
 def test_an_import_is_kept_whole_or_not_at_all() -> None:
     with empty_store() as store:
-        store.append_all((launch(1.0, launch=n, run="run-1") for n in range(1200)), make.run())
+        store.append_runs([(make.run(), (launch(1.0, launch=n, run="run-1") for n in range(1200)))])
         assert store.record_counts() == {"run-1": 1200}
         assert [run.id for run in store.runs()] == ["run-1"]
         with pytest.raises(StoreError, match="already has a run"):
-            store.append_all([launch(1.0, launch=7, threads=2)], make.run())
+            store.append_runs(
+                [(make.run(id="run-0"), [launch(1.0, run="run-0")]), (make.run(), [launch(1.0, launch=7)])]
+            )
 
         def broken() -> Any:
             yield launch(1.0, threads=4)
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            store.append_all(broken(), make.run(id="run-2"))
+            store.append_runs([(make.run(id="run-2"), broken())])
         assert store.record_counts() == {"run-1": 1200}
         assert store.run("run-2") is None
         # The number that the broken import gave its cell is forgotten with it.
@@ -201,13 +203,3 @@ def test_a_history_and_the_counts_read_an_index_alone() -> None:
             with store._engine.begin() as connection:
                 plan = [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
             assert plan == ["SCAN records USING COVERING INDEX records_by_launch"]
-
-
-def test_several_runs_are_kept_together_or_not_at_all(tmp_path):
-    with Store.open(tmp_path / "store.sqlite") as store:
-        store.append_runs([(make.run(id=name), [launch(1.0, run=name)]) for name in ("run-1", "run-2")])
-        assert store.record_counts() == {"run-1": 1, "run-2": 1}
-        with pytest.raises(StoreError, match="run-2"):
-            store.append_runs([(make.run(id=name), [launch(1.0, run=name)]) for name in ("run-3", "run-2")])
-        assert store.record_counts() == {"run-1": 1, "run-2": 1}
-        assert [run.id for run in store.runs()] == ["run-1", "run-2"]

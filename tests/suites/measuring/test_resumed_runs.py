@@ -31,7 +31,7 @@ def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
         try:
             runner.run()
         except KeyboardInterrupt:
-            assert store.latest_unfinished(PLAN.suite, run.machine).id == run.id
+            assert (store.runs()[-1].id, store.runs()[-1].finished) == (run.id, None)
     assert launched(store) == ORDER
     assert store.runs()[0].finished is not None
 
@@ -64,7 +64,7 @@ def test_a_spent_budget_stops_the_run_and_leaves_it_to_be_resumed():
     assert launcher.time <= 45.0
     assert (ending.records, ending.launches_left) == (4, len(ORDER) - 4)
     assert launched(store) == ORDER[:4]
-    assert store.latest_unfinished(PLAN.suite, run.machine) is not None
+    assert store.runs()[-1].finished is None
     again = Pretender(seconds=0.001)
     assert runner_of(store, run, again, budget=1e6).run().launches_left == 0
     assert launched(store) == ORDER
@@ -113,7 +113,7 @@ def test_what_the_launcher_cannot_do_ends_the_run_with_its_records_kept():
     run = begin(store)
     with pytest.raises(FrameworkEnvironmentError):
         runner_of(store, run, Pretender(answer)).run()
-    assert store.latest_unfinished(PLAN.suite, run.machine) is not None
+    assert store.runs()[-1].finished is None
 
 
 def test_records_of_another_run_are_none_of_its_business():
