@@ -58,10 +58,10 @@ def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
     }
 
 
-def of_place(hosts: Mapping[str, Host], place: Place, *left_out: str) -> dict[str, Any]:
-    """Return the machine and the axes of a place but those left out, by the names that every report has for them."""
+def of_place(hosts: Mapping[str, Host], place: Place, *left_out: str, **more: Any) -> dict[str, Any]:
+    """Return the machine, ``more``, and the axes of a place but those left out, by the names that all reports use."""
     machine = {"machine": place.machine, "machine_name": hosts[place.machine].name}
-    return {**machine, **values(place.cell, *left_out)}
+    return {**machine, **more, **values(place.cell, *left_out)}
 
 
 def of_cell(cell: MatrixCell, *names: str) -> dict[str, Any]:

@@ -181,8 +181,7 @@ def _undated(found: Progress) -> list[str]:
 
 def _where(found: Progress, place: Place, group: Group) -> dict[str, Any]:
     of_work = {name: value for name, value in values(group).items() if name in _OF_THE_WORK}
-    whole = of_place(found.hosts, place, *_NOT_OF_A_PLACE)
-    return {name: whole.pop(name) for name in ("machine", "machine_name")} | of_work | whole
+    return of_place(found.hosts, place, *_NOT_OF_A_PLACE, **of_work)
 
 
 def _standing(standing: Standing) -> dict[str, Any]:

@@ -49,8 +49,7 @@ def workers_rows(found: Workers) -> csv.Rows:
 
 
 def _where(found: Workers, place: Place) -> dict[str, Any]:
-    whole = of_place(found.hosts, place, *_OF_A_POINT)
-    return {**whole, "effective_cpus": found.hosts[place.machine].effective_cpus}
+    return of_place(found.hosts, place, *_OF_A_POINT, effective_cpus=found.hosts[place.machine].effective_cpus)
 
 
 def _content(point: Point) -> dict[str, Any]:
