@@ -31,8 +31,6 @@ from dlbench.reports.threads.curve import computes_nothing
 _OTHER_WORK = (
     "then it would have been above the theoretical peak: its script was of another network, or more threads worked"
 )
-
-
 _SEVERAL_WORKERS = "Not compared: cells of several workers; the table's are of one process."
 _ON_GPUS = "Not compared: cells on GPUs; the table's GPUs stand in `report matrix --reference`."
 

@@ -141,9 +141,7 @@ def _means(match: Match) -> layout.Table:
         speedup, per_peak = f"{layout.number(mean.speedup)}x{mark}", _times(mean.per_peak)
         name = mean.row if mean.row != before else ""
         of_common = "" if mean.common is None else f"{layout.number(mean.common)}x"
-        rows.append(
-            tuple(map(layout.Entry, (name, str(mean.threads), str(mean.networks), speedup, per_peak, of_common)))
-        )
+        rows.append(layout.entries(name, str(mean.threads), str(mean.networks), speedup, per_peak, of_common))
         before = mean.row
     head = ("", "p", "networks", "speed-up", "per peak", "of common")
     notes = _common_networks(match)
@@ -257,10 +255,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "status": now.status.value if now is not None else "not_measured",
         "seconds_now": json.plain(now.seconds) if now is not None else None,
         "seconds_then": then.timed.median if then is not None and then.timed is not None else None,
-        "speedup": pair.speedup,
-        "share_now": pair.share_now,
-        "share_then": json.plain(pair.share_then),
-        "per_peak": json.plain(pair.per_peak),
+        **{name: json.plain(getattr(pair, name)) for name in ("speedup", "share_now", "share_then", "per_peak")},
         "reason": pair.reason,
         "flags": json.plain(now.flags) if now is not None else [],
     }

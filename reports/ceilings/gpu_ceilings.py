@@ -104,16 +104,18 @@ def _products(records: Iterable[Record], results: Results, elsewhere: tuple[str,
 
 def _transfers(records: Iterable[Record]) -> dict[str, Best]:
     records = list(records)
-    every = {name: _best(max, records, _told(f"{name}_bytes_per_second")) for name in TRANSFERS}
-    return {name: best for name, best in every.items() if best is not None}
+    return _there({name: _best(max, records, _told(f"{name}_bytes_per_second")) for name in TRANSFERS})
 
 
 def _overheads(records: Iterable[Record], name: str) -> dict[str, Best]:
     by_framework: dict[str, list[Record]] = {}
     for record in records:
         by_framework.setdefault(record.cell.framework, []).append(record)
-    every = {framework: _best(min, of, _told(name)) for framework, of in sorted(by_framework.items())}
-    return {framework: best for framework, best in every.items() if best is not None}
+    return _there({framework: _best(min, of, _told(name)) for framework, of in sorted(by_framework.items())})
+
+
+def _there(found: Mapping[str, Best | None]) -> dict[str, Best]:
+    return {name: best for name, best in found.items() if best is not None}
 
 
 def _told(name: str) -> Callable[[Record], float | None]:

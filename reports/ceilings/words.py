@@ -7,7 +7,7 @@ from dlbench.adapters.libraries import device_ceilings
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.ceilings.gpu_ceilings import Best, GpuCeilings, gpu_ceilings
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Table, number
+from dlbench.reports.formats.layout import Entry, Table, entries, number
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
@@ -73,11 +73,7 @@ def _gpu_content(found: GpuCeilings) -> dict[str, Any]:
 
 def _of_cpu(host: Host, measured: Ceilings) -> Table:
     rows = tuple(
-        (
-            Entry(str(each.threads)),
-            Entry(number(each.gemm_flops_per_second * 1e-9)),
-            Entry(number(each.bandwidth_bytes_per_second * 1e-9)),
-        )
+        entries(str(each.threads), *(number(getattr(each, name) * 1e-9) for name in _OF_A_CPU[1:3]))
         for each in measured.measured
     )
     doubts = [f"{each.threads} threads: {each.doubt}" for each in measured.measured if each.doubt]
@@ -112,10 +108,4 @@ def _of_gpu(host: Host, found: GpuCeilings) -> Table:
 
 def _row(name: str, best: Best, unit: float, word: str) -> tuple[Entry, ...]:
     launches = str(best.launches) if best.row else ""
-    return (
-        Entry(name),
-        Entry(number(best.value / unit)),
-        Entry(word),
-        Entry(launches),
-        Entry(best.row or "an earlier launch"),
-    )
+    return entries(name, number(best.value / unit), word, launches, best.row or "an earlier launch")

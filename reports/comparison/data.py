@@ -33,10 +33,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Return a JSON object: the sides, the rule, the counts, and an object for each cell."""
     gate = gate_outcome(comparison) if comparison.purpose == "gate" else None
     return {
-        "baseline": comparison.baseline,
-        "candidate": comparison.candidate,
-        "purpose": comparison.purpose,
-        "same_session": comparison.same_session,
+        **{name: getattr(comparison, name) for name in (BASELINE, CANDIDATE, "purpose", "same_session")},
         "machines": [{"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts],
         "headline": layout.headline(comparison),
         "gate": plain(gate),

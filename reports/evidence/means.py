@@ -3,10 +3,7 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-from scipy.special import stdtrit
-
-from dlbench.reports.evidence.statistics import CONFIDENCE, Ratio, Summary, ratio
+from dlbench.reports.evidence.statistics import CONFIDENCE, Ratio, Summary, ratio, welch_half_width
 
 
 def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = CONFIDENCE) -> Ratio:
@@ -18,15 +15,11 @@ def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = 
     """
     ratios = [ratio(slower, faster, confidence) for slower, faster in pairs]
     mean = geometric_mean(ratios)
-    sides = [np.log(side.launch_medians) for pair in pairs for side in pair]
     if not all(side.covers_launches for pair in pairs for side in pair):
         return mean
-    parts = [float(np.var(logs, ddof=1)) / len(logs) / len(pairs) ** 2 for logs in sides]
-    variance = math.fsum(parts)
-    if variance == 0.0:
+    half = welch_half_width(pairs, confidence)
+    if half == 0.0:
         return Ratio(mean.value, mean.value, mean.value, f"{_what(len(pairs))}, launches without any spread")
-    freedom = variance**2 / math.fsum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
-    half = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(variance)
     method = f"{_what(len(pairs))}, {confidence:.0%} Welch t over launch log-medians"
     return Ratio(mean.value, mean.value * math.exp(-half), mean.value * math.exp(half), method)
 

@@ -107,19 +107,11 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     """
     value = slower.median / faster.median
     if slower.covers_launches and faster.covers_launches:
-        a, b = np.log(slower.launch_medians), np.log(faster.launch_medians)
-        parts = float(np.var(a, ddof=1)) / len(a), float(np.var(b, ddof=1)) / len(b)
-        variance = sum(parts)
-        if variance == 0.0:
+        half = welch_half_width([(slower, faster)], confidence)
+        if half == 0.0:
             return Ratio(value, value, value, "launches without any spread")
-        freedom = variance**2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
-        half = _student(freedom, confidence) * math.sqrt(variance)
-        return Ratio(
-            value,
-            value * math.exp(-half),
-            value * math.exp(half),
-            f"{confidence:.0%} Welch t over launch log-medians",
-        )
+        method = f"{confidence:.0%} Welch t over launch log-medians"
+        return Ratio(value, value * math.exp(-half), value * math.exp(half), method)
     if PUBLISHED in (slower.method, faster.method):
         return Ratio(value, None, None, "no interval")
     ends = [(side.low or side.median, side.high or side.median) for side in (slower, faster)]
@@ -130,6 +122,20 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
         ends[0][1] / ends[1][0] * allowance,
         f"quotients of the intervals' ends, widened for launches that deviate by {LAUNCH_DEVIATION:.0%}",
     )
+
+
+def welch_half_width(pairs: Sequence[tuple[Summary, Summary]], confidence: float) -> float:
+    """Return half the width, in logarithms, of the interval of the mean ratio of pairs with enough launches.
+
+    Welch 1947, with the degrees of freedom after Satterthwaite 1946 over all sides; 0 where no launch deviates.
+    """
+    sides = [np.log(side.launch_medians) for pair in pairs for side in pair]
+    parts = [float(np.var(logs, ddof=1)) / len(logs) / len(pairs) ** 2 for logs in sides]
+    variance = math.fsum(parts)
+    if variance == 0.0:
+        return 0.0
+    freedom = variance**2 / math.fsum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
+    return _student(freedom, confidence) * math.sqrt(variance)
 
 
 def _student(freedom: float, confidence: float) -> float:

@@ -22,19 +22,14 @@ def sentence(line: Line) -> str:
     """Return what a line says: the best mini-batch, the knee, and where memory ended."""
     taking_part = [point for point in line.timed if point.takes_part]
     if not taking_part:
-        return "; ".join(filter(None, ["no number that can be used", memory_words(line)]))
-    words = []
-    if len(taking_part) == 1:
+        words = ["no number that can be used"]
+    elif len(taking_part) == 1:
         which = "could be used" if len(line.points) > 1 else "was measured"
-        words.append(f"only {taking_part[0].batch_size} {which}: nothing to compare")
+        words = [f"only {taking_part[0].batch_size} {which}: nothing to compare"]
     else:
-        words += [_best(line), _knee(line)]
-    return "; ".join(filter(None, [*words, memory_words(line)]))
-
-
-def memory_words(line: Line) -> str:
-    """Return where memory ended, if it did; else nothing."""
-    return "" if line.memory_ends is None else f"out of memory from {line.memory_ends}"
+        words = [_best(line), _knee(line)]
+    memory = "" if line.memory_ends is None else f"out of memory from {line.memory_ends}"
+    return "; ".join(filter(None, [*words, memory]))
 
 
 def _best(line: Line) -> str:

@@ -43,6 +43,11 @@ class Entry(NamedTuple):
         return f"{'*' if self.best else ''}{self.text}{self.interval}{self.marks}"
 
 
+def entries(*texts: str) -> tuple[Entry, ...]:
+    """Return a row of these texts."""
+    return tuple(map(Entry, texts))
+
+
 class Table(NamedTuple):
     """A table with its heading and the lines beneath; a row of a single entry is a heading over those below it."""
 

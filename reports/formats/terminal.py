@@ -23,16 +23,8 @@ _INDENT = "  "
 
 def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False) -> str:
     """Return the words before, the tables beneath one another, the words after."""
-    return "\n".join(
-        filter(
-            None,
-            [
-                _paragraphs(page.before, width),
-                *(_table(table, width, colour) for table in page.tables),
-                _paragraphs(page.after, width),
-            ],
-        )
-    )
+    tables = (_table(table, width, colour) for table in page.tables)
+    return "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
 
 
 def _stacks(table: layout.Table, width: int) -> list[layout.Table]:

@@ -278,13 +278,10 @@ def _fit(values: Values, before: int, drifting: bool) -> tuple[float, float, flo
         variance *= (1 + correlation) / (1 - correlation)
         freedom = max(freedom * (1 - correlation) / (1 + correlation), 1.0)
     else:
-        own = math.sqrt(sum(float(part.var(ddof=1)) / len(part) for part in _parts(values, before)))
+        # A segment of one night has no variance of its own.
+        segments = (part for part in (values[:before], values[before:]) if len(part) > 1)
+        own = math.sqrt(sum(float(part.var(ddof=1)) / len(part) for part in segments))
     error = math.sqrt(variance * float(inverse[1, 1]))
     size = float(solution[1])
     p = 2 * float(stdtr(freedom, -abs(size) / max(error, own)))
     return p, size, float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
-
-
-def _parts(values: Values, before: int) -> list[Values]:
-    """Return both segments but those too short for a variance of their own."""
-    return [part for part in (values[:before], values[before:]) if len(part) > 1]

@@ -7,7 +7,7 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Page, Table
+from dlbench.reports.formats.layout import Entry, Page, Table, entries
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.series import CAVEATS, RATIO, SIDES, Series
@@ -121,7 +121,7 @@ def _sentences(history: History, cell: CellHistory, change: ChangePoint) -> list
 def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entry, ...]:
     _, low, high = change.percent
     kind = "" if cell.series.kind == RATIO else " (absolute)"
-    fields = (
+    return entries(
         f"{day(change.night.started)}, run {change.night.run}",
         name_of(cell.series.cell) + _machine(history, cell),
         size(change) + kind,
@@ -130,7 +130,6 @@ def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entr
         held(cell, change),
         what_else(cell, change),
     )
-    return tuple(Entry(text) for text in fields)
 
 
 def _machine(history: History, cell: CellHistory) -> str:
@@ -147,15 +146,9 @@ def _cells_table(history: History) -> Table:
         if over != group:
             rows.append((Entry(over),))
             group = over
-        rows.append(
-            (
-                Entry(rest_of(cell.series.cell)),
-                Entry(str(int(cell.series.searched.sum()))),
-                Entry(level(cell)),
-                Entry(line_of(cell.series, _LINE_OF_CELL)),
-                Entry("pending" if cell.pending else str(len(cell.changes) or "")),
-            )
-        )
+        nights, bars = str(int(cell.series.searched.sum())), line_of(cell.series, _LINE_OF_CELL)
+        changes = "pending" if cell.pending else str(len(cell.changes) or "")
+        rows.append(entries(rest_of(cell.series.cell), nights, level(cell), bars, changes))
     return Table("All series", ("", "nights", "level", "", "changes"), tuple(rows), words=True)
 
 
@@ -170,15 +163,13 @@ def _environments_table(history: History) -> list[Table]:
         return []
     newest = sorted(found.items(), reverse=True)
     rows = [
-        tuple(Entry(text) for text in (day(started), side, before, after, str(series)))
+        entries(day(started), side, before, after, str(series))
         for (started, side, before, after), series in newest[:_MOST_CHANGES]
     ]
-    notes = tuple(
-        f"... and {left} more; --format json --all shows them" for left in [len(newest) - len(rows)] if left > 0
-    )
-    return [
-        Table("Environments that changed", ("night", "side", "before", "after", "series"), tuple(rows), notes, (), True)
-    ]
+    left = len(newest) - len(rows)
+    notes = (f"... and {left} more; --format json --all shows them",) if left > 0 else ()
+    head = ("night", "side", "before", "after", "series")
+    return [Table("Environments that changed", head, tuple(rows), notes, words=True)]
 
 
 def _notes(history: History, lined: bool = False) -> list[str]:

@@ -137,7 +137,7 @@ def _summary(found: Progress, overall: list[Overall]) -> layout.Table:
         names = (f"{name} {version_name(build)}" for name, build in (each.newest, each.oldest))
         mark = flag_kinds.CONTENDED.symbol if each.disturbed else ""
         speedup = layout.times(each.speedup) + mark
-        rows.append(tuple(map(layout.Entry, (condition_name(each.place.cell), *names, str(len(each.groups)), speedup))))
+        rows.append(layout.entries(condition_name(each.place.cell), *names, str(len(each.groups)), speedup))
     notes = [MEAN] if rows else []
     notes += [
         f"{flag_kinds.CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
@@ -200,10 +200,7 @@ def _standing(standing: Standing) -> dict[str, Any]:
 
 
 def _build(build: Build) -> dict[str, Any]:
-    return {
-        "version": build.version or None,
-        "released": None if build.released is None else build.released.isoformat(),
-    }
+    return {"version": build.version or None, "released": json.plain(build.released)}
 
 
 def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
@@ -211,8 +208,7 @@ def _overall(found: Progress, overall: Overall) -> dict[str, Any]:
         **of_place(found.hosts, overall.place, *_NOT_OF_A_PLACE),
         "networks": [group.network for group in overall.groups],
         "disturbed_networks": [group.network for group in overall.disturbed],
-        "oldest": _named(overall.oldest),
-        "newest": _named(overall.newest),
+        **{name: _named(getattr(overall, name)) for name in ("oldest", "newest")},
         "speedup": json.plain(overall.speedup),
     }
 

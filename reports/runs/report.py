@@ -3,7 +3,7 @@
 from typing import Any
 
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.layout import Entry, Page, Table
+from dlbench.reports.formats.layout import Page, Table, entries
 from dlbench.reports.report import Report, Source
 
 _COLUMNS = ("id", "suite", "machine", "started", "finished", "cells", "records")
@@ -26,7 +26,7 @@ def _analyse(source: Source) -> list[dict[str, Any]]:
 
 
 def _page(runs: list[dict[str, Any]]) -> Page:
-    rows = tuple(tuple(Entry(str(run[name])) for name in _SHOWN) for run in runs)
+    rows = tuple(entries(*(str(run[name]) for name in _SHOWN)) for run in runs)
     return Page((), (Table("Runs", _SHOWN, rows, words=True),))
 
 

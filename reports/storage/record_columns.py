@@ -22,14 +22,10 @@ from dlbench.reports.storage.record import Record
 
 _Item = TypeVar("_Item")
 
+_OF_A_RECORD = ("run", "suite", "machine", "launch", "environment", "wall_seconds", "attempt", "side", "stage")
+_OF_ITS_CELL = ("framework", "mode", "network", "device", "threads", "batch_size")
 BATCH = 500
 """Records read or written at a time where there are many: a few megabytes."""
-
-
-def seconds_per_step(record: Record) -> float | None:
-    """Return the launch's median seconds per step; None where nothing was timed."""
-    seconds = record.outcome.step_seconds()
-    return median(seconds) if seconds else None
 
 
 def contended(record: Record, host: Host | None) -> bool | None:
@@ -54,16 +50,6 @@ def product_rate(record: Record, host: Host | None) -> float | None:
     rate = record.outcome.gemm_flops_per_second
     flags = raised_flags.record_flags(record, host)
     return rate if rate and all(flag.kind is not flag_kinds.THREADS_EXCEEDED for flag in flags) else None
-
-
-def caches(record: Record, host: Host | None) -> dict[str, Any]:
-    """Return the cached columns that follow from one record alone."""
-    disturbed = contended(record, host)
-    return {
-        "seconds": seconds_per_step(record),
-        "contended": None if disturbed is None else int(disturbed),
-        "product_rate": product_rate(record, host),
-    }
 
 
 def refill(
@@ -106,27 +92,16 @@ def parse(what: str, content: Any) -> dict[str, Any]:
 
 def columns(record: Record, host: Host | None) -> dict[str, Any]:
     """Return all columns of a record but its content, its ``cell_id`` and whether it is its launch's effective one."""
-    cell = record.cell
+    seconds, disturbed = record.outcome.step_seconds(), contended(record, host)
     return {
-        "run": record.run,
-        "suite": record.suite,
-        "machine": record.machine,
-        "launch": record.launch,
-        "framework": cell.framework,
-        "mode": cell.mode,
-        "network": cell.network,
-        "device": cell.device,
-        "threads": cell.threads,
-        "batch_size": cell.batch_size,
+        **{name: getattr(record, name) for name in _OF_A_RECORD},
+        **{name: getattr(record.cell, name) for name in _OF_ITS_CELL},
         "status": record.outcome.status.value,
-        "environment": record.environment,
         # Always with microseconds: text without them would sort after some with, in a database that compares words.
         "started": record.started.isoformat(timespec="microseconds"),
-        "wall_seconds": record.wall_seconds,
-        "attempt": record.attempt,
-        "side": record.side,
-        "stage": record.stage,
-        **caches(record, host),
+        "seconds": median(seconds) if seconds else None,
+        "contended": None if disturbed is None else int(disturbed),
+        "product_rate": product_rate(record, host),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dlbench.adapters.families import Family
-from dlbench.reports.formats.layout import Entry, Table, number
+from dlbench.reports.formats.layout import Table, entries, number
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, family_of_record, in_order
 from dlbench.reports.storage.record import Record
@@ -51,8 +51,7 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = No
         version = str(software.get("version", "?"))
         if software.get("framework", framework) != framework:
             version = f"{software['framework']} {version}"
-        fields = (name, version, record.interpreter, str(software.get("numpy", "?")), environment[:12])
-        rows.append(tuple(Entry(field) for field in fields))
+        rows.append(entries(name, version, record.interpreter, str(software.get("numpy", "?")), environment[:12]))
         facts = [f"{key} {_words(software[key])}" for key in _FACTS if software.get(key)]
         variables = software.get("variables")
         if isinstance(variables, dict):
@@ -71,17 +70,10 @@ def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> 
     rows = []
     for name, family, batch in sorted(wanted, key=lambda each: (in_order(each[0]), each[2])):
         if family is None:
-            rows.append(tuple(Entry(field) for field in (name, "?", "?", "?", str(batch), "?")))
+            rows.append(entries(name, "?", "?", "?", str(batch), "?"))
             continue
-        fields = (
-            name,
-            family.words(),
-            family.size_words(),
-            number(family.training_flops(batch) * 1e-9),
-            str(batch),
-            "cross-entropy",
-        )
-        rows.append(tuple(Entry(field) for field in fields))
+        flops = number(family.training_flops(batch) * 1e-9)
+        rows.append(entries(name, family.words(), family.size_words(), flops, str(batch), "cross-entropy"))
     head = ("network", "layers", "parameters", "GFLOP/step", "batch", "loss")
     notes = (
         "GFLOP of one training step, matrix products and convolutions only, a multiply-add being two.",
@@ -103,7 +95,7 @@ def _as_published(names: Iterable[str]) -> list[str]:
 
 def hardware_table(host: Host) -> Table:
     """Return what the probe found on a machine."""
-    rows = tuple((Entry(label), Entry(value)) for label, value in host.description)
+    rows = tuple(entries(*pair) for pair in host.description)
     notes = () if rows else ("The store has no description of this machine.",)
     return Table(f"Table 3. Hardware: {host.name}", ("", ""), rows, notes, words=True)
 
