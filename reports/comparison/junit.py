@@ -49,7 +49,7 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
     cases = suite.findall("testcase")
     totals = {"tests": len(cases)}
     totals |= {key: sum(case.find(tag) is not None for case in cases) for key, tag in _COUNTED.items()}
-    time = _time(sum(_seconds(cell) for cell in comparison.cells))
+    time = f"{sum(_seconds(cell) for cell in comparison.cells):.6f}"
     root = ElementTree.Element("testsuites", name=_xml(name))
     for element in (root, suite):
         for key, count in totals.items():
@@ -64,9 +64,8 @@ def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
     group = layout.group_of(cell.cell).replace(".", "_")
     name = layout.name_of(cell.cell).removeprefix(layout.group_of(cell.cell) + ", ")
-    case = ElementTree.Element(
-        "testcase", classname=_xml(f"{suite}.{group}"), name=_xml(name), time=_time(_seconds(cell))
-    )
+    time = f"{_seconds(cell):.6f}"
+    case = ElementTree.Element("testcase", classname=_xml(f"{suite}.{group}"), name=_xml(name), time=time)
     found = layout.finding(cell)
     if found in _OUTCOMES:
         said = _xml(layout.sentence_of(cell))
@@ -89,10 +88,6 @@ def _body(cell: CellComparison) -> str:
 
 def _seconds(cell: CellComparison) -> float:
     return median(cell.candidate.seconds) if cell.candidate.seconds else 0.0
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.6f}"
 
 
 def _xml(text: str) -> str:

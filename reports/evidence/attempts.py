@@ -15,7 +15,7 @@ from dlbench.reports.storage.record import Record
 
 def disturbed(record: Record, host: Host | None) -> bool:
     """Tell whether other programs disturbed this launch."""
-    return any(flag.kind is flag_kinds.CONTENDED for flag in raised_flags.record_flags(record, host))
+    return raised_flags.raises(record, host, flag_kinds.CONTENDED)
 
 
 def left_out(record: Record, host: Host | None) -> bool:
@@ -23,8 +23,7 @@ def left_out(record: Record, host: Host | None) -> bool:
 
     The latter is not repeated, as the GPU would be hotter still.
     """
-    kinds = (flag_kinds.CONTENDED, flag_kinds.DEVICE_THROTTLED)
-    return any(flag.kind in kinds for flag in raised_flags.record_flags(record, host))
+    return raised_flags.raises(record, host, flag_kinds.CONTENDED, flag_kinds.DEVICE_THROTTLED)
 
 
 def effective(records: Iterable[Record], host: Host | None) -> list[Record]:

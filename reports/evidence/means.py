@@ -43,12 +43,8 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
             return Ratio(math.exp(mean), None, None, f"{_what(count)}, no interval")
         down.append(log - math.log(each.low))
         up.append(math.log(each.high) - log)
-    return Ratio(
-        math.exp(mean),
-        math.exp(mean - math.hypot(*down) / count),
-        math.exp(mean + math.hypot(*up) / count),
-        f"{_what(count)}, interval by MOVER from theirs",
-    )
+    low, high = mean - math.hypot(*down) / count, mean + math.hypot(*up) / count
+    return Ratio(math.exp(mean), math.exp(low), math.exp(high), f"{_what(count)}, interval by MOVER from theirs")
 
 
 def _what(count: int) -> str:

@@ -87,6 +87,11 @@ def record_flags(record: Record, host: Host | None) -> list[Flag]:
     return launch_flags(record.cell, record.outcome, host, record.quota_cpus, record.telemetry)
 
 
+def raises(record: Record, host: Host | None, *kinds: flag_kinds.FlagKind) -> bool:
+    """Tell whether a record's own evidence raises a flag of one of these kinds."""
+    return any(flag.kind in kinds for flag in record_flags(record, host))
+
+
 def launch_flags(
     cell: Cell,
     outcome: Outcome,

@@ -73,17 +73,9 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
         logs = np.log(medians)
         half = _student(len(logs) - 1, confidence) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
         centre = float(np.mean(logs))
-        return Summary(
-            math.exp(centre),
-            math.exp(centre - half),
-            math.exp(centre + half),
-            samples,
-            len(steps),
-            f"{confidence:.0%} Student t over {len(steps)} launch log-medians",
-            True,
-            medians,
-            confidence,
-        )
+        ends = math.exp(centre - half), math.exp(centre + half)
+        method = f"{confidence:.0%} Student t over {len(steps)} launch log-medians"
+        return Summary(math.exp(centre), *ends, samples, len(steps), method, True, medians, confidence)
     pooled = np.sort(np.concatenate(steps))
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
     low, high, coverage = _order_statistics(pooled, confidence)
@@ -116,12 +108,8 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
         return Ratio(value, None, None, "no interval")
     ends = [(side.low or side.median, side.high or side.median) for side in (slower, faster)]
     allowance = math.exp(math.sqrt(2) * float(ndtri(0.5 + confidence / 2)) * LAUNCH_DEVIATION)
-    return Ratio(
-        value,
-        ends[0][0] / ends[1][1] / allowance,
-        ends[0][1] / ends[1][0] * allowance,
-        f"quotients of the intervals' ends, widened for launches that deviate by {LAUNCH_DEVIATION:.0%}",
-    )
+    method = f"quotients of the intervals' ends, widened for launches that deviate by {LAUNCH_DEVIATION:.0%}"
+    return Ratio(value, ends[0][0] / ends[1][1] / allowance, ends[0][1] / ends[1][0] * allowance, method)
 
 
 def welch_half_width(pairs: Sequence[tuple[Summary, Summary]], confidence: float) -> float:

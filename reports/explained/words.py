@@ -73,34 +73,25 @@ def _cost_of_the_profiler(found: Explained) -> str:
     profiled = f"{_milliseconds(found.profiled_seconds)} under {found.profiler} (mean of {found.steps})"
     if found.seconds is None or found.slowdown is None:
         return f"A step takes {profiled}."
-    if found.slowdown >= 1:
-        against = (
-            f"{100 * (found.slowdown - 1):.0f} % longer"
-            if found.slowdown < 2
-            else f"{found.slowdown:.1f} times as long"
-        )
-    else:
-        against = "not slower"
+    against = "not slower" if found.slowdown < 1 else f"{100 * (found.slowdown - 1):.0f} % longer"
+    if found.slowdown >= 2:
+        against = f"{found.slowdown:.1f} times as long"
     return f"A step takes {_milliseconds(found.seconds)} (median), and {profiled}: {against}."
 
 
 def _notes(found: Explained) -> list[str]:
     lines = []
     if found.slowdown is not None and found.slowdown > SLOWER:
-        slower = f"The profiler makes a step {found.slowdown:.1f} times as long: "
+        hence = "many short operators weigh more here than they do without it."
         if found.on_device:
-            lines.append(slower + "times of kernels hold, but the device is idle less often than it seems here.")
-        else:
-            lines.append(slower + "many short operators weigh more here than they do without it.")
+            hence = "times of kernels hold, but the device is idle less often than it seems here."
+        lines.append(f"The profiler makes a step {found.slowdown:.1f} times as long: {hence}")
     if rates := _rates(found):
         lines.append(rates)
     if found.on_device and found.seconds:
         busy = min(1.0, found.busy_seconds / found.seconds)
-        lines.append(
-            f"Of a step without the profiler the device's work is {100 * busy:.0f} %: the rest is waiting for the CPU."
-            if busy < 1 - _REMARKABLE_IDLE
-            else f"Of a step without the profiler the device's work is {100 * busy:.0f} %."
-        )
+        rest = ": the rest is waiting for the CPU" if busy < 1 - _REMARKABLE_IDLE else ""
+        lines.append(f"Of a step without the profiler the device's work is {100 * busy:.0f} %{rest}.")
     what = "kernels and copies" if found.on_device else "operators"
     mean = found.busy_seconds / found.calls
     each = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)

@@ -209,15 +209,9 @@ def _line(network: str, place: Place, row: Row, cells: Sequence[MatrixCell]) -> 
     times = {size: usable[size] for size in kept}
     fastest = fastest_sizes(times)
     before = dict(zip(kept[1:], kept, strict=False))
+    grown = {size: growth(smaller, size, times) for size, smaller in before.items()}
     points = tuple(
-        Point(
-            size,
-            cell,
-            usable.get(size),
-            size in times,
-            growth(before[size], size, times) if size in before else None,
-        )
-        for size, cell in by_size.items()
+        Point(size, cell, usable.get(size), size in times, grown.get(size)) for size, cell in by_size.items()
     )
     return Line(network, row, place, points, fastest[0] if fastest else None, fastest[1:], find_knee(times))
 

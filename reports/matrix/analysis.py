@@ -140,14 +140,8 @@ def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iter
         name: place for place, name in enumerate(dict.fromkeys([*hosts, *(key[2].machine for key in by_place)]))
     }
     columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
-    groups = sorted(
-        {key[0] for key in by_place},
-        key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g)),
-    )
-    rows = {
-        group: tuple(dict.fromkeys(row for row in sorted(key[1] for key in by_place if key[0] == group)))
-        for group in groups
-    }
+    groups = sorted({key[0] for key in by_place}, key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g)))
+    rows = {group: tuple(sorted({row for of, row, _ in by_place if of == group})) for group in groups}
     for group in groups:
         for column in columns:
             for cell in _fastest([by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place]):
@@ -303,13 +297,9 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
         flags.append(flag_kinds.Flag(flag_kinds.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
     if len(timed) < len(records):
         failed = next(record for record in reversed(records) if record not in timed)
-        flags.append(
-            flag_kinds.Flag(
-                flag_kinds.FAILED_LAUNCHES,
-                f"{len(records) - len(timed)} of {len(records)} launches: {failed.outcome.status.value}, "
-                f"{failed.outcome.reason}",
-            )
-        )
+        how = f"{failed.outcome.status.value}, {failed.outcome.reason}"
+        said = f"{len(records) - len(timed)} of {len(records)} launches: {how}"
+        flags.append(flag_kinds.Flag(flag_kinds.FAILED_LAUNCHES, said))
     flags += raised_flags.few_launches(len(timed))
     parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
     default = timed[-1].outcome.software.get("default_threads")
@@ -320,10 +310,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
         items_per_second=cell.batch_size / summary.median,
         gflops=gflops,
         ceiling_fraction=fraction,
-        parity=next(
-            (parity for parity in parities if parity.verdict == "disagrees"),
-            parities[-1] if parities else None,
-        ),
+        parity=next((each for each in parities if each.verdict == "disagrees"), parities[-1] if parities else None),
         observed=observe([record.outcome for record in timed]),
         device_observed=observe_device(timed),
         flags=tuple(flags),

@@ -54,13 +54,9 @@ def _where(found: Workers, place: Place) -> dict[str, Any]:
 
 def _content(point: Point) -> dict[str, Any]:
     return {
-        "threads": point.threads,
-        "world_size": point.world_size,
-        "batch_size": point.batch_size,
+        **{name: getattr(point, name) for name in _OF_A_POINT},
         **of_cell(point.cell, "status", "reason", "seconds", "items_per_second"),
-        "strong": json.plain(point.strong),
-        "weak": json.plain(point.weak),
-        "one_process": json.plain(point.one_process),
+        **{way: json.plain(getattr(point, way)) for way in ("strong", "weak", "one_process")},
         "shares_cpus": point.shares_cpus,
         **of_cell(point.cell, "flags"),
     }

@@ -40,11 +40,8 @@ class Host:
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
     """Return the host that a stored machine describes; a bare one where it is missing or from a newer version."""
-    if description is None:
-        return Host(fingerprint, fingerprint[:12])
     try:
-        machine = Machine.from_dict(dict(description))
-        return host_of(machine)
+        return host_of(Machine.from_dict(dict(description or {})))
     except (ValueError, TypeError, KeyError, AttributeError):
         return Host(fingerprint, fingerprint[:12])
 

@@ -31,7 +31,7 @@ BATCH = 500
 def contended(record: Record, host: Host | None) -> bool | None:
     """Tell whether others were in the way, by `evidence.record_flags`; None where the launch's evidence is silent."""
     outcome = record.outcome
-    if any(flag.kind is flag_kinds.CONTENDED for flag in raised_flags.record_flags(record, host)):
+    if raised_flags.raises(record, host, flag_kinds.CONTENDED):
         return True
     if outcome.status not in (Status.OK, Status.PARITY_FAILED):
         return None
@@ -48,8 +48,7 @@ def product_rate(record: Record, host: Host | None) -> float | None:
     None where it was not measured, or where more threads than asked for worked: it then says nothing about that number.
     """
     rate = record.outcome.gemm_flops_per_second
-    flags = raised_flags.record_flags(record, host)
-    return rate if rate and all(flag.kind is not flag_kinds.THREADS_EXCEEDED for flag in flags) else None
+    return rate if rate and not raised_flags.raises(record, host, flag_kinds.THREADS_EXCEEDED) else None
 
 
 def refill(

@@ -63,12 +63,11 @@ def _disturbance(points: Sequence[Point]) -> list[str]:
     disturbed = [p for p in points if p.seconds is not None and p.cell.has(flag_kinds.CONTENDED)]
     if not disturbed:
         return []
-    several = len(disturbed) > 1
+    ending, were, do = ("s", "were", "do") if len(disturbed) > 1 else ("", "was", "does")
     where = ", ".join(str(p.threads) for p in disturbed)
-    said = f"the measurement{'s' if several else ''} with {where} thread{'s' if where != '1' else ''}"
-    said += " were disturbed" if several else " was disturbed"
+    said = f"the measurement{ending} with {where} thread{'s' if where != '1' else ''} {were} disturbed"
     if not all(p.calm for p in disturbed):
-        said += " and do not count" if several else " and does not count"
+        said += f" and {do} not count"
     return [f"{said}: measure again on a quiet machine"]
 
 
