@@ -175,10 +175,6 @@ def against(
     return Against(published, matches, stands, (*matrix.notes, *paper.notes, *left_out))
 
 
-def _threads(matrix: Matrix, machine: str) -> set[int]:
-    return {c.threads for c in matrix.columns_of(machine) if _comparable(c) and c.threads is not None}
-
-
 def _comparable(column: Column) -> bool:
     # The paper's CPU columns are of one process.
     return column.device == "cpu" and column.world_size == 1
@@ -210,7 +206,11 @@ def _match(
     all_modes: bool,
 ) -> Match:
     host, then = matrix.hosts[machine], published.matrix.hosts[theirs]
-    counts, left_out = _compared(host, then, _threads(matrix, machine), _threads(published.matrix, theirs))
+    own, paper = (
+        {c.threads for c in of.columns_of(name) if _comparable(c) and c.threads is not None}
+        for of, name in ((matrix, machine), (published.matrix, theirs))
+    )
+    counts, left_out = _compared(host, then, own, paper)
     peak = published.peaks.get(theirs)
     cells = _Cells(matrix, machine, builds)
     pairs: list[Pair] = []

@@ -136,24 +136,13 @@ def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Bui
             if _counts(cell) and builds.of(cell).released is not None:
                 by_build.setdefault((name, builds.of(cell)), {})[group] = cell
     groups = tuple(group for group in best if sum(group in cells for cells in by_build.values()) > 1)
-    complete = sorted(
-        (
-            (build.released, name, build)
-            for (name, build), cells in by_build.items()
-            if build.released is not None and groups and all(group in cells for group in groups)
-        ),
-        key=lambda each: each[:2],
-    )
+    whole = (key for key, cells in by_build.items() if groups and all(group in cells for group in groups))
+    dated = [(build.released, name, build) for name, build in whole if build.released is not None]
+    complete = sorted(dated, key=lambda each: each[:2])
     if len(complete) < 2 or complete[0][0] == complete[-1][0]:
         return Overall(place, groups, None, None, None)
     oldest, newest = complete[0][1:], complete[-1][1:]
-    pairs = [
-        (before, after)
-        for group in groups
-        if (before := by_build[oldest][group].timed) is not None
-        and (after := by_build[newest][group].timed) is not None
-    ]
-    disturbed = tuple(
-        group for group in groups if any(by_build[build][group].has(flag_kinds.CONTENDED) for build in (oldest, newest))
-    )
+    of_both = {group: (by_build[oldest][group], by_build[newest][group]) for group in groups}
+    pairs = [(old.timed, new.timed) for old, new in of_both.values() if old.timed is not None and new.timed is not None]
+    disturbed = tuple(group for group, both in of_both.items() if any(c.has(flag_kinds.CONTENDED) for c in both))
     return Overall(place, groups, oldest, newest, mean_of_pairs(pairs), disturbed)

@@ -180,7 +180,8 @@ def _our_part(content: _Content) -> tuple[Run | None, dict[str, Any] | None, tup
         return None, None, ()
     _check_schema("its dlbench part", content.dlbench.get("schema"), FILE_SCHEMA)
     run = _validated(_RUN, "its run", content.dlbench.get("run"))
-    _check_run(run)
+    of_cells = (text for cell in run.plan for text in cell if isinstance(text, str))
+    _check_names("its run", [run.id, run.suite, run.machine, run.version, *of_cells])
     machine = content.dlbench.get("machine")
     if machine is not None and not isinstance(machine, dict):
         raise ValueError("its machine is not an object")
@@ -274,12 +275,6 @@ def _record(data: Any, run: Run, what: str) -> Record:
     if not sound:
         raise ValueError(f"{what} holds a number that is out of range")
     return record
-
-
-def _check_run(run: Run) -> None:
-    _check_names("its run", [run.id, run.suite, run.machine, run.version])
-    for cell in run.plan:
-        _check_names("its run", [text for text in cell if isinstance(text, str)])
 
 
 def _check_names(what: str, names: Iterable[str]) -> None:

@@ -263,17 +263,9 @@ class Store:
     def _insert_run(self, connection: sa.Connection, run: Run) -> None:
         if connection.execute(sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)).first():
             raise StoreError(f"The store {self.name} already has a run {run.id}; give the new one another id.")
-        connection.execute(
-            sa.insert(schema.runs).values(
-                id=run.id,
-                suite=run.suite,
-                machine=run.machine,
-                started=run.started.isoformat(),
-                finished=None if run.finished is None else run.finished.isoformat(),
-                content=_json(run.to_dict()),
-                purpose=run.purpose,
-            )
-        )
+        content = run.to_dict()
+        kept = {name: content[name] for name in ("id", "suite", "machine", "started", "finished", "purpose")}
+        connection.execute(sa.insert(schema.runs).values(**kept, content=_json(content)))
 
     def _insert_records(self, connection: sa.Connection, records: Sequence[Record]) -> list[dict[str, Any]]:
         rows = [
