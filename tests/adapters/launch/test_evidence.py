@@ -1,6 +1,5 @@
 """What the operating system saw: busy threads are found, and no difference of counters is a guess or negative."""
 
-import itertools
 import mmap
 import subprocess
 import sys
@@ -47,25 +46,18 @@ def busy_threads(seconds_of_each):
 
 
 def test_threads_that_burn_are_seen_in_the_spread_the_busiest_first():
-    before, after = busy_threads([0.4, 0.1])
-    found = evidence.thread_evidence(2, 2, before, after)
+    before, after = busy_threads([0.4, 0.1, 0.0])
+    found = evidence.thread_evidence(3, 2, before, after)
     if found.cpu_seconds_by_thread is None:
         pytest.skip("this system lists no threads in /proc/self/task")
     first, second = found.cpu_seconds_by_thread[:2]
     assert first >= 0.35
     assert 0.05 <= second <= 0.35
-    assert found.os_threads >= 3
+    assert max(found.cpu_seconds_by_thread[2:]) < 0.05  # those that rest, the main one among them
+    assert found.os_threads >= 4
+    assert (found.requested, found.framework_says) == (3, 2)
     assert found.cpu_seconds >= 0.45
     assert found.wall_seconds > 0
-
-
-def test_a_thread_that_rests_shows_no_cpu_time():
-    before, after = busy_threads([0.3, 0.0])
-    found = evidence.thread_evidence(2, None, before, after)
-    if found.cpu_seconds_by_thread is None:
-        pytest.skip("this system lists no threads in /proc/self/task")
-    assert sum(1 for seconds in found.cpu_seconds_by_thread if seconds > 0.2) == 1
-    assert (found.requested, found.framework_says) == (2, None)
 
 
 def test_waiting_for_a_cpu_is_no_cpu_time():
@@ -78,21 +70,6 @@ def test_waiting_for_a_cpu_is_no_cpu_time():
 def test_sleeping_gives_the_cpu_away_of_ones_own_accord():
     found = evidence.contention(*between(lambda: [time.sleep(0.001) for _ in range(20)]))
     assert found.voluntary_switches >= 10
-
-
-def test_no_real_difference_is_negative():
-    snapshots = []
-    for _ in range(6):
-        snapshots.append(evidence.snapshot())
-        thread = threading.Thread(target=burn, args=(0.01,))
-        thread.start()
-        burn(0.02)
-        thread.join()
-    for before, after in itertools.pairwise(snapshots):
-        threads, contention = evidence.thread_evidence(1, 1, before, after), evidence.contention(before, after)
-        values = [threads.cpu_seconds, threads.wall_seconds, *(threads.cpu_seconds_by_thread or [])]
-        values += [value for value in contention if value is not None]
-        assert all(value >= 0 for value in values)
 
 
 def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
