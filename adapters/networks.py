@@ -9,6 +9,7 @@ import json
 from typing import Any, Dict, NamedTuple
 
 from .families import FAMILIES, Family, NumbersError, ParityRecipe
+from .families.numbers import MOST_PARAMETERS, Numbers
 
 USUAL_BATCH_SIZE = 64
 
@@ -51,7 +52,14 @@ def family_of(specified: Dict[str, Any]) -> Family:
         raise NumbersError("family", "no family of networks is named %r. Known: %s." % (name, ", ".join(FAMILIES)))
     if not isinstance(numbers, dict):
         raise NumbersError("numbers", "they are missing, or no table.")
-    return FAMILIES[name].from_data(numbers)
+    read = Numbers(numbers)
+    family = FAMILIES[name].read(read)
+    read.finish()
+    count = family.parameter_count()
+    if count > MOST_PARAMETERS:
+        text = "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (count, MOST_PARAMETERS)
+        raise NumbersError("family", text)
+    return family
 
 
 def to_data(network: Network) -> Dict[str, Any]:

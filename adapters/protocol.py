@@ -8,7 +8,7 @@ misread the new one.
 import json
 import os
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 SCHEMA_VERSION = 1
 
@@ -224,18 +224,9 @@ class Outcome(NamedTuple):
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
-_SINCE_THE_FIRST = (
-    ("adapter_directory", None),
-    ("only_capabilities", False),
-    ("gpu", None),
-    ("repeated_batch", None),
-    ("label_sets", 1),
-    ("profiled_steps", 0),
-    ("network", None),
-    ("asked_about", None),
-)  # keys of a launch that older versions of the adapters, as a baseline, do not know, and what they then do
-
-_IN_CELL_SINCE_THE_FIRST: Tuple[Tuple[str, Any], ...] = (("world_size", 1), ("specification", ""))
+#: Of launches and of their cells: from these fields on older versions of the adapters, as a baseline, do not know them.
+#: They are left out where they say what those do.
+_SINCE_THE_FIRST = (Launch, "adapter_directory"), (Cell, "world_size")
 
 _NESTED = {
     "cell": Cell,
@@ -335,13 +326,10 @@ def _read(path: str, kind: Any, what: str) -> Any:
 
 def _write(path: str, value: Any) -> None:
     content = to_dict(value)
-    for key, usual in _SINCE_THE_FIRST:
-        if key in content and content[key] == usual:
-            del content[key]
-    cell = content.get("cell", {})
-    for key, usual in _IN_CELL_SINCE_THE_FIRST:
-        if cell.get(key) == usual:
-            del cell[key]
+    for (kind, first), told in zip(_SINCE_THE_FIRST, (content, content.get("cell", {}))):
+        for key in kind._fields[kind._fields.index(first) :]:
+            if key in told and told[key] == kind._field_defaults[key]:
+                del told[key]
     content["schema_version"] = SCHEMA_VERSION
     write_json(path, content)
 

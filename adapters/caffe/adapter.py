@@ -26,8 +26,6 @@ class CaffeAdapter(Adapter):
     Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with Caffe's words.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
-
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         caffe.set_mode_cpu()

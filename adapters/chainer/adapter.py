@@ -24,8 +24,6 @@ class ChainerAdapter(Adapter):
     "widest" (default) or "mkl": whether iDeep's MKL is told to take the widest kernels that the processor runs.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
-
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if cell.threads:

@@ -22,8 +22,6 @@ class CntkAdapter(Adapter):
     processor runs, or chooses by its maker.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
-
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if settings.get("kernels", "widest") == "widest":

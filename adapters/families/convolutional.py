@@ -3,7 +3,6 @@
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .chain import Chain
-from .family import of_sane_size
 from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, output_side
 from .numbers import Numbers, without_usual
 
@@ -28,7 +27,7 @@ class Convolutional(_Numbers, Chain):
     lists = ("layers",)
 
     @classmethod
-    def from_data(cls, data: Dict[str, Any]) -> "Convolutional":
+    def read(cls, numbers: Numbers) -> "Convolutional":
         """Read ``channels``, ``side``, ``layers``, ``outputs`` and, where it is not 1, ``input_scale``.
 
         A layer is a table: of a convolution its number of outputs under ``convolution``, with ``kernel`` and, where
@@ -36,18 +35,13 @@ class Convolutional(_Numbers, Chain):
         under ``pool``, with ``stride`` (the side) and ``padding`` (0); of a fully connected layer its size under
         ``dense``, and ``activation``. A last layer, fully connected, gives ``outputs`` logits.
         """
-        numbers = Numbers(data)
         channels = numbers.whole("channels", example="3")
         side = numbers.whole("side", example="32", most=10000)
         chain = _Reader(channels, side)
         for table in numbers.tables("layers", _EXAMPLE):
             chain.add(table)
         chain.dense(numbers.whole("outputs", least=2, example="10"), "none")
-        scale = numbers.real("input_scale", 1.0, 1e-6, 1e6)
-        numbers.finish()
-        family = cls(channels, side, tuple(chain.layers), scale)
-        of_sane_size(family)
-        return family
+        return cls(channels, side, tuple(chain.layers), numbers.real("input_scale", 1.0, 1e-6, 1e6))
 
     def data(self) -> Dict[str, Any]:
         """Return the numbers."""

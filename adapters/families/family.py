@@ -7,7 +7,7 @@ an adapter builds what the numbers say and never asks for a name.
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .layers import Parameter
-from .numbers import MOST_PARAMETERS, NumbersError
+from .numbers import Numbers
 
 #: Of the timed steps; a parity recipe has a rate of its own.
 LEARNING_RATE = 0.01
@@ -75,8 +75,8 @@ class Family:
     lists: Tuple[str, ...] = ()
 
     @classmethod
-    def from_data(cls, data: Dict[str, Any]) -> "Family":
-        """Read the numbers from plain data; raises NumbersError."""
+    def read(cls, numbers: Numbers) -> "Family":
+        """Read the numbers of a network; raises NumbersError."""
         raise NotImplementedError
 
     def data(self) -> Dict[str, Any]:
@@ -138,14 +138,3 @@ class Family:
         if not self.learns_inputs:
             total -= products[0]
         return 2 * total * batch_size
-
-
-def of_sane_size(family: Family) -> Family:
-    """Return the family; raises NumbersError for more parameters than any machine holds."""
-    count = family.parameter_count()
-    if count > MOST_PARAMETERS:
-        raise NumbersError(
-            "family",
-            "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (count, MOST_PARAMETERS),
-        )
-    return family

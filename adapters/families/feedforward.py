@@ -3,7 +3,6 @@
 from typing import Any, Dict, NamedTuple, Tuple
 
 from .chain import Chain
-from .family import of_sane_size
 from .layers import ACTIVATIONS, Dense, Layer
 from .numbers import Numbers, without_usual
 
@@ -26,19 +25,15 @@ class Feedforward(_Numbers, Chain):
     lists = ("hidden",)
 
     @classmethod
-    def from_data(cls, data: Dict[str, Any]) -> "Feedforward":
+    def read(cls, numbers: Numbers) -> "Feedforward":
         """Read ``inputs``, ``hidden``, ``outputs``, ``activation`` and, where it is not 1, ``input_scale``."""
-        numbers = Numbers(data)
-        family = cls(
+        return cls(
             numbers.whole("inputs", example="784"),
             tuple(numbers.wholes("hidden", shortest=0)),
             numbers.whole("outputs", least=2, example="10"),
             numbers.word("activation", ACTIVATIONS),
             numbers.real("input_scale", 1.0, 1e-6, 1e6),
         )
-        numbers.finish()
-        of_sane_size(family)
-        return family
 
     def data(self) -> Dict[str, Any]:
         """Return the numbers."""

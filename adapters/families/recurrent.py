@@ -3,7 +3,7 @@
 import math
 from typing import Any, Dict, List, NamedTuple
 
-from .family import Drawn, Family, ParityRecipe, of_sane_size
+from .family import Drawn, Family, ParityRecipe
 from .layers import Parameter
 from .numbers import Numbers, without_usual
 
@@ -32,10 +32,9 @@ class Recurrent(_Numbers, Family):
     learns_inputs = True
 
     @classmethod
-    def from_data(cls, data: Dict[str, Any]) -> "Recurrent":
+    def read(cls, numbers: Numbers) -> "Recurrent":
         """Read the numbers; ``cell`` may be left out."""
-        numbers = Numbers(data)
-        family = cls(
+        return cls(
             numbers.whole("vocabulary", least=2, example="10000"),
             numbers.whole("embedding", example="256"),
             numbers.whole("hidden", example="256"),
@@ -43,9 +42,6 @@ class Recurrent(_Numbers, Family):
             numbers.whole("steps", most=10000, example="32"),
             numbers.word("cell", CELLS, "lstm"),
         )
-        numbers.finish()
-        of_sane_size(family)
-        return family
 
     def data(self) -> Dict[str, Any]:
         """Return the numbers."""

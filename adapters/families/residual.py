@@ -3,7 +3,7 @@
 import math
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from .family import LEARNING_RATE, Drawn, Family, ParityRecipe, of_sane_size
+from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
 from .layers import Parameter, convolution_weight, output_side
 from .numbers import Numbers, without_usual
 
@@ -52,9 +52,8 @@ class Residual(_Numbers, Family):
     normalises = True
 
     @classmethod
-    def from_data(cls, data: Dict[str, Any]) -> "Residual":
+    def read(cls, numbers: Numbers) -> "Residual":
         """Read the numbers; those with a usual value may be left out, and ``stem_channels`` (the first width)."""
-        numbers = Numbers(data)
         channels = numbers.whole("channels", example="3")
         side = numbers.whole("side", example="224", most=10000)
         blocks = numbers.wholes("blocks", longest=100, example="[3, 4, 6, 3]")
@@ -65,7 +64,7 @@ class Residual(_Numbers, Family):
             )
         if sum(blocks) > 1000:
             raise numbers.error("blocks", "%d blocks are more than 1000. Give fewer." % sum(blocks))
-        family = cls(
+        return cls(
             channels,
             side,
             numbers.whole("stem_channels", widths[0]),
@@ -76,9 +75,6 @@ class Residual(_Numbers, Family):
             numbers.real("last_gamma", 0.2, 1e-3, 10.0),
             numbers.real("input_scale", 1.0, 1e-6, 1e6),
         )
-        numbers.finish()
-        of_sane_size(family)
-        return family
 
     def data(self) -> Dict[str, Any]:
         """Return the numbers."""

@@ -29,8 +29,6 @@ from .networks import Options, arrays, build
 class KerasAdapter(Adapter):
     """Trains a compiled Keras model by its train function."""
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
-
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         # A user's keras.json may say otherwise.

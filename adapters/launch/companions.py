@@ -32,21 +32,39 @@ class Companions(NamedTuple):
     waits: Dict[str, float] = {}  # seconds for which these threads could run and did not
 
 
+def read(path: str) -> Optional[str]:
+    """Return the content of a file; None where this system has no such file, or does not show it."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def stat_fields(content: str) -> List[str]:
+    """Return the fields of a process's or thread's stat from its state on."""
+    # The command may hold spaces and parentheses: fields count from behind its last one.
+    return content.rpartition(")")[2].split()
+
+
+def seconds(fields: List[str]) -> float:
+    """Return the CPU seconds in the fields of a stat."""
+    return (int(fields[11]) + int(fields[12])) / float(_TICKS)
+
+
+def risen(before: Dict[str, float], after: Dict[str, float]) -> List[float]:
+    """Return by how much each of the counters there after has risen; one that is new counts in full."""
+    return [max(0.0, value - before.get(name, 0.0)) for name, value in after.items()]
+
+
 def _times() -> Optional[Dict[str, List[str]]]:
     """Return the fields of every process's stat from its state on, by process id; None where there is no /proc."""
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return None
-    found = {}
-    for name in names:
-        try:
-            with open("/proc/%s/stat" % name) as file:
-                # The command may hold spaces and parentheses: fields count from behind its last one.
-                found[name] = file.read().rpartition(")")[2].split()
-        except (OSError, UnicodeDecodeError):
-            continue
-    return found
+    told = {name: read("/proc/%s/stat" % name) for name in names}
+    return {name: stat_fields(content) for name, content in told.items() if content is not None}
 
 
 def snapshot() -> Companions:
@@ -58,7 +76,7 @@ def snapshot() -> Companions:
     threads: Dict[str, float] = {}
     waits: Dict[str, float] = {}
     for name in _descendants(stats):
-        living[name] = _seconds(stats[name])
+        living[name] = seconds(stats[name])
         _add_threads(name, threads, waits)
     return Companions(living, ended, threads, waits)
 
@@ -81,52 +99,42 @@ def _descendants(stats: Dict[str, List[str]]) -> List[str]:
     return found
 
 
-def _seconds(fields: List[str]) -> float:
-    return (int(fields[11]) + int(fields[12])) / float(_TICKS)
-
-
 def _add_threads(process: str, threads: Dict[str, float], waits: Dict[str, float]) -> None:
     """Add the CPU seconds of each thread of a process, and those it waited for a CPU where the system tells."""
     try:
-        for name in os.listdir("/proc/%s/task" % process):
-            folder, key = "/proc/%s/task/%s" % (process, name), "%s/%s" % (process, name)
-            with open(folder + "/stat") as file:
-                threads[key] = _seconds(file.read().rpartition(")")[2].split())
-            with open(folder + "/schedstat") as file:
-                fields = file.read().split()
-            if len(fields) == 3:
-                waits[key] = int(fields[1]) * 1e-9
-    except (OSError, UnicodeDecodeError):
-        pass  # it ended just now, or this system has no such file
+        names = os.listdir("/proc/%s/task" % process)
+    except OSError:
+        return  # it ended just now, or this system has no such folder
+    for name in names:
+        key = "%s/%s" % (process, name)
+        stat, schedule = (read("/proc/%s/task/%s/%s" % (process, name, what)) for what in ("stat", "schedstat"))
+        if stat is not None:
+            threads[key] = seconds(stat_fields(stat))
+        if schedule is not None and len(schedule.split()) == 3:
+            waits[key] = int(schedule.split()[1]) * 1e-9
 
 
 def cpu_seconds(before: Companions, after: Companions) -> List[float]:
     """Return the CPU seconds between two readings, one number for each process; those that ended are one together."""
-    living = [max(0.0, seconds - before.living.get(name, 0.0)) for name, seconds in after.living.items()]
     # What ended brings all its time into `ended`; what of it was there before does not belong to the region.
-    gone = sum(seconds for name, seconds in before.living.items() if name not in after.living)
-    return living + [max(0.0, after.ended - before.ended - gone)]
+    gone = sum(spent for name, spent in before.living.items() if name not in after.living)
+    return risen(before.living, after.living) + [max(0.0, after.ended - before.ended - gone)]
 
 
 def cpu_seconds_by_thread(before: Companions, after: Companions) -> List[float]:
     """Return the CPU seconds between two readings of each thread of the living, and of what ended as one together."""
-    each = [max(0.0, seconds - before.threads.get(name, 0.0)) for name, seconds in after.threads.items()]
-    return each + cpu_seconds(before, after)[-1:]
+    return risen(before.threads, after.threads) + cpu_seconds(before, after)[-1:]
 
 
 def waited_seconds(before: Companions, after: Companions) -> float:
     """Return the seconds for which the living's threads waited for a CPU between two readings, summed."""
-    return sum(max(0.0, seconds - before.waits.get(name, 0.0)) for name, seconds in after.waits.items())
+    return sum(risen(before.waits, after.waits))
 
 
 def oom_kills() -> int:
     """Return how many processes the kernel's out-of-memory killer has ended on this machine so far; 0: not told."""
-    try:
-        with open("/proc/vmstat") as file:
-            for line in file:
-                key, _, value = line.partition(" ")
-                if key == "oom_kill":
-                    return int(value)
-    except (OSError, ValueError):
-        pass
+    for line in (read("/proc/vmstat") or "").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "oom_kill":
+            return int(value)
     return 0

@@ -131,10 +131,14 @@ def event_nanoseconds(adapter: Adapter, marks: Iterable[Tuple[Any, Any]]) -> Lis
     found = []
     for earlier, later in marks:
         value: Any = adapter.event_nanoseconds(earlier, later)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-            raise ContractBroken("event_nanoseconds() returned %.80r, not nanoseconds as a whole number" % (value,))
-        found.append(int(value))
+        found.append(_counted(value, "event_nanoseconds() returned %.80r, not nanoseconds as a whole number"))
     return found
+
+
+def _counted(value: Any, otherwise: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ContractBroken(otherwise % (value,))
+    return int(value)
 
 
 def device_peak_memory(adapter: Adapter) -> Optional[int]:
@@ -142,9 +146,7 @@ def device_peak_memory(adapter: Adapter) -> Optional[int]:
     value: Any = adapter.device_peak_memory()
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ContractBroken("device_peak_memory() returned %.80r, not bytes as a whole number or None" % (value,))
-    return int(value)
+    return _counted(value, "device_peak_memory() returned %.80r, not bytes as a whole number or None")
 
 
 def device_probe(adapter: Adapter, name: str, size: int) -> Optional[Probe]:

@@ -11,6 +11,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from ..protocol import Contention, ThreadEvidence
 from . import companions
+from .companions import read as _read
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -33,14 +34,6 @@ class Snapshot(NamedTuple):
     company: companions.Companions = companions.Companions({}, 0.0)
 
 
-def _read(path: str) -> Optional[str]:
-    try:
-        with open(path) as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
 def _schedules() -> Optional[Dict[str, List[int]]]:
     """Nanoseconds each thread ran and waited to run; no numbers of a thread that the kernel does not tell of."""
     try:
@@ -61,9 +54,7 @@ def _thread_times(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[st
             continue
         content = _read("/proc/self/task/%s/stat" % name)
         if content is not None:
-            # The command may hold spaces and parentheses: fields count from behind its last one.
-            fields = content.rpartition(")")[2].split()
-            times[name] = (int(fields[11]) + int(fields[12])) / float(_TICKS)
+            times[name] = companions.seconds(companions.stat_fields(content))
     return times
 
 
@@ -158,9 +149,8 @@ def thread_evidence(requested: int, framework_says: Optional[int], before: Snaps
     others = companions.cpu_seconds(before.company, after.company)
     spread: Optional[List[float]] = None
     if before.thread_cpu is not None and after.thread_cpu is not None:
-        earlier = before.thread_cpu
         spread = sorted(
-            [max(0.0, seconds - earlier.get(name, 0.0)) for name, seconds in after.thread_cpu.items()]
+            companions.risen(before.thread_cpu, after.thread_cpu)
             + [each for each in companions.cpu_seconds_by_thread(before.company, after.company) if each > 0.0],
             reverse=True,
         )[:64]
@@ -178,8 +168,7 @@ def contention(before: Snapshot, after: Snapshot) -> Contention:
     """Return what stood in this process's way during the region."""
     waited: Optional[float] = None
     if before.run_queue is not None and after.run_queue is not None:
-        earlier = before.run_queue
-        waited = sum(max(0.0, wait - earlier.get(name, 0.0)) for name, wait in after.run_queue.items())
+        waited = sum(companions.risen(before.run_queue, after.run_queue))
         waited += companions.waited_seconds(before.company, after.company)
     busy = _difference(after.machine_cpu, before.machine_cpu)
     own = after.cpu - before.cpu + sum(companions.cpu_seconds(before.company, after.company))

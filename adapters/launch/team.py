@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..base import PROCESSES, Adapter
 from ..protocol import Launch, Outcome, Status, read_json_object, write_json, write_outcome
@@ -234,7 +234,7 @@ class Lead:
 def follow(adapter: Adapter, orders: Any) -> None:
     """Join in what the first worker does, until its end of the pipe is closed."""
     for line in iter(orders.readline, b""):
-        what, rest = _order(line)
+        what, _, rest = line.decode("ascii").strip().partition(" ")
         if what == "step":
             for _ in range(int(rest)):
                 adapter.step()
@@ -245,8 +245,3 @@ def follow(adapter: Adapter, orders: Any) -> None:
             adapter.last_loss()
         else:
             raise ValueError("no order is %r" % line)
-
-
-def _order(line: bytes) -> Tuple[str, str]:
-    words: List[str] = line.decode("ascii").split() + [""]
-    return words[0], words[1]

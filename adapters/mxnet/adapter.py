@@ -24,8 +24,6 @@ class MxnetAdapter(Adapter):
     more than ``sgd_update``.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
-
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         self.context = devices.context(cell)

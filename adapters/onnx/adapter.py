@@ -29,7 +29,6 @@ class OnnxAdapter(SessionAdapter):
     that is a matrix product (default true), or the gradient.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
     graph = Graph
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

@@ -31,7 +31,6 @@ class OnnxRuntimeAdapter(SessionAdapter):
     LogSoftmax and a gather.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
     graph = Graph
 
     def refuses_gpu(self) -> str:

@@ -23,8 +23,6 @@ class PaddleAdapter(Adapter):
     ``mkl_kernels``.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
-
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         self._widest = bool(settings.get("widest_kernels", False))

@@ -40,7 +40,6 @@ class TorchAdapter(Adapter):
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 

@@ -30,7 +30,6 @@ from .training import training_step
 class TensorFlowAdapter(Adapter):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

@@ -23,8 +23,6 @@ class TheanoAdapter(Adapter):
     intermediate results back within the function.
     """
 
-    families = ("feedforward", "convolutional", "residual", "recurrent")
-
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if cell.threads:
