@@ -98,22 +98,18 @@ def _memory(memory: Memory) -> str:
 
 
 def _gpu(gpu: Gpu) -> str:
-    parts = [gpu.name or "not reachable"]
-    if gpu.memory_bytes is not None:
-        parts.append(_size(gpu.memory_bytes))
-    if gpu.compute_capability is not None:
-        parts.append(f"compute capability {gpu.compute_capability}")
-    if gpu.sm_clock_max_mhz is not None:
-        parts.append(f"SM clock up to {gpu.sm_clock_max_mhz} MHz")
-    if gpu.power_limit_watts is not None:
-        parts.append(f"power limit {gpu.power_limit_watts:g} W")
-    if gpu.pcie_generation_max is not None and gpu.pcie_width_max is not None:
-        parts.append(f"PCIe {gpu.pcie_generation_max} x{gpu.pcie_width_max}")
-    if gpu.ecc_enabled is not None:
-        parts.append("ECC on" if gpu.ecc_enabled else "ECC off")
-    if gpu.mig_enabled:
-        parts.append(f"MIG with {_count(len(gpu.mig_devices), 'device')}")
-    return ", ".join(parts)
+    width = None if gpu.pcie_generation_max is None else gpu.pcie_width_max
+    told = (
+        ("{}", gpu.name or "not reachable"),
+        ("{}", None if gpu.memory_bytes is None else _size(gpu.memory_bytes)),
+        ("compute capability {}", gpu.compute_capability),
+        ("SM clock up to {} MHz", gpu.sm_clock_max_mhz),
+        ("power limit {:g} W", gpu.power_limit_watts),
+        (f"PCIe {gpu.pcie_generation_max} x{{}}", width),
+        ("ECC {}", None if gpu.ecc_enabled is None else "on" if gpu.ecc_enabled else "off"),
+        ("MIG with {}", _count(len(gpu.mig_devices), "device") if gpu.mig_enabled else None),
+    )
+    return ", ".join(words.format(value) for words, value in told if value is not None)
 
 
 def _driver(gpus: Gpus) -> str:

@@ -5,6 +5,8 @@ a sample of a few seconds. Nothing is changed. No fact holds a user's name or a 
 kept, of processes only their own names.
 """
 
+import fnmatch
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +52,8 @@ _TELLING_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "XLA_FLAGS",
 )
+
+_BOOST_FILES = ("sys/devices/system/cpu/intel_pstate/no_turbo", "sys/devices/system/cpu/cpufreq/boost")
 
 # A process that takes less than this share of one CPU is not worth its line.
 _BUSY_SHARE = 0.02
@@ -137,10 +141,7 @@ def gather_settings(
     return Settings(
         cpu=cpu,
         memory=probe_memory(root),
-        boost_file=next(
-            (f"/{file}" for file in _BOOST_FILES if read_int(root / file) is not None),
-            None,
-        ),
+        boost_file=next((f"/{file}" for file in _BOOST_FILES if read_int(root / file) is not None), None),
         smt_control=read_text(system / "smt/control") in ("on", "off"),
         isolated=parse_cpu_list(read_text(system / "isolated")),
         core_kinds=_core_kinds(root, cpu),
@@ -150,12 +151,6 @@ def gather_settings(
         load_average=_load_average(root),
         variables=_variables(variables or {}, passed_on),
     )
-
-
-_BOOST_FILES = (
-    "sys/devices/system/cpu/intel_pstate/no_turbo",
-    "sys/devices/system/cpu/cpufreq/boost",
-)
 
 
 def take_sample(
@@ -189,23 +184,17 @@ def take_sample(
 
 def throttle_events(root: Path, cpu: Cpu) -> int | None:
     """Return the events of overheating since the start, over cores and packages; None where nothing counts them."""
-    counts: list[int] = []
-    for core in cpu.core_siblings:
-        folder = root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle"
-        for name in ("core_throttle_count", "package_throttle_count"):
-            count = read_int(folder / name)
-            if count is not None:
-                counts.append(count)
+    folders = [root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle" for core in cpu.core_siblings]
+    told = [read_int(folder / f"{part}_throttle_count") for folder in folders for part in ("core", "package")]
+    counts = [count for count in told if count is not None]
     return sum(counts) if counts else None
 
 
 def _core_kinds(root: Path, cpu: Cpu) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    kinds = []
     # Intel's hybrid processors have a counter unit for each kind of core.
-    for unit, name in (("cpu_core", "performance"), ("cpu_atom", "efficiency"), ("cpu_lowpower", "low-power")):
-        cpus = parse_cpu_list(read_text(root / f"sys/devices/{unit}/cpus"))
-        if cpus:
-            kinds.append((name, cpus))
+    units = (("cpu_core", "performance"), ("cpu_atom", "efficiency"), ("cpu_lowpower", "low-power"))
+    named = [(name, parse_cpu_list(read_text(root / f"sys/devices/{unit}/cpus"))) for unit, name in units]
+    kinds = [(name, cpus) for name, cpus in named if cpus]
     if not kinds:
         # Arm's big and little cores: the kernel's estimate, 1024 for the fastest.
         capacities: dict[int, list[int]] = {}
@@ -239,10 +228,10 @@ def _load_average(root: Path) -> tuple[float, float] | None:
 
 
 def _variables(variables: Mapping[str, str], passed_on: Collection[str]) -> tuple[Variable, ...]:
-    def telling(name: str) -> bool:
-        return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in _TELLING_VARIABLES)
-
-    return tuple(Variable(name, name in passed_on) for name in sorted(variables) if variables[name] and telling(name))
+    telling = re.compile("|".join(map(fnmatch.translate, _TELLING_VARIABLES)))
+    return tuple(
+        Variable(name, name in passed_on) for name in sorted(variables) if variables[name] and telling.match(name)
+    )
 
 
 def _process_times() -> _Times:

@@ -94,11 +94,13 @@ class _Queries:
     problems: list[str] = field(default_factory=list)
 
     def ask(self, function: str, *arguments: object) -> Any:
-        """The answer of one NVML function; None where there is none.
+        """The answer of one NVML function; None where there is none, or no handle to ask by.
 
         Failures other than "not supported" are kept in `problems`, each once: a GPU that fell off the bus
         answers every query alike.
         """
+        if None in arguments:
+            return None
         try:
             return getattr(self.nvml, function)(*arguments)
         except Exception as error:
@@ -151,17 +153,16 @@ def _probe_gpu(queries: _Queries, index: int) -> Gpu:
     handle = queries.ask("nvmlDeviceGetHandleByIndex", index)
 
     def ask(function: str, *arguments: object) -> Any:
-        return None if handle is None else queries.ask(function, handle, *arguments)
+        return queries.ask(function, handle, *arguments)
 
-    reachable = handle is not None
-    total, free = queries.memory(handle) if reachable else (None, None)
+    total, free = queries.memory(handle)
     capability = ask("nvmlDeviceGetCudaComputeCapability")
     milliwatts = ask("nvmlDeviceGetEnforcedPowerLimit")
-    mig = queries.switch("nvmlDeviceGetMigMode", handle) if reachable else None
+    mig = queries.switch("nvmlDeviceGetMigMode", handle)
     return Gpu(
         index=index,
-        name=queries.text("nvmlDeviceGetName", handle) if reachable else None,
-        uuid=queries.text("nvmlDeviceGetUUID", handle) if reachable else None,
+        name=queries.text("nvmlDeviceGetName", handle),
+        uuid=queries.text("nvmlDeviceGetUUID", handle),
         memory_bytes=total,
         memory_free_bytes=free,
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
@@ -176,8 +177,8 @@ def _probe_gpu(queries: _Queries, index: int) -> Gpu:
         pcie_width_max=ask("nvmlDeviceGetMaxPcieLinkWidth"),
         mig_enabled=mig,
         mig_devices=_mig_devices(queries, handle) if mig else (),
-        ecc_enabled=queries.switch("nvmlDeviceGetEccMode", handle) if reachable else None,
-        persistence_mode=queries.switch("nvmlDeviceGetPersistenceMode", handle) if reachable else None,
+        ecc_enabled=queries.switch("nvmlDeviceGetEccMode", handle),
+        persistence_mode=queries.switch("nvmlDeviceGetPersistenceMode", handle),
     )
 
 

@@ -2,13 +2,17 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
-from dlbench.hardware_probe.gpu import nvml as chosen_nvml
+from dlbench.hardware_probe.gpu.nvml import in_use, text_of
+from dlbench.hardware_probe.gpu.queries import Queries
+
+#: NVML's functions that list the processes that compute, new name and old name.
+PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
 
 
 def computing(nvml: Any = None) -> dict[str, int]:
@@ -16,35 +20,32 @@ def computing(nvml: Any = None) -> dict[str, int]:
 
     ``nvml`` is as for `gpu.probe_gpus`. Raises nothing: a GPU that does not answer is left out.
     """
-    nvml = chosen_nvml.in_use() if nvml is None else nvml
+    nvml = in_use() if nvml is None else nvml
     found: dict[str, int] = {}
-    with contextlib.suppress(Exception):  # a driver's answer is worth no failure; see gpu.py
+    with contextlib.suppress(Exception):  # no answer of a driver is worth a failure
         nvml.nvmlInit()
         try:
             for index in range(nvml.nvmlDeviceGetCount()):
                 with contextlib.suppress(Exception):
                     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
                     for handle in (gpu, *_parts(nvml, gpu)):
-                        _count(nvml, handle, found)
+                        # Asked anew: what a GPU cannot answer, its MIG devices may.
+                        ask = Queries(nvml).ask
+                        uuid, listed = text_of(ask("nvmlDeviceGetUUID", handle)), ask(PROCESSES[0], handle)
+                        if uuid is not None and listed is not None:
+                            found[uuid] = len(listed)
         finally:
             nvml.nvmlShutdown()
     return found
 
 
-def _count(nvml: Any, handle: Any, found: dict[str, int]) -> None:
-    with contextlib.suppress(Exception):
-        uuid = chosen_nvml.text_of(nvml.nvmlDeviceGetUUID(handle))
-        found[str(uuid)] = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-
-
-def _parts(nvml: Any, gpu: Any) -> list[Any]:
-    """Return the MIG devices of a GPU."""
-    parts = []
-    with contextlib.suppress(Exception):  # most GPUs have none
-        for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-            with contextlib.suppress(Exception):
-                parts.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot))
-    return parts
+def _parts(nvml: Any, gpu: Any) -> Iterator[Any]:
+    """Yield the MIG devices of a GPU: most have none, and a slot may be empty."""
+    ask = Queries(nvml).ask
+    for slot in range(ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
+        handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
+        if handle is not None:
+            yield handle
 
 
 def descends_from_this_process(pid: int) -> bool | None:

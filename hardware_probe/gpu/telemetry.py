@@ -40,7 +40,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlbench.hardware_probe.gpu.nvml import text_of
-from dlbench.hardware_probe.gpu.processes import Processes, descends_from_this_process
+from dlbench.hardware_probe.gpu.processes import PROCESSES, Processes, descends_from_this_process
 from dlbench.hardware_probe.gpu.queries import GpuGone, Queries
 
 SCHEMA = 1
@@ -59,21 +59,6 @@ _GPU_SENSOR = 0
 _SENT, _RECEIVED = 0, 1
 _CORRECTED, _UNCORRECTED, _SINCE_DRIVER_LOADED = 0, 1, 0
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")  # new name, old name
-_PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
-
-_FAST = (
-    "at",
-    "joules",
-    "watts",
-    "sm_mhz",
-    "memory_mhz",
-    "temperature",
-    "reasons",
-    "utilisation",
-    "memory_utilisation",
-    "used_bytes",
-)
-_SLOW = ("at", "sent", "received", "corrected", "uncorrected")
 
 
 class Sampler:
@@ -98,8 +83,8 @@ class Sampler:
         self._gpu: Any = None
         self._part: Any = None  # what the launch has of it: the MIG device's handle, or the GPU's own
         self._facts: dict[str, Any] = {"uuid": uuid, "part": False}
-        self._fast: deque[tuple[Any, ...]] = deque(maxlen=MOST_SAMPLES)
-        self._slow: deque[tuple[Any, ...]] = deque(maxlen=MOST_SAMPLES)
+        self._fast: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
+        self._slow: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
         self._processes: Processes | None = Processes(own)
         self._notes: list[str] = []
         self._lost_at: float | None = None
@@ -126,9 +111,11 @@ class Sampler:
             notes.append(f"NVML did not answer within {END_SECONDS:g} s of the launch's end")
         # Copies, since the thread may still be there; a row is in them as a whole or not at all.
         fast, slow = list(self._fast), list(self._slow)
-        origin = fast[0][0] if fast else time.monotonic()
-        joules = next((row[1] for row in fast if row[1] is not None), 0.0)
-        fast = [(row[0], None if row[1] is None else round(row[1] - joules, 3), *row[2:]) for row in fast]
+        origin = fast[0]["at"] if fast else time.monotonic()
+        spent = [row["joules"] for row in fast]
+        first = next((joules for joules in spent if joules is not None), 0.0)
+        for place, joules in enumerate(spent):
+            fast[place] = fast[place] | {"joules": None if joules is None else round(joules - first, 3)}
         return {
             "schema": SCHEMA,
             "period_seconds": self._period,
@@ -137,8 +124,8 @@ class Sampler:
             "launched_at": _since(origin, self._launched_at),
             "lost_at": _since(origin, self._lost_at),
             "gpu": dict(self._facts),
-            "samples": _columns(_FAST, fast, origin),
-            "slow_samples": _columns(_SLOW, slow, origin),
+            "samples": _columns(fast, origin),
+            "slow_samples": _columns(slow, origin),
             "processes": None if self._processes is None else self._processes.told(origin),
             "notes": notes,
             "cpu_seconds": self._cpu_seconds,
@@ -207,49 +194,51 @@ class Sampler:
         self._fast.append(self._take())
         self._take_slowly(pcie=False)
 
-    def _take(self) -> tuple[Any, ...]:
+    def _take(self) -> dict[str, Any]:
         ask, gpu = self._queries.ask, self._gpu
         now = time.monotonic()
         millijoules = ask("nvmlDeviceGetTotalEnergyConsumption", gpu)
         milliwatts = ask("nvmlDeviceGetPowerUsage", gpu)
         rates = ask("nvmlDeviceGetUtilizationRates", gpu)
         memory = ask("nvmlDeviceGetMemoryInfo", self._part)
-        return (
-            now,
-            None if millijoules is None else millijoules / 1000,
-            None if milliwatts is None else round(milliwatts / 1000, 1),
-            ask("nvmlDeviceGetClockInfo", gpu, _SM_CLOCK),
-            ask("nvmlDeviceGetClockInfo", gpu, _MEMORY_CLOCK),
-            ask("nvmlDeviceGetTemperature", gpu, _GPU_SENSOR),
-            self._queries.first(_REASONS, gpu),
-            None if rates is None else rates.gpu,
-            None if rates is None else rates.memory,
-            None if memory is None else memory.used,
-        )
+        return {
+            "at": now,
+            "joules": None if millijoules is None else millijoules / 1000,
+            "watts": None if milliwatts is None else round(milliwatts / 1000, 1),
+            "sm_mhz": ask("nvmlDeviceGetClockInfo", gpu, _SM_CLOCK),
+            "memory_mhz": ask("nvmlDeviceGetClockInfo", gpu, _MEMORY_CLOCK),
+            "temperature": ask("nvmlDeviceGetTemperature", gpu, _GPU_SENSOR),
+            "reasons": self._queries.first(_REASONS, gpu),
+            "utilisation": None if rates is None else rates.gpu,
+            "memory_utilisation": None if rates is None else rates.memory,
+            "used_bytes": None if memory is None else memory.used,
+        }
 
     def _take_slowly(self, pcie: bool) -> None:
         ask, gpu = self._queries.ask, self._gpu
         now = time.monotonic()
-        errors = [
-            ask("nvmlDeviceGetTotalEccErrors", gpu, kind, _SINCE_DRIVER_LOADED) for kind in (_CORRECTED, _UNCORRECTED)
-        ]
+        row: dict[str, Any] = {"at": now, "sent": None, "received": None}
+        for name, kind in (("corrected", _CORRECTED), ("uncorrected", _UNCORRECTED)):
+            row[name] = ask("nvmlDeviceGetTotalEccErrors", gpu, kind, _SINCE_DRIVER_LOADED)
         self._look_for_processes(now)
-        kilobytes = [ask("nvmlDeviceGetPcieThroughput", gpu, way) if pcie else None for way in (_SENT, _RECEIVED)]
-        self._slow.append((now, *(None if each is None else each * 1000 for each in kilobytes), *errors))
+        for name, way in (("sent", _SENT), ("received", _RECEIVED)) if pcie else ():
+            kilobytes = ask("nvmlDeviceGetPcieThroughput", gpu, way)
+            row[name] = None if kilobytes is None else kilobytes * 1000
+        self._slow.append(row)
 
     def _look_for_processes(self, now: float) -> None:
         if self._processes is None:
             return
-        listed = self._queries.first(_PROCESSES, self._part)
+        listed = self._queries.first(PROCESSES, self._part)
         if listed is not None:
             self._processes.note(listed, now, before_launch=not self._launched.is_set())
 
 
-def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]], origin: float) -> dict[str, Any]:
+def _columns(rows: Sequence[dict[str, Any]], origin: float) -> dict[str, Any]:
     """Turn rows into columns; see the module."""
-    columns: dict[str, Any] = {"at": [_since(origin, row[0]) for row in rows]}
-    for place, name in enumerate(names[1:], start=1):
-        values = [row[place] for row in rows]
+    columns: dict[str, Any] = {"at": [_since(origin, row["at"]) for row in rows]}
+    for name in list(rows[0])[1:] if rows else ():
+        values = [row[name] for row in rows]
         if any(value is not None for value in values):
             columns[name] = values[0] if all(value == values[0] for value in values) else values
     return columns

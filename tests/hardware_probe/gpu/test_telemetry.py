@@ -286,7 +286,7 @@ def test_no_more_samples_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "MOST_SAMPLES", 4)
     sampler = Sampler(UUID, FakeNvml(SimulatedGpu().board()), period_seconds=0.001)
     sampler.start()
-    until(lambda: sampler._fast[0][1] > 5000.0)  # the first is no longer there
+    until(lambda: sampler._fast[0]["joules"] > 5000.0)  # the first is no longer there
     told = sampler.stop()
     assert len(told["samples"]["at"]) == 4
     assert told["samples"]["at"][0] == 0.0
