@@ -8,7 +8,7 @@ misread the new one.
 import json
 import os
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 SCHEMA_VERSION = 1
 
@@ -226,7 +226,7 @@ class Outcome(NamedTuple):
 
 #: Of launches and of their cells: from these fields on older versions of the adapters, as a baseline, do not know them.
 #: They are left out where they say what those do.
-_SINCE_THE_FIRST = (Launch, "adapter_directory"), (Cell, "world_size")
+_SINCE_THE_FIRST: Tuple[Tuple[Any, str], ...] = ((Launch, "adapter_directory"), (Cell, "world_size"))
 
 _NESTED = {
     "cell": Cell,

@@ -139,21 +139,6 @@ def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> N
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, guest("answer = list(SMALL)"))
 
 
-def test_a_mini_batch_on_the_host_trains_as_a_resident_one(guest: Guest) -> None:
-    assert guest("""
-        network = SMALL["small-convolutional"]
-        expected, *others = [
-            small.parity_observation(parity, batches, make(network.name, placement=where), network, 4)
-            for where in ("resident", "pinned", "pageable")
-        ]
-        answer = [
-            found.losses == expected.losses
-            and all(np.array_equal(found.updates[name], expected.updates[name]) for name in expected.updates)
-            for found in others
-        ]
-    """) == [True, True]
-
-
 def test_the_peak_of_several_devices_is_the_largest(guest: Guest) -> None:
     assert guest("""
         from types import SimpleNamespace

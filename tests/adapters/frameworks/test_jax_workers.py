@@ -20,15 +20,8 @@ def team(name, workers, examples, threads=1, **further):
 
 def trained(name, workers, examples, repeated=None, label_sets=1, **further):
     network, adapter = SMALL[name], team(name, workers, examples, **further)
-    weights = batches.initial_weights(network)
-    before = parity.sample_weights(weights)
-    adapter.prepare(network, weights, batches.mini_batch(network, examples, repeated, label_sets))
-    adapter.set_learning_rate(network.parity.learning_rate)
-    losses = []
-    for _ in range(network.parity.steps):
-        adapter.step()
-        losses.append(adapter.last_loss())
-    return adapter, parity.observe(adapter.parameters(), before, losses)
+    batch = batches.mini_batch(network, examples, repeated, label_sets)
+    return adapter, small.parity_observation(parity, batches, adapter, network, batch=batch)
 """
 
 
@@ -64,12 +57,14 @@ def test_workers_train_together_as_one_does(guest: Guest, workers: int, names: l
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
-def test_workers_take_their_parts_from_the_host_as_well(guest: Guest) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_take_their_parts_from_the_host_as_well(guest: Guest, workers: int) -> None:
     assert of_workers(
         guest,
-        """
+        f"""
         expected, *others = [
-            trained("small-dense", 2, 4, placement=where)[1] for where in ("resident", "pinned", "pageable")
+            trained("small-convolutional", {workers}, 4, placement=where)[1]
+            for where in ("resident", "pinned", "pageable")
         ]
         answer = [
             found.losses == expected.losses

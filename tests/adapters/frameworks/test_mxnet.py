@@ -23,6 +23,7 @@ FRAMEWORK = "mxnet"
         },
         further_bytes=256 << 20,
     ),
+    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
     asked.description("features execution optimizer engine", version="1.9.1", dense_products="oneDNN", threads=1),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:

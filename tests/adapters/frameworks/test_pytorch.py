@@ -30,6 +30,7 @@ FRAMEWORK = "torch"
     asked.threads_of_cells(),
     asked.rate(),
     asked.memory({"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False}),
+    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
     asked.description("blas onednn_enabled cpu_capability execution dense_layers", version="2.…", intra_op_threads="1"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:

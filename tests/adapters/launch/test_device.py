@@ -3,17 +3,16 @@
 import json
 import time
 
+import pretending_adapter
 import pytest
-from known_networks import NETWORKS, data_of
+from pretending_adapter import PARITY_STEPS, Pretender
 
 from dlbench.adapters import protocol
-from dlbench.adapters.base import Adapter
-from dlbench.adapters.launch import device, timing, worker
+from dlbench.adapters.launch import device, timing
 from dlbench.adapters.libraries import device_ceilings
 from dlbench.adapters.libraries.device_ceilings import COPY, OPERATOR, Probe
-from dlbench.adapters.protocol import Cell, Launch, Operator, Profile, Protocol, Status
+from dlbench.adapters.protocol import Operator, Profile, Status
 
-PARITY_STEPS = NETWORKS["fcn5"].parity.steps
 PROFILE = Profile(
     "made up",
     3,
@@ -26,36 +25,20 @@ PROFILE = Profile(
 )
 
 
-class OnGpu(Adapter):
-    """A GPU whose clock a test turns by hand, with an allocator; it notes what is called."""
-
-    computes = False
-    parity_reason = "it only pretends"
+class OnGpu(Pretender):
+    """A GPU whose clock a test turns by hand, with an allocator; it notes what is called of the device."""
 
     def __init__(self, step_ns=1000):
-        self.step_ns, self.clock, self.calls = step_ns, 0, []
+        super().__init__(None)
+        self.step_ns, self.clock = step_ns, 0
 
-    def supports(self, network):
-        return True, ""
+    def note(self, what):
+        if what == "step":
+            self.calls.append(what)
+            self.clock += self.step_ns
 
     def prepare(self, network, weights, batch):
         self.batch = batch
-
-    def step(self):
-        self.calls.append("step")
-        self.clock += self.step_ns
-
-    def set_learning_rate(self, rate):
-        pass
-
-    def last_loss(self):
-        return 1.0
-
-    def parameters(self):
-        return iter(())
-
-    def describe(self):
-        return {"framework": "made up", "version": "1"}
 
     def is_out_of_memory(self, error):
         return "device is full" in str(error)
@@ -84,16 +67,10 @@ def _warm_at_once(monkeypatch):
     monkeypatch.setattr(device, "WARM_UP_SECONDS", 0.0)
 
 
-def run(folder, adapter, where="cuda:0", asked=None, **numbers):
+def run(folder, adapter, where="cuda:0", **options):
     """Carry out a launch in this process."""
-    measured = {"warmup_steps": PARITY_STEPS + 1, "steps": 4, "minimum_steps": 2, "seconds": 5.0, **numbers}
-    cell = Cell("null", "null", "null", "fcn5", where, 2, 8)
-    launch = Launch(cell, Protocol(**measured), {}, None, str(folder), network=data_of(cell.network))._replace(
-        **(asked or {})
-    )
-    protocol.write_launch(str(folder), launch)
-    assert worker.run(str(folder), lambda launch: adapter) == 0
-    return protocol.read_outcome(str(folder))
+    numbers = {"warmup_steps": PARITY_STEPS + 1, "seconds": 5.0, **options}
+    return pretending_adapter.run(folder, adapter, device=where, **numbers)
 
 
 def test_the_devices_clock_and_memory_stand_beside_the_wall_clock(tmp_path):
@@ -159,10 +136,10 @@ def test_a_framework_without_events_or_memory_is_timed_all_the_same(tmp_path):
     assert device.Watch(adapter, on_cpu=False).around(sample) is sample
 
 
-def test_on_the_cpu_no_device_is_asked_anything(tmp_path):
-    adapter = OnGpu()
+def test_on_the_cpu_no_device_is_asked_anything_and_nothing_profiled_unasked(tmp_path):
+    adapter = Profiled(PROFILE)
     outcome = run(tmp_path, adapter, where="cpu")
-    assert outcome.device is None
+    assert (outcome.device, outcome.profile, adapter.asked) == (None, None, [])
     assert set(adapter.calls) == {"step"}
     sample = adapter.step
     assert device.Watch(adapter, on_cpu=True).around(sample) is sample
@@ -214,10 +191,14 @@ class Profiled(OnGpu):
         super().__init__()
         self.found, self.asked, self.seen = found, [], None
 
-    def profile(self, steps):
-        self.asked.append(steps)
+    def look(self):
+        """Note what of the timing is on disk, where there is a folder to look into."""
         if self.seen is not None:
             self.seen.append(json.loads((self.folder / protocol.OUTCOME_FILE).read_text())["samples_ns"])
+
+    def profile(self, steps):
+        self.asked.append(steps)
+        self.look()
         if isinstance(self.found, Exception):
             raise self.found
         return self.found
@@ -240,12 +221,6 @@ def test_operators_are_told_where_they_were_asked_for(tmp_path, where):
     assert outcome.profile == PROFILE
 
 
-def test_on_the_cpu_nothing_is_profiled_unasked(tmp_path):
-    adapter = Profiled(PROFILE)
-    assert run(tmp_path, adapter, where="cpu").profile is None
-    assert adapter.asked == []
-
-
 @pytest.mark.parametrize("found", [RuntimeError("no\n counters"), ValueError(), {"a": 1}, 3])
 def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
     adapter = Profiled(found)
@@ -255,14 +230,6 @@ def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
     assert outcome.profile is None
     words = {RuntimeError: "RuntimeError: no counters", ValueError: "ValueError: "}
     assert outcome.software["profile_failed"].startswith(words.get(type(found), "ContractBroken: profile() returned"))
-
-
-def test_the_outcome_is_on_disk_before_anything_is_profiled(tmp_path):
-    """A profiler that takes the process down takes nothing of the measurement along."""
-    adapter = Profiled(PROFILE)
-    adapter.folder, adapter.seen = tmp_path, []
-    outcome = run(tmp_path, adapter)
-    assert adapter.seen == [outcome.samples_ns]
 
 
 def test_without_operators_on_the_device_nothing_is_claimed_of_it(tmp_path):
@@ -283,8 +250,7 @@ class Copying(Profiled):
 
     def device_probe(self, name, size):
         self.calls.append(name)
-        if self.seen is not None:
-            self.seen.append(json.loads((self.folder / protocol.OUTCOME_FILE).read_text())["samples_ns"])
+        self.look()
         answer = self.answers.get(name)
         if isinstance(answer, Exception):
             raise answer
@@ -321,7 +287,8 @@ def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
 
 
 @pytest.mark.usefixtures("_briefly")
-def test_the_outcome_is_on_disk_before_any_ceiling_is_measured(tmp_path):
+def test_the_outcome_is_on_disk_before_any_ceiling_is_measured_or_anything_profiled(tmp_path):
+    """A profiler that takes the process down takes nothing of the measurement along."""
     adapter = Copying()
     adapter.folder, adapter.seen = tmp_path, []
     outcome = run(tmp_path, adapter)

@@ -55,11 +55,14 @@ def small_networks(networks):
     }
 
 
-def parity_observation(parity, batches, adapter, network, batch_size):
-    """Run the recipe's steps on an adapter in this process, as the worker does; return the Observation."""
+def parity_observation(parity, batches, adapter, network, batch_size=4, batch=None):
+    """Run the recipe's steps on an adapter in this process, as the worker does; return the Observation.
+
+    The mini-batch is the usual one of ``batch_size`` examples where no other is given.
+    """
     weights = batches.initial_weights(network)
     before = parity.sample_weights(weights)
-    adapter.prepare(network, weights, batches.mini_batch(network, batch_size))
+    adapter.prepare(network, weights, batch or batches.mini_batch(network, batch_size))
     adapter.set_learning_rate(network.parity.learning_rate)
     losses = []
     for _ in range(network.parity.steps):
