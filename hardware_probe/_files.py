@@ -26,11 +26,8 @@ def read_text(path: Path) -> str | None:
 
 def read_int(path: Path) -> int | None:
     """The integer a file holds, or None where there is none."""
-    text = read_text(path)
-    if text is None:
-        return None
     try:
-        return int(text)
+        return int(read_text(path) or "")
     except ValueError:
         return None
 

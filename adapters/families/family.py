@@ -4,6 +4,8 @@ A family is a module of this folder. Its class holds the numbers of one network 
 an adapter builds what the numbers say and never asks for a name.
 """
 
+from functools import reduce
+from operator import mul
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .layers import Parameter
@@ -113,13 +115,7 @@ class Family:
 
     def parameter_count(self) -> int:
         """Return the number of trainable scalars."""
-        total = 0
-        for parameter in self.parameters():
-            size = 1
-            for side in parameter.shape:
-                size *= side
-            total += size
-        return total
+        return sum(reduce(mul, parameter.shape, 1) for parameter in self.parameters())
 
     def size_words(self) -> str:
         """Return the number of parameters for a table: "118.0 M", "1.3 k"."""

@@ -68,11 +68,8 @@ def _pressure(what: str) -> Optional[float]:
     content = _read("/proc/pressure/cpu")
     if content is None:
         return None
-    for word in content.splitlines()[0].split()[1:]:
-        key, _, value = word.partition("=")
-        if key == what:
-            return float(value)
-    return None
+    told = dict(word.split("=", 1) for word in content.splitlines()[0].split()[1:])
+    return float(told[what]) if what in told else None
 
 
 def _machine_times() -> Tuple[Optional[float], Optional[float]]:

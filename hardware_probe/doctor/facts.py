@@ -9,7 +9,7 @@ import fnmatch
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -124,12 +124,8 @@ class Facts:
     """Why there is no sample."""
 
 
-@dataclass(frozen=True)
-class _Times:
-    """CPU seconds of the processes that are there, by process number and start."""
-
-    names: dict[tuple[int, float], str] = field(default_factory=dict)
-    seconds: dict[tuple[int, float], float] = field(default_factory=dict)
+#: Name and CPU seconds of the processes that are there, by process number and start.
+_Times = dict[tuple[int, float], tuple[str, float]]
 
 
 def gather_settings(
@@ -235,23 +231,22 @@ def _variables(variables: Mapping[str, str], passed_on: Collection[str]) -> tupl
 
 
 def _process_times() -> _Times:
-    times = _Times()
+    times: _Times = {}
     own = psutil.Process()
     for process in psutil.process_iter(["pid", "ppid", "create_time", "name", "cpu_times"]):
         seen = process.info
         if own.pid in (seen["pid"], seen["ppid"]) or seen["cpu_times"] is None or not seen["name"]:
             continue
-        key = (seen["pid"], seen["create_time"])
-        times.names[key] = seen["name"]
-        times.seconds[key] = seen["cpu_times"].user + seen["cpu_times"].system
+        spent = seen["cpu_times"].user + seen["cpu_times"].system
+        times[seen["pid"], seen["create_time"]] = seen["name"], spent
     return times
 
 
 def _busiest(before: _Times, after: _Times, seconds: float) -> tuple[BusyProcess, ...]:
     """Other processes by name; those that began and ended meanwhile are not seen."""
     shares: dict[str, float] = {}
-    for key, name in after.names.items():
-        share = (after.seconds[key] - before.seconds.get(key, 0.0)) / seconds if seconds > 0 else 0.0
+    for key, (name, spent) in after.items():
+        share = (spent - before.get(key, (name, 0.0))[1]) / seconds if seconds > 0 else 0.0
         shares[name] = shares.get(name, 0.0) + share
     busy = [BusyProcess(name, share) for name, share in shares.items() if share >= _BUSY_SHARE]
     return tuple(sorted(busy, key=lambda each: (-each.cpus, each.name)))

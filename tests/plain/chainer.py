@@ -119,12 +119,8 @@ def main():
     given = arguments("ideep", "numpy")
     x, y = mini_batch(given)
     y = y.astype("int32")
-    if given.length:
-        net, x = LanguageModel(given.length), x.reshape(-1).astype("int32")
-    elif given.hidden:
-        net = FullyConnected(given.hidden)
-    else:
-        net = {"alexnet": AlexNet, "resnet50": ResNet50}[given.network]()
+    net = given.build(LanguageModel, FullyConnected, AlexNet, ResNet50)
+    x = x.reshape(-1).astype("int32") if given.length else x
     if given.mode == "ideep":
         chainer.config.use_ideep = "auto"
         net.to_intel64()

@@ -87,12 +87,8 @@ def language_model(length):
 
 x, y = mini_batch(given, channels_last=True)
 if given.length:
-    model = language_model(given.length)
     x, y = x.T.astype("int32"), y.reshape(x.shape).T
-elif given.hidden:
-    model = fully_connected(given.hidden)
-else:
-    model = {"alexnet": alexnet, "resnet50": resnet50}[given.network]()
+model = given.build(language_model, fully_connected, alexnet, resnet50)
 model.compile(
     optimizer=keras.optimizers.SGD(0.01),
     loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from properties import examples
 from dlbench.adapters.families import Recurrent
 from dlbench.adapters.launch import batches
 from dlbench.suites.environments import environment
+from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
 
 # Digests of everything a launch draws, printed by whatever interpreter runs it. fcn5 and fcn8 are left out for their
@@ -43,31 +43,18 @@ print(digest.hexdigest(), numpy.__version__, sys.version.split()[0])
 KNOWN = "31bcf8c1aec2886dbbafc341454964f9be4342229be501fedd1794892c577950"
 
 
-def has_numpy(python: str) -> bool:
-    done = subprocess.run([python, "-I", "-c", "import numpy"], capture_output=True, timeout=60)
-    return done.returncode == 0
-
-
 def interpreters() -> dict[str, str]:
-    """Return every interpreter with NumPy that is cheap to find: the host's, pyenv's, the frameworks'."""
-    found = {"host": sys.executable}
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    candidates = {f"pyenv-{path.name}": path / "bin" / "python" for path in sorted(root.glob("*"))}
-    for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13"):
-        on_path = shutil.which(f"python{version}")
-        if on_path and "shims" not in on_path:
-            candidates[f"path-{version}"] = Path(on_path)
+    """Return every interpreter with NumPy that is cheap to find: the host's, the frameworks', one of each version."""
+    candidates = {version: find_python(version) for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13")}
     for name, framework in catalogue().items():
         given_path = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
-        built = Path(given_path) if given_path else environment.locate(framework).interpreter
-        if framework.environment == "own" and built:
-            candidates[name] = built
+        if framework.environment == "own":
+            candidates[name] = Path(given_path) if given_path else environment.locate(framework).interpreter
     if "DLBENCH_PYTHON_OLDEST" in os.environ:
         candidates["oldest"] = Path(os.environ["DLBENCH_PYTHON_OLDEST"])
-    for name, path in candidates.items():
-        if path.exists() and has_numpy(str(path)):
-            found[name] = str(path)
-    return found
+    there = {name: path for name, path in candidates.items() if path is not None and path.exists()}
+    has_numpy = {name: str(path) for name, path in there.items() if not inspect(path, ("numpy",)).missing}
+    return {"host": sys.executable, **has_numpy}
 
 
 def test_the_same_bits_in_every_interpreter():

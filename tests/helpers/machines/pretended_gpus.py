@@ -1,17 +1,13 @@
 """GPUs that the tests of this room pretend to have: in this process, and for commands through DLBENCH_NVML."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
+
+import fake_nvml as fake
 
 from dlbench.hardware_probe import Gpus, probe_gpus
 
 STAND_IN = Path(__file__).with_name("fake_nvml.py")
-_spec = importlib.util.spec_from_file_location("pretended_nvml", STAND_IN)
-assert _spec is not None
-assert _spec.loader is not None
-fake: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(fake)
 
 A100, H200 = "NVIDIA A100-SXM4-80GB", "NVIDIA H200"
 FIRST, SECOND, PART, OTHER_PART = (
