@@ -189,13 +189,8 @@ def _mig_devices(queries: _Queries, gpu: Any) -> tuple[MigDevice, ...]:
         device = _Queries(queries.nvml)
         handle = device.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
         if handle is not None:
-            found.append(
-                MigDevice(
-                    name=device.text("nvmlDeviceGetName", handle),
-                    uuid=device.text("nvmlDeviceGetUUID", handle),
-                    memory_bytes=device.memory(handle)[0],
-                )
-            )
+            name, uuid = (device.text(what, handle) for what in ("nvmlDeviceGetName", "nvmlDeviceGetUUID"))
+            found.append(MigDevice(name, uuid, memory_bytes=device.memory(handle)[0]))
     return tuple(found)
 
 

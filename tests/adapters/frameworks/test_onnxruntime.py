@@ -1,8 +1,5 @@
 """What is particular to ONNX Runtime's training interface, looked at inside its own interpreter."""
 
-from collections.abc import Callable
-from typing import Any
-
 import asked_of_frameworks as asked
 import pytest
 from inside import Guest
@@ -76,12 +73,3 @@ def test_both_forms_of_the_loss_train_alike(guest: Guest) -> None:
     """)
     assert fused == pytest.approx(split, rel=1e-5)
     assert fused[2] < fused[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["fcn5", "lstm32"])
-def test_full_networks_agree_with_the_reference(launch: Callable[..., Any], name: str) -> None:
-    outcome = launch("onnxruntime", "training", name)
-    assert outcome.status == "ok", outcome.reason
-    assert outcome.parity.verdict == "agrees"
-    assert outcome.threads.framework_says == 1
