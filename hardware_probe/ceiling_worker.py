@@ -41,11 +41,7 @@ def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
     order = int(order * (target / max(elapsed, 1e-9)) ** (1 / 3))
     order = min(largest_order, max(SMALLEST_ORDER, order // 64 * 64))
     times, cpus_busy = time_gemm(order, MINIMUM_REPETITIONS, seconds)
-    return {
-        "gemm_order": order,
-        "gemm_samples": [2 * order**3 / each for each in times],
-        "gemm_cpus_busy": cpus_busy,
-    }
+    return {"gemm_order": order, "gemm_samples": [2 * order**3 / each for each in times], "gemm_cpus_busy": cpus_busy}
 
 
 def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list[float], float]":
@@ -145,10 +141,7 @@ def blas() -> "dict[str, object]":
     for pool in threadpoolctl.threadpool_info():
         if pool.get("user_api") == "blas":
             words = [pool.get("internal_api"), pool.get("version"), pool.get("architecture")]
-            return {
-                "blas": " ".join(str(word) for word in words if word),
-                "blas_threads": pool["num_threads"],
-            }
+            return {"blas": " ".join(str(word) for word in words if word), "blas_threads": pool["num_threads"]}
     return {"blas": None, "blas_threads": None}
 
 

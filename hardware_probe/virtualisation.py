@@ -51,9 +51,7 @@ def probe_virtualisation(cpu_flags: frozenset[str], root: Path = ROOT) -> Virtua
     x86 = "fpu" in cpu_flags
     virtual = "hypervisor" in cpu_flags or (not x86 and hypervisor is not None)
     return Virtualisation(
-        kind="vm" if virtual else "none",
-        hypervisor=hypervisor if virtual else None,
-        container=_container(root),
+        kind="vm" if virtual else "none", hypervisor=hypervisor if virtual else None, container=_container(root)
     )
 
 

@@ -57,11 +57,7 @@ def _feedforward(spec: NetSpec, family: Chain, values: Any, places: Dict[str, Pl
             spec[layer.name] = values = L.InnerProduct(values, num_output=layer.outputs)
         elif isinstance(layer, Convolution):
             spec[layer.name] = values = L.Convolution(
-                values,
-                num_output=layer.out_channels,
-                kernel_size=layer.kernel,
-                stride=layer.stride,
-                pad=layer.padding,
+                values, num_output=layer.out_channels, kernel_size=layer.kernel, stride=layer.stride, pad=layer.padding
             )
         elif isinstance(layer, MaxPool):
             spec["pool%d" % index] = values = _max_pool(values, layer.kernel, layer.stride, layer.padding)
@@ -104,11 +100,7 @@ def _normalised(
 
 
 def _bottleneck(spec: NetSpec, family: Residual, block: Bottleneck, values: Any, places: Dict[str, Place]) -> Any:
-    shapes = (
-        (block.width, 1, block.stride, 0),
-        (block.width, 3, 1, 1),
-        (block.out_channels, 1, 1, 0),
-    )
+    shapes = ((block.width, 1, block.stride, 0), (block.width, 3, 1, 1), (block.out_channels, 1, 1, 0))
     inner = values
     for index, shape in enumerate(shapes, start=1):
         names = ("%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index))
@@ -167,11 +159,7 @@ def build(family: Family, batch: Batch) -> Built:
         continues = np.ones(tokens.shape, dtype=np.float32)
         continues[0] = 0.0
         scores = _recurrent(
-            spec,
-            family,
-            _input(spec, "tokens", tokens, feeds),
-            _input(spec, "continues", continues, feeds),
-            places,
+            spec, family, _input(spec, "tokens", tokens, feeds), _input(spec, "continues", continues, feeds), places
         )
         scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", labels, feeds), softmax_param={"axis": 2})
     else:

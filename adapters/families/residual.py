@@ -78,12 +78,7 @@ class Residual(_Numbers, Family):
 
     def data(self) -> Dict[str, Any]:
         """Return the numbers."""
-        usual = (
-            ("stem_channels", self.widths[0]),
-            ("epsilon", 1e-5),
-            ("last_gamma", 0.2),
-            ("input_scale", 1.0),
-        )
+        usual = (("stem_channels", self.widths[0]), ("epsilon", 1e-5), ("last_gamma", 0.2), ("input_scale", 1.0))
         return without_usual(dict(self._asdict(), blocks=list(self.blocks), widths=list(self.widths)), usual)
 
     @property
@@ -176,7 +171,4 @@ class Residual(_Numbers, Family):
 
 
 def _norm(name: str, channels: int, gamma: float) -> List[Parameter]:
-    return [
-        Parameter(name + ".gamma", (channels,), 0.0, gamma),
-        Parameter(name + ".beta", (channels,), 0.0, 0.0),
-    ]
+    return [Parameter(name + ".gamma", (channels,), 0.0, gamma), Parameter(name + ".beta", (channels,), 0.0, 0.0)]

@@ -53,8 +53,7 @@ def size_of(name: str) -> int:
 
 
 def measure(
-    find: Callable[[str, int], Optional[Probe]],
-    is_out_of_memory: Callable[[BaseException], bool],
+    find: Callable[[str, int], Optional[Probe]], is_out_of_memory: Callable[[BaseException], bool]
 ) -> Tuple[Optional[DeviceCeilings], List[str]]:
     """Return what the probes show, and in a line each what went wrong with some of them.
 

@@ -118,11 +118,7 @@ def _residual(family: Residual, naming: Naming) -> Any:
     stem = naming.convolution("stem", family.input_shape[0], family.stem_channels, 7, 2, 3, bias=False)
     layers = [stem, naming.norm("stem_norm", family.stem_channels, family.epsilon), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
     layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.bottlenecks]
-    layers += [
-        nn.AdaptiveAvgPool2D(1),
-        nn.Flatten(),
-        naming.dense("fc", family.features, family.classes),
-    ]
+    layers += [nn.AdaptiveAvgPool2D(1), nn.Flatten(), naming.dense("fc", family.features, family.classes)]
     return nn.Sequential(*layers)
 
 

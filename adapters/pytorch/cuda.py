@@ -13,12 +13,7 @@ from ..protocol import PLACEMENTS, Cell
 
 DEVICE = "cuda:0"
 #: What each precision computes products in. TF32 is no data type: float32 whose products lose bits on the way in.
-DTYPES = {
-    "float32": torch.float32,
-    "tf32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _OUT_OF_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
 

@@ -82,11 +82,7 @@ class _ConvolutionNorm(nn.Sequential):
         )
 
     def named(self, convolution: str, norm: str) -> Dict[str, nn.Parameter]:
-        return {
-            convolution + ".weight": self[0].weight,
-            norm + ".gamma": self[1].weight,
-            norm + ".beta": self[1].bias,
-        }
+        return {convolution + ".weight": self[0].weight, norm + ".gamma": self[1].weight, norm + ".beta": self[1].bias}
 
 
 class _Block(nn.Module):

@@ -35,12 +35,7 @@ def join(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     options: Dict[str, Any] = {} if on_cpu else {"device_id": torch.device("cuda:0")}
     torch.distributed.init_process_group(
-        backend(on_cpu),
-        init_method="file://" + meeting,
-        rank=worker,
-        world_size=workers,
-        timeout=PATIENCE,
-        **options,
+        backend(on_cpu), init_method="file://" + meeting, rank=worker, world_size=workers, timeout=PATIENCE, **options
     )
 
 

@@ -11,17 +11,7 @@ from dlbench.hardware_probe.doctor import frequency, limits, load, memory
 from dlbench.hardware_probe.doctor.facts import Facts, Sample, Settings, gather_settings, take_sample
 from dlbench.hardware_probe.doctor.findings import Finding, Remedy, Severity
 
-__all__ = [
-    "Facts",
-    "Finding",
-    "Remedy",
-    "Sample",
-    "Settings",
-    "Severity",
-    "diagnose",
-    "gather_settings",
-    "take_sample",
-]
+__all__ = ["Facts", "Finding", "Remedy", "Sample", "Settings", "Severity", "diagnose", "gather_settings", "take_sample"]
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:

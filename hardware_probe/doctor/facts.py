@@ -150,10 +150,7 @@ def gather_settings(
 
 
 def take_sample(
-    count: int = 5,
-    pause_seconds: float = 0.2,
-    progress: Callable[[int], None] = lambda number: None,
-    root: Path = ROOT,
+    count: int = 5, pause_seconds: float = 0.2, progress: Callable[[int], None] = lambda number: None, root: Path = ROOT
 ) -> Sample:
     """Take so many readings of the sentinel and watch this machine meanwhile, for about half a second each.
 

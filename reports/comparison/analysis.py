@@ -46,11 +46,7 @@ CRASHES = 2
 
 
 def compare_sides(
-    records: Sequence[Record],
-    host: Host,
-    names: Mapping[str, str],
-    purpose: str = "compare",
-    rule: Rule = DEFAULT,
+    records: Sequence[Record], host: Host, names: Mapping[str, str], purpose: str = "compare", rule: Rule = DEFAULT
 ) -> Comparison:
     """Compare the two sides of one run; ``names`` says in words what `BASELINE` and `CANDIDATE` are.
 

@@ -9,13 +9,7 @@ from dlbench.adapters.protocol import Contention, Outcome, ThreadEvidence
 from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
 
 # What tells a library's threads how to wait for work: to spin, which burns a CPU that others may need, or to sleep.
-WAIT_VARIABLES = (
-    "OMP_WAIT_POLICY",
-    "GOMP_SPINCOUNT",
-    "KMP_BLOCKTIME",
-    "KMP_LIBRARY",
-    "OPENBLAS_THREAD_TIMEOUT",
-)
+WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY", "OPENBLAS_THREAD_TIMEOUT")
 """Environment variables: OpenMP's own, libgomp's, libomp's (two), OpenBLAS's."""
 WAIT_FACTS = ("spin", "allow_spinning")
 """Settings of a mode, and what an adapter says of its session."""

@@ -129,13 +129,7 @@ def _levels(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
             panel.plot([dates[start], dates[end - 1]], [level, level], color="black", linewidth=1.2)
 
 
-def _mark(
-    panel: "Axes",
-    cell: CellHistory,
-    change: ChangePoint,
-    dates: "_Dates",
-    row: int,
-) -> None:
+def _mark(panel: "Axes", cell: CellHistory, change: ChangePoint, dates: "_Dates", row: int) -> None:
     colour = _VERMILLION if change.slower else _GREEN
     style = "--" if change.pending else "-"
     panel.axvline(dates[change.place], color=colour, linewidth=1.1, linestyle=style)

@@ -156,7 +156,7 @@ def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
         "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
         "(95 % where both sides have 3 launches or more; with fewer the medians' own, widened by an assumed 2 %; never "
         "the choice of a fastest mode): one machine, so no hardware is in it, but an old build may leave unused what a "
-        "newer CPU can do; ceil share of the machine's measured ceiling at no more than p threads.",
+        "newer CPU can do; ceil share of the machine's measured ceiling at no more than p threads."
     ]
     lines += [WORKERS_LEGEND] if any(ranking.place.world_size > 1 for ranking in found.rankings) else []
     standings = [standing for ranking in found.rankings for standing in ranking.standings]

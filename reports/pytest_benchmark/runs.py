@@ -114,11 +114,7 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
             f"{file.name}: {clean_name(benchmark.fullname)} was saved without its samples. Save them: --benchmark-json "
             "FILE, or --benchmark-save NAME --benchmark-save-data."
         )
-    kept = {
-        **benchmark.model_dump(exclude={"stats"}),
-        "version": file.version,
-        "commit_info": file.commit_info,
-    }
+    kept = {**benchmark.model_dump(exclude={"stats"}), "version": file.version, "commit_info": file.commit_info}
     samples = [round(seconds * iterations * 1e9) for seconds in data]
     return Record(
         run=run,

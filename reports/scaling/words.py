@@ -146,7 +146,7 @@ def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
     lines = [
         "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
         "speed-up over one worker on the same mini-batch (Amdahl 1967); weak throughput over that of one worker on a "
-        "mini-batch of as many examples as each of the w has (Gustafson 1988); eff. that speed-up / w.",
+        "mini-batch of as many examples as each of the w has (Gustafson 1988); eff. that speed-up / w."
     ]
     if any(point.one_process is not None for point in points):
         lines.append(

@@ -44,11 +44,7 @@ def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
 @contextmanager
 def writing(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
     """Give a connection in a transaction that writes; it is durable when the block is left without an error."""
-    with (
-        explained(name),
-        engine.connect().execution_options(**{_WRITES: True}) as connection,
-        connection.begin(),
-    ):
+    with explained(name), engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
         yield connection
 
 

@@ -113,9 +113,7 @@ def left_out(matrix: Matrix) -> list[str]:
 
 
 def best_threads(
-    times: Mapping[int, Summary],
-    cpus: int | None = None,
-    compare: Callable[[int, int], Contrast] | None = None,
+    times: Mapping[int, Summary], cpus: int | None = None, compare: Callable[[int, int], Contrast] | None = None
 ) -> int | None:
     """Return the smallest thread count that is not clearly slower than the fastest; None where there is none.
 

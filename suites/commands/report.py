@@ -98,11 +98,7 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         check_picture(plot)
     targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     source = Source(
-        cache(partial(_results, targets, given)),
-        partial(_runs, targets),
-        choices,
-        release_dates(),
-        stands_for_2016(),
+        cache(partial(_results, targets, given)), partial(_runs, targets), choices, release_dates(), stands_for_2016()
     )
     found = report.analyse(source)
     if plot is not None and report.draw is not None:

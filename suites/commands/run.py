@@ -36,8 +36,7 @@ class HowToRun(OptionGroup):
 
     no_ceilings: Annotated[bool, typer.Option("--no-ceilings", help="Do not measure ceilings first.")] = False
     no_quiet_gate: Annotated[
-        bool,
-        typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches."),
+        bool, typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches.")
     ] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False
 
@@ -105,16 +104,7 @@ def _measure(
         for line in (kind_of_protocol(plan), *busy_gpus(plan.cells, machine.gpus)):
             say(line)
         gate = None if how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
-        carrier = Carrier(
-            plan,
-            run,
-            launcher,
-            sources,
-            reference,
-            machine=machine,
-            gate=gate,
-            default_threads=defaults,
-        )
+        carrier = Carrier(plan, run, launcher, sources, reference, machine=machine, gate=gate, default_threads=defaults)
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(store, carrier, display, allowed)
             display.follow(runner.ledger)

@@ -192,11 +192,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
         go_on = resume_command()
-        with (
-            measuring(say, wait=True, computes=plan.computes),
-            preparation.exclusive(run),
-            PairDisplay(err) as display,
-        ):
+        with measuring(say, wait=True, computes=plan.computes), preparation.exclusive(run), PairDisplay(err) as display:
             gate = open_gate(store, run, say) if plan.computes else None
             carriers = comparison.carriers(plan, run, asked.pair, prepared, machine, gate)
             with interruptible(go_on):

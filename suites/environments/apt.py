@@ -17,10 +17,7 @@ from .folders import given_path
 
 MIRROR = "DLBENCH_DEBIAN_MIRROR"
 KEYRING = "DLBENCH_DEBIAN_KEYRING"
-_KEYRINGS = (
-    "/usr/share/keyrings/debian-archive-keyring.gpg",
-    "/usr/share/keyrings/debian-archive-keyring.pgp",
-)
+_KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp")
 _SECONDS = 30
 _MIRROR = re.compile(r"/debian(/\d{8}T\d{6}Z)?$")  # as it is now, or a dated archive's
 _AT_THE_TOP = re.compile(r"(://[^/]+|/archive)/debian(/[^/]+)?$")
@@ -36,9 +33,7 @@ _REASONS = (
         "what was downloaded is kept.",
     ),
     (
-        re.compile(
-            r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified|BADSIG",
-        ),
+        re.compile(r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified|BADSIG"),
         "The Debian mirror's lists of {release} are not signed by a key in {keyring}. Update the package "
         "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR.",
     ),

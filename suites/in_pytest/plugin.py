@@ -33,10 +33,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "budget": {"metavar": "TIME", "help": "time for all launches"},
     "seed": {"metavar": "N", "type": int, "help": "seed of the launching order"},
     "store": {"metavar": "FILE", "help": "keep the records in this store, too"},
-    "no-quiet-gate": {
-        "action": "store_true",
-        "help": "do not wait for a quiet machine or repeat disturbed launches",
-    },
+    "no-quiet-gate": {"action": "store_true", "help": "do not wait for a quiet machine or repeat disturbed launches"},
     "python": {
         "metavar": "NAME=PATH",
         "action": "append",

@@ -6,9 +6,7 @@ import pytest
 import recorded_trees
 from made_up_machines import command, diagnosed, laptop, of, server
 
-from dlbench.hardware_probe.doctor.examination import (
-    Severity,
-)
+from dlbench.hardware_probe.doctor.examination import Severity
 
 
 def test_a_laptop_with_powersave(tmp_path: Path) -> None:
@@ -86,10 +84,7 @@ def test_a_virtual_machine_that_shows_no_frequency(tmp_path: Path) -> None:
 
 
 def test_a_mask_and_isolated_cpus(tmp_path: Path) -> None:
-    tree = server() | {
-        "proc/self/status": "Cpus_allowed_list:\t0-5\n",
-        "sys/devices/system/cpu/isolated": "4-7\n",
-    }
+    tree = server() | {"proc/self/status": "Cpus_allowed_list:\t0-5\n", "sys/devices/system/cpu/isolated": "4-7\n"}
     found = diagnosed(tmp_path, tree)
     assert found["affinity"].severity is Severity.MAY_HARM
     assert found["affinity"].seen == "6 of 32: 0-5"

@@ -16,14 +16,7 @@ from made_up_machines import CALM, READING, TREES, command, diagnosed, laptop, s
 from recorded_trees import HOST_NAME, SERIAL, USER_NAME
 
 from dlbench.hardware_probe.doctor import facts as doctor_facts
-from dlbench.hardware_probe.doctor.examination import (
-    Facts,
-    Sample,
-    Severity,
-    diagnose,
-    gather_settings,
-    take_sample,
-)
+from dlbench.hardware_probe.doctor.examination import Facts, Sample, Severity, diagnose, gather_settings, take_sample
 from dlbench.hardware_probe.doctor.facts import BusyProcess
 from dlbench.hardware_probe.doctor.limits import cpu_list
 

@@ -28,12 +28,7 @@ def call(
     """
     if not _serving or _serving[0].poll() is not None:
         _serving[:] = [
-            subprocess.Popen(
-                [sys.executable, __file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         ]
     server = _serving[0]
     assert server.stdin is not None

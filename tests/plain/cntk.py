@@ -58,11 +58,7 @@ def conv_norm(size, kernel, strides, activation=None, scale=1):
 
 def bottleneck(width, strides, project):
     body = C.layers.Sequential(
-        [
-            conv_norm(width, 1, strides, C.relu),
-            conv_norm(width, 3, 1, C.relu),
-            conv_norm(4 * width, 1, 1, scale=0.2),
-        ]
+        [conv_norm(width, 1, strides, C.relu), conv_norm(width, 3, 1, C.relu), conv_norm(4 * width, 1, 1, scale=0.2)]
     )
     shortcut = conv_norm(4 * width, 1, strides) if project else C.layers.identity
     return lambda x: C.relu(body(x) + shortcut(x))

@@ -89,9 +89,6 @@ x, y = mini_batch(given, channels_last=True)
 if given.length:
     x, y = x.T.astype("int32"), y.reshape(x.shape).T
 model = given.build(language_model, fully_connected, alexnet, resnet50)
-model.compile(
-    optimizer=keras.optimizers.SGD(0.01),
-    loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-)
+model.compile(optimizer=keras.optimizers.SGD(0.01), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 x, y = keras.ops.convert_to_tensor(x), keras.ops.convert_to_tensor(y.astype("int32"))
 measure(given, lambda: float(model.train_on_batch(x, y)))

@@ -56,11 +56,7 @@ def test_rows_and_columns_have_a_settled_order() -> None:
         make.record(network="fcn5", framework="torch", threads=2, machine="m-two"),
     ]
     matrix = matrix_of(*records)
-    assert [(group.network, group.batch_size) for group in matrix.rows] == [
-        ("fcn5", 16),
-        ("fcn5", 64),
-        ("lstm32", 64),
-    ]
+    assert [(group.network, group.batch_size) for group in matrix.rows] == [("fcn5", 16), ("fcn5", 64), ("lstm32", 64)]
     assert matrix.rows[group_at("fcn5", 64)] == (
         row_at("mxnet", "eager"),
         row_at("torch", "compile"),

@@ -16,9 +16,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.pytest_benchmark import files as files
 from dlbench.reports.pytest_benchmark import untrusted_files
-from dlbench.reports.pytest_benchmark.export import (
-    run_to_pytest_benchmark,
-)
+from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.runs import runs_of
 from dlbench.reports.pytest_benchmark.untrusted_files import FileError
 

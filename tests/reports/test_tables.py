@@ -43,11 +43,7 @@ def test_networks() -> None:
     assert rows["lstm64"][1] == "embedding, 2 LSTM of 256, 64 steps"
     assert [
         row[0].text for row in networks_table([("lstm32", None, 1), ("unheard of", None, 2), ("fcn5", None, 64)]).rows
-    ] == [
-        "fcn5",
-        "lstm32",
-        "unheard of",
-    ]
+    ] == ["fcn5", "lstm32", "unheard of"]
 
 
 def test_hardware() -> None:

@@ -11,7 +11,7 @@ FRAMEWORK = "onnxruntime"
 
 @asked.of_every_framework(
     # The training session and the SGD session.
-    *asked.onnx_sessions(2, "(adapter.module._model, adapter.optimizer._optimizer)"),
+    *asked.onnx_sessions(2, "(adapter.module._model, adapter.optimizer._optimizer)")
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)

@@ -107,11 +107,7 @@ def test_short_steps_are_timed_several_at_a_time(tmp_path, monkeypatch, warm_up)
 def test_batched_warm_up_counts_its_steps(tmp_path, monkeypatch):
     lengths = lengths_of(lambda index: 0.13 if index < 600 else 0.1)
     outcome = timed_by(
-        monkeypatch,
-        tmp_path,
-        lambda index: lengths(min(index, 999)),
-        sample_seconds=0.01,
-        maximum_warmup_steps=20,
+        monkeypatch, tmp_path, lambda index: lengths(min(index, 999)), sample_seconds=0.01, maximum_warmup_steps=20
     )
     assert outcome.steady is True
     assert outcome.observed_steps() == 20 * outcome.steps_per_sample

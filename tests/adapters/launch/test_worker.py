@@ -20,12 +20,7 @@ def test_the_life_of_an_adapter(tmp_path):
     assert outcome.status is Status.OK
     parity = ["step", "last_loss"] * PARITY_STEPS
     assert adapter.calls == ["supports", "prepare", *parity, *["step"] * 2, *["step"] * 4, "last_loss"]
-    assert adapter.phases == [
-        *["import", "build"],
-        *["first step"] * len(parity),
-        *["warm-up"] * 2,
-        *["timed"] * 5,
-    ]
+    assert adapter.phases == [*["import", "build"], *["first step"] * len(parity), *["warm-up"] * 2, *["timed"] * 5]
     # The recipe's rate for the parity steps, the networks' own for all others.
     assert adapter.rates == [(NETWORKS["fcn5"].parity.learning_rate, 0), (LEARNING_RATE, PARITY_STEPS)]
 

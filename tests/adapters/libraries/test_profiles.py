@@ -44,10 +44,7 @@ NAMES = {
         "void at::native::im2col_kernel<float>(long, float const*)",
         "Conv",
     ),
-    RECURRENT: (
-        "LSTM",
-        "CudnnRNN",
-    ),
+    RECURRENT: ("LSTM", "CudnnRNN"),
     ELEMENTWISE: (
         "aten::mul",
         "aten::sigmoid_backward",
@@ -98,12 +95,7 @@ NAMES = {
         "copy",
         "dynamic-update-slice",
     ),
-    COMMUNICATION: (
-        "record_param_comms",
-        "all-reduce",
-        "reduce-scatter",
-        "AllGather",
-    ),
+    COMMUNICATION: ("record_param_comms", "all-reduce", "reduce-scatter", "AllGather"),
     FUSED: ("## Call CompiledFxGraph ftemqk2mrxkqz7mn4 ##",),
     OTHER: (
         "autograd::engine::evaluate_function: ConvolutionBackward0",

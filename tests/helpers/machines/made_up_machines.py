@@ -6,14 +6,7 @@ from pathlib import Path
 import recorded_trees
 from recorded_trees import USER_NAME, Tree, write_tree
 
-from dlbench.hardware_probe.doctor.examination import (
-    Facts,
-    Finding,
-    Sample,
-    Severity,
-    diagnose,
-    gather_settings,
-)
+from dlbench.hardware_probe.doctor.examination import Facts, Finding, Sample, Severity, diagnose, gather_settings
 from dlbench.hardware_probe.pressure import Contention
 from dlbench.hardware_probe.sentinel import Reading
 

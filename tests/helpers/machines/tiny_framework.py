@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.suites.environments import (
-    environment,
-    row_interpreters,
-)
+from dlbench.suites.environments import environment, row_interpreters
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import Framework, Mode
 from dlbench.suites.planning.values import Build

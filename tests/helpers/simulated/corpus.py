@@ -166,15 +166,7 @@ def pack(raw: Path, packed: Path) -> int:
     return len(lines)
 
 
-_HOST = (
-    "fingerprint",
-    "name",
-    "physical_cores",
-    "effective_cpus",
-    "capacity_cpus",
-    "logical_cpus",
-    "machine_cpus",
-)
+_HOST = ("fingerprint", "name", "physical_cores", "effective_cpus", "capacity_cpus", "logical_cpus", "machine_cpus")
 
 
 def _packed(line: dict[str, Any]) -> list[Any]:

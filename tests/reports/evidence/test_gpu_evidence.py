@@ -181,10 +181,7 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
             f"{WAITING}: launch-bound, since starting 12000 operators at 5.12 us each takes about 61% of a step",
         ),
         (starting(5e-6), f"{WAITING}: starting 120 operators at 5 us each takes about 1% of a step"),
-        (
-            starting(2e-3),
-            f"{WAITING}: launch-bound, since starting 120 operators at 2000 us each takes all of a step",
-        ),
+        (starting(2e-3), f"{WAITING}: launch-bound, since starting 120 operators at 2000 us each takes all of a step"),
         # Without a profile, or what starting costs, nothing is said of it.
         (starting(None), WAITING),
         (starting(5e-6, None), WAITING),

@@ -4,20 +4,7 @@ import json
 from collections import Counter
 
 import pytest
-from pretended_gpus import (
-    A100,
-    FIRST,
-    H200,
-    LOST,
-    NO_DRIVER,
-    NO_GPU,
-    PARTED,
-    SECOND,
-    TWO,
-    gpus,
-    nvml,
-    stand_in,
-)
+from pretended_gpus import A100, FIRST, H200, LOST, NO_DRIVER, NO_GPU, PARTED, SECOND, TWO, gpus, nvml, stand_in
 from processes import run_command
 from suites_of_null import suite_of_null
 
@@ -26,10 +13,7 @@ from dlbench.reports.storage.store import Store
 from dlbench.suites.quiet.busy_gpus import busy_gpus
 
 SUITE = suite_of_null(
-    devices=["cpu", "gpus"],
-    protocol={"cell_seconds": 100.0},
-    device_step_seconds=0.005,
-    device_memory_bytes=200000000,
+    devices=["cpu", "gpus"], protocol={"cell_seconds": 100.0}, device_step_seconds=0.005, device_memory_bytes=200000000
 )
 
 

@@ -11,12 +11,7 @@ import pytest
 from made_up_pythons import make_python
 from tiny_framework import left_behind, make_framework, refused, start_build
 
-from dlbench.suites.environments import (
-    children,
-    environment,
-    folders,
-    python_packages,
-)
+from dlbench.suites.environments import children, environment, folders, python_packages
 from dlbench.suites.environments.environment import State
 from dlbench.suites.errors import FrameworkEnvironmentError
 

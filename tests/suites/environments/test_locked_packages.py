@@ -10,13 +10,7 @@ from debian_mirror import serving
 from made_up_pythons import make_wheel, script
 from tiny_framework import HOST, left_behind, make_framework, refused, start_build
 
-from dlbench.suites.environments import (
-    environment,
-    folders,
-    interpreters,
-    needs,
-    python_packages,
-)
+from dlbench.suites.environments import environment, folders, interpreters, needs, python_packages
 from dlbench.suites.environments.environment import State
 from dlbench.suites.errors import FrameworkEnvironmentError
 

@@ -6,10 +6,7 @@ import filelock
 import pytest
 from tiny_framework import left_behind, make_framework
 
-from dlbench.suites.environments import (
-    environment,
-    folders,
-)
+from dlbench.suites.environments import environment, folders
 from dlbench.suites.environments.environment import State
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import find

@@ -7,10 +7,7 @@ import pytest
 from tiny_framework import left_behind, source_of
 
 from dlbench.suites.commands.env import env_build
-from dlbench.suites.environments import (
-    environment,
-    row_interpreters,
-)
+from dlbench.suites.environments import environment, row_interpreters
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build
 

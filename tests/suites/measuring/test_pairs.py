@@ -65,11 +65,7 @@ def test_a_gate_spends_few_pairs_on_what_is_clear_and_confirms_what_is_not() -> 
     assert spent["slower"] == DEFAULT.screen_looks[0] + DEFAULT.confirm_pairs
     found = compare_sides(records, HOST, NAMES, "gate")
     verdicts = {each.cell.framework: each.judgement.verdict for each in found.cells}
-    assert verdicts == {
-        "steady": Verdict.NO_REGRESSION,
-        "slower": Verdict.REGRESSION,
-        "faster": Verdict.IMPROVEMENT,
-    }
+    assert verdicts == {"steady": Verdict.NO_REGRESSION, "slower": Verdict.REGRESSION, "faster": Verdict.IMPROVEMENT}
     assert [each.cell.framework for each in found.regressions] == ["slower"]
 
 
