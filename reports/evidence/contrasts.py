@@ -97,16 +97,6 @@ class Contrast:
         return self.ratio.value
 
     @property
-    def low(self) -> float | None:
-        """Lower end of the ratio's interval."""
-        return self.ratio.low
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of the ratio's interval."""
-        return self.ratio.high
-
-    @property
     def tested(self) -> bool:
         """Whether an adjusted p-value decides; if not, the ratio and its interval do."""
         return self.p_adjusted is not None
@@ -119,7 +109,7 @@ class Contrast:
     @property
     def swapped(self) -> "Contrast":
         """T(against) / T(threads), with the same evidence."""
-        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        low, high = (None if end is None else 1 / end for end in (self.ratio.high, self.ratio.low))
         turned = Ratio(1 / self.value, low, high, self.ratio.method)
         return replace(self, threads=self.against, against=self.threads, ratio=turned)
 

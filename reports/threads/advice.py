@@ -54,7 +54,7 @@ def _stake(points: Sequence[Point], best: int) -> list[str]:
         return []
     count = launches_to_decide(fastest.seconds, chosen.seconds, found.family)
     launches = f"more than {MOST_LAUNCHES}" if count is None else f"about {count}"
-    most = "" if found.low is None else f" (at best {_times(found.low)})"
+    most = "" if found.ratio.low is None else f" (at best {_times(found.ratio.low)})"
     took = f"with {fastest.threads} it took {_times(found.value)} as long{most}"
     return [f"{took}, which noise may explain: {launches} launches of each would decide"]
 

@@ -54,7 +54,7 @@ def test_ratios_past_the_physical_cores(
 ) -> None:
     (point,) = [p for p in curve(framework, network, platform).points if p.threads == threads]
     assert point.past_cores.value == pytest.approx(ratio)
-    assert point.past_cores.low is None
+    assert point.past_cores.ratio.low is None
 
 
 def test_within_the_hardware_threads_nothing_is_past_the_effective_cpus() -> None:

@@ -27,7 +27,7 @@ def test_a_curve_by_hand() -> None:
     assert [p.past_cores and round(p.past_cores.value, 3) for p in found.points] == [None, None, 1.6, 3.0]
     assert [p.past_cpus and round(p.past_cpus.value, 3) for p in found.points] == [None, None, None, 3.0]
     penalty = found.points[2].penalty
-    assert 1.5 < penalty.low < 1.6 < penalty.high < 1.7
+    assert 1.5 < penalty.ratio.low < 1.6 < penalty.ratio.high < 1.7
 
 
 def test_fewer_threads_win_a_tie() -> None:
