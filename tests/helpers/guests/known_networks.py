@@ -6,7 +6,7 @@ from typing import Any
 from dlbench.adapters.networks import to_data
 from dlbench.suites.planning.networks import shipped
 
-NETWORKS = shipped()
+NETWORKS = dict(shipped())
 #: For the source of a guest: JSON of the networks by name, as ``networks.from_data`` reads each.
 AS_JSON = json.dumps({name: to_data(network) for name, network in NETWORKS.items()})
 
