@@ -37,7 +37,7 @@ def summary(random: np.random.Generator, launches: int, centre: float = 1.0, dev
 def test_the_p_value_says_what_the_interval_of_the_ratio_says(seed: int, m: int, n: int, shift: float) -> None:
     random = np.random.default_rng(seed)
     found = contrasts.contrast(4, 2, summary(random, m, shift, 0.03), summary(random, n))
-    assert (found.p_value < 0.05) == (not found.low <= 1.0 <= found.high)
+    assert (found.p_value < 0.05) == (not found.ratio.low <= 1.0 <= found.ratio.high)
 
 
 def test_too_few_launches_give_no_p_value() -> None:
