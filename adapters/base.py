@@ -1,9 +1,9 @@
 """The contract of an adapter: what every framework implements, and nothing else knows about it.
 
 Life of an adapter, one per process: ``__init__`` (threads and execution settings, before the framework's first
-operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the
-parity check -> ``step`` + ``synchronize`` while timed -> ``last_loss``, ``parameters``, ``effective_threads``,
-``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps, ``device_probe`` and
+operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
+timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
+-> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps, ``device_probe`` and
 ``profile`` after them; all of these are optional.
 
 A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0. With
@@ -15,7 +15,7 @@ the families of ``adapters/families`` in it, ``framework.toml`` (its environment
 execution modes) and its locked requirements.
 """
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -122,6 +122,16 @@ class Adapter:
 
         Shapes and layouts are those of ``families`` and ``batches``. Nothing of ``weights`` may be kept: the worker
         drops it so that peak memory is the framework's own.
+        """
+        raise NotImplementedError
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Put these weights and this mini-batch in the place of those that ``prepare`` was given.
+
+        Shapes and types are the same, and so is the step: nothing is built, traced or compiled anew. The next step
+        starts from these weights, whatever the earlier ones did. Copy what is kept: each of ``weights`` is made when it
+        is looked up, and may be changed or dropped after. Called after the timed steps, for the parity check: what it
+        checks then is the step that was timed, on numbers that nobody had seen before.
         """
         raise NotImplementedError
 
