@@ -30,6 +30,7 @@ class Status(str, Enum):
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
     PARITY_FAILED = "parity_failed"  # timed, but it computed something else than the reference
+    IMPLAUSIBLE = "implausible"  # timed, but what the host saw of it says that the number cannot be
     SKIPPED = "skipped"  # never started, on purpose; the reason says why
 
 
@@ -83,7 +84,7 @@ class Launch(NamedTuple):
     cell: Cell
     protocol: Protocol
     settings: Dict[str, Any]  # of the framework's mode, as its framework.toml or the suite gives them
-    reference: Optional[str]  # file with the float64 losses and updates; None: parity cannot be checked
+    reference: Optional[str]  # for adapters of older versions, which judged themselves; None: the host judges
     cache_directory: str  # where an adapter may keep what is costly to derive; survives the launch
     save_reference: Optional[str] = None  # write this launch's losses and updates here as the reference
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
@@ -114,6 +115,40 @@ class Parity(NamedTuple):
     loss_tolerance: float
     update_tolerance: float
     seconds: float  # what the check cost, the parity steps themselves not counted
+
+
+class Answer(NamedTuple):
+    """What the parity check gave, for the host to judge; no record keeps it."""
+
+    losses: Optional[List[float]]  # of each step of the last round, before its update; None: not all are finite
+    updates: Dict[str, Optional[List[float]]]  # of each parameter's sampled entries; None: not all are finite
+    parameter_count: int  # as the framework itself counts them
+    moved: Optional[bool] = (
+        None  # whether any parameter changed up to the last timed step; None: the loss is not finite
+    )
+
+
+class Outside(NamedTuple):
+    """What the host saw of a launch, by its own clock and in the system's books; guests tell nothing of it.
+
+    CPU seconds are those of all processes of the launch.
+    """
+
+    timed_seconds: float  # from the mark before the timed samples to the one behind them
+    timed_cpu_seconds: float
+    check_steps: int = 0  # of a round of the parity check
+    check_rounds: int = 0
+    reset_seconds: float = 0.0  # of all rounds, to put weights and mini-batch in place
+    reset_cpu_seconds: float = 0.0
+    steps_seconds: float = 0.0  # of all rounds' steps
+    steps_cpu_seconds: float = 0.0
+    read_seconds: float = 0.0  # to read the parameters afterwards
+    read_cpu_seconds: float = 0.0
+
+    @property
+    def checked_steps(self) -> int:
+        """Return the steps of all rounds together."""
+        return self.check_steps * self.check_rounds
 
 
 class ThreadEvidence(NamedTuple):
@@ -209,6 +244,8 @@ class Outcome(NamedTuple):
     device: Optional[DeviceEvidence] = None  # None on the CPU
     timed_between: Optional[List[float]] = None  # start and end of the timed samples on the system's monotonic clock, s
     profile: Optional[Profile] = None
+    answer: Optional[Answer] = None  # for the host alone, which makes ``parity`` of it
+    outside: Optional[Outside] = None  # the host's; a guest leaves it out
 
     def step_seconds(self) -> List[float]:
         """Return the seconds of one step for each timed sample, in order."""
@@ -237,6 +274,8 @@ _NESTED = {
     "device": DeviceEvidence,
     "ceilings": DeviceCeilings,
     "profile": Profile,
+    "answer": Answer,
+    "outside": Outside,
 }
 
 

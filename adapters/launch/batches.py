@@ -10,10 +10,16 @@ from typing import Dict, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..families import Drawn
+from ..families.layers import Parameter
 from ..networks import Network
 from ..protocol import Launch
 
 SEED = 2016
+#: What data are drawn for: those of the parity check, which have a reference, and others to warm up and time with.
+CHECKED, TIMED = "", "timed "
+#: A larger parameter repeats the first so many of its values: drawing them all would take a second for fcn5. The
+#: number divides no size of a layer, so that no two rows are alike.
+_DRAWN = 4194319
 
 
 class Batch(NamedTuple):
@@ -40,24 +46,38 @@ def _uniform(stream: np.random.RandomState, shape: Tuple[int, ...], bound: float
     return values.reshape(shape)
 
 
+def _repeated(stream: np.random.RandomState, shape: Tuple[int, ...], bound: float) -> np.ndarray:
+    size = int(np.prod(shape))
+    drawn = _uniform(stream, (min(size, _DRAWN),), bound)
+    if size <= _DRAWN:
+        return drawn.reshape(shape)
+    values = np.empty(size, dtype=np.float32)
+    whole = size - size % _DRAWN
+    values[:whole].reshape(-1, _DRAWN)[...] = drawn
+    values[whole:] = drawn[: size - whole]
+    return values.reshape(shape)
+
+
 def _integers(stream: np.random.RandomState, shape: Tuple[int, ...], below: int) -> np.ndarray:
     drawn = np.frombuffer(stream.bytes(4 * int(np.prod(shape))), dtype="<u4")
     return (drawn.astype(np.int64) % below).reshape(shape)
 
 
-def initial_weights(network: Network) -> Dict[str, np.ndarray]:
+def weight(network: Network, parameter: Parameter, purpose: str = CHECKED) -> np.ndarray:
+    """Return the float32 starting value of a parameter, in canonical layout."""
+    if parameter.constant is not None:
+        return np.full(parameter.shape, parameter.constant, dtype=np.float32)
+    return _repeated(_stream(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
+
+
+def initial_weights(network: Network, purpose: str = CHECKED) -> Dict[str, np.ndarray]:
     """Return the float32 starting value of every parameter, in canonical layout and forward order."""
-    weights = {}
-    for parameter in network.family.parameters():
-        if parameter.constant is not None:
-            weights[parameter.name] = np.full(parameter.shape, parameter.constant, dtype=np.float32)
-        else:
-            stream = _stream("weight", network.name, parameter.name)
-            weights[parameter.name] = _uniform(stream, parameter.shape, parameter.bound)
-    return weights
+    return {parameter.name: weight(network, parameter, purpose) for parameter in network.family.parameters()}
 
 
-def mini_batch(network: Network, batch_size: int, repeated: Optional[int] = None, label_sets: int = 1) -> Batch:
+def mini_batch(
+    network: Network, batch_size: int, repeated: Optional[int] = None, label_sets: int = 1, purpose: str = CHECKED
+) -> Batch:
     """Return the synthetic mini-batch of this network at this size.
 
     With ``repeated`` it holds the examples of the mini-batch of that size, each as often. Mean loss, its gradients and
@@ -73,12 +93,12 @@ def mini_batch(network: Network, batch_size: int, repeated: Optional[int] = None
             raise ValueError("a mini-batch of %d is not one of %d over and over" % (batch_size, repeated))
         times = batch_size // repeated
         if network.family.normalises:
-            several = with_label_sets(network, repeated, label_sets)
+            several = with_label_sets(network, repeated, label_sets, purpose)
             labels = [np.tile(each, times // label_sets) for each in several.labels]
             return Batch(np.concatenate([several.inputs] * times), np.concatenate(labels))
-        part = mini_batch(network, repeated)
+        part = mini_batch(network, repeated, purpose=purpose)
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
-    stream = _stream("batch", network.name, batch_size)
+    stream = _stream(purpose + "batch", network.name, batch_size)
     inputs = _draw(stream, batch_size, network.family.drawn_inputs())
     return Batch(inputs, _draw(stream, batch_size, network.family.drawn_labels()))
 
@@ -88,26 +108,26 @@ def _draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.nd
     return _uniform(stream, shape, drawn.scale) if drawn.below is None else _integers(stream, shape, drawn.below)
 
 
-def with_label_sets(network: Network, batch_size: int, label_sets: int) -> Batch:
+def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose: str = CHECKED) -> Batch:
     """Return the mini-batch with several labels for each example, labels (sets, batch); the first set is its own.
 
     A loss that takes the mean over the sets has the loss and the gradients of all of them together, one after another
     with the same inputs: both are linear in the labels' distributions, and inputs alone decide batch statistics.
     """
-    batch = mini_batch(network, batch_size)
+    batch = mini_batch(network, batch_size, purpose=purpose)
     more = [
-        _draw(_stream("labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
+        _draw(_stream(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
         for number in range(1, label_sets)
     ]
     return Batch(batch.inputs, np.stack([batch.labels] + more))
 
 
-def of_launch(network: Network, launch: Launch) -> Batch:
+def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch:
     """Return the mini-batch of a launch; of one that makes a reference, with all its sets of labels."""
     size = launch.cell.batch_size
     if launch.save_reference is not None and launch.label_sets > 1:
         return with_label_sets(network, size, launch.label_sets)
-    return mini_batch(network, size, launch.repeated_batch, launch.label_sets)
+    return mini_batch(network, size, launch.repeated_batch, launch.label_sets, purpose)
 
 
 def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What one launch measures: the network is built, held against the reference, warmed up, timed, and told of."""
+"""What one launch measures: the network is built, warmed up, timed, checked, and told of."""
 
 import gc
 import math
@@ -11,8 +11,9 @@ import numpy as np
 from .. import networks
 from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
-from ..protocol import PHASE_FILE, Launch, Outcome, Parity, Protocol, Status, write_json
-from . import affinity, batches, contract, device, evidence, extra_work, parity, software, steady, team, timing
+from ..protocol import PHASE_FILE, Answer, Launch, Outcome, Protocol, Status, write_json
+from . import affinity, batches, check, contract, device, evidence, extra_work, parity, software, steady, team, timing
+from .host import BEGIN, Host, Order
 
 SENTINEL_SIZE = 1536
 
@@ -29,62 +30,6 @@ class Phases:
         if os.getpid() != self.process:
             os._exit(1)  # a copy that the adapter forked and let go on: the launch is the original's
         write_json(self.path, {"phase": phase, "expected_seconds": expected_seconds})
-
-
-class Opening(NamedTuple):
-    """What a launch's first steps gave."""
-
-    parity: Parity
-    first_step_seconds: float
-    parameter_count: Optional[int]  # None where nothing is computed
-    entries: Dict[str, np.ndarray]  # the parameters' sampled entries after these steps
-
-
-def _parity_steps(
-    adapter: Adapter, network: networks.Network, before: Dict[str, np.ndarray], launch: Launch
-) -> Opening:
-    """Run the recipe's steps and compare them with the reference."""
-    recipe, allowed = network.parity, parity.allowance(network, launch.cell.precision)
-    watch = parity.Stopwatch()
-    adapter.set_learning_rate(recipe.learning_rate)
-    losses = []
-    spent = []
-    for _ in range(recipe.steps):
-        spent.append(timing.time_one(adapter.step, adapter.synchronize))
-        with watch:
-            losses.append(contract.loss(adapter))
-    first = spent[0] * 1e-9
-    if not adapter.computes:
-        return Opening(parity.unchecked(network, adapter.parity_reason, allowed), first, None, {})
-    with watch:
-        observation = parity.observe(contract.learnt(adapter, network), before, losses)
-        if launch.save_reference is not None:
-            parity.save(launch.save_reference, observation)
-        if launch.reference is None:
-            reason = "no reference for mini-batch %d" % launch.cell.batch_size
-            verdict = parity.unchecked(network, reason, allowed)
-        else:
-            verdict = parity.judge(observation, parity.load(launch.reference), recipe, allowed)
-    verdict = verdict._replace(seconds=watch.seconds)
-    return Opening(verdict, first, observation.parameter_count, observation.entries)
-
-
-def _still_trained(adapter: Adapter, network: networks.Network, opening: Opening, final_loss: float) -> Parity:
-    """Return the verdict once more is known: whether the steps after the parity steps changed any parameter.
-
-    Where the loss is not finite, nothing is to be learnt from the parameters.
-    """
-    verdict = opening.parity
-    if not opening.entries or not math.isfinite(final_loss):
-        return verdict
-    watch = parity.Stopwatch()
-    with watch:
-        still = parity.stood_still(contract.learnt(adapter, network), opening.entries)
-    verdict = verdict._replace(seconds=verdict.seconds + watch.seconds)
-    if not still:
-        return verdict
-    reason = "no parameter changed after the parity steps: what was timed does not train"
-    return verdict._replace(verdict="disagrees", reason="; ".join(each for each in (verdict.reason, reason) if each))
 
 
 class Series(NamedTuple):
@@ -128,6 +73,7 @@ def network_of(launch: Launch) -> networks.Network:
 class Warm(NamedTuple):
     """A step that is ready to be timed, and what came before."""
 
+    step: Callable[[], None]
     sample: Callable[[], None]
     watch: device.Watch
     steps_per_sample: int
@@ -144,7 +90,7 @@ class Taken(NamedTuple):
     on_device: Optional[device.Timed]
     final_loss: float
     peak_memory_bytes: int
-    parity: Parity
+    order: Optional[Order]  # the parity check that the host asks for
 
 
 def _prepare(
@@ -155,8 +101,9 @@ def _prepare(
     The weights and the mini-batch end with this call, so that peak memory is the framework's own.
     """
     # A framework that computes nothing is spared the making of a hundred million weights.
-    weights = batches.initial_weights(network) if adapter.computes else {}
-    batch = batches.of_launch(network, launch)
+    purpose = batches.CHECKED if launch.save_reference is not None else batches.TIMED
+    weights = batches.initial_weights(network, purpose) if adapter.computes else {}
+    batch = batches.of_launch(network, launch, purpose)
     before = parity.sample_weights(weights)
     if team.needed(adapter, launch):
         batch = team.part_of(batch, 0, launch.cell.world_size)
@@ -167,37 +114,36 @@ def _prepare(
     return adapter, before, time.perf_counter() - start
 
 
-def _warm_up(adapter: Adapter, network: networks.Network, launch: Launch) -> Warm:
+def _warm_up(adapter: Adapter, launch: Launch) -> Warm:
     """Carry out the steps before the timed ones, and find out how many steps make a sample."""
     step, protocol = extra_work.step_of(adapter), launch.protocol
-    warmup = [
-        timing.time_one(step, adapter.synchronize) for _ in range(max(1, protocol.warmup_steps - network.parity.steps))
-    ]
+    # The first step was one already.
+    warmup = [timing.time_one(step, adapter.synchronize) for _ in range(max(1, protocol.warmup_steps - 1))]
     if not launch.cell.on_cpu:
         warmup += timing.keep_busy(step, adapter.synchronize, device.WARM_UP_SECONDS)
     count, tried = timing.steps_per_sample(step, adapter.synchronize, min(warmup), protocol.sample_seconds)
     watch = device.Watch(adapter, launch.cell.on_cpu)
-    return Warm(watch.around(timing.several(step, count)), watch, count, warmup + tried)
+    return Warm(step, watch.around(timing.several(step, count)), watch, count, warmup + tried)
 
 
-def _take(adapter: Adapter, network: networks.Network, launch: Launch, warm: Warm, opening: Opening) -> Taken:
+def _take(adapter: Adapter, launch: Launch, warm: Warm, host: Host) -> Taken:
     """Time the samples; every instrument is read before the first or after the last of them."""
     # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
     gc.collect()
     warm.watch.begin()
+    host.mark(BEGIN)
     earlier = evidence.snapshot()
     begun = time.monotonic()
     series = _timed(warm.sample, adapter.synchronize, launch.protocol)
     ended = time.monotonic()
     later = evidence.snapshot()
+    order = host.end((len(series.before) + len(series.samples)) * warm.steps_per_sample)
     # Of a team each worker is bound to its part of the launch's.
     bound = team.needed(adapter, launch) and launch.cpus
     cpus = sorted(launch.cpus or []) if bound else affinity.cpus_allowed()
     on_device = warm.watch.end()
     loss = contract.loss(adapter)
-    peak = evidence.peak_memory_bytes()
-    verdict = _still_trained(adapter, network, opening, loss)
-    return Taken(series, (begun, ended), (earlier, later), cpus, on_device, loss, peak, verdict)
+    return Taken(series, (begun, ended), (earlier, later), cpus, on_device, loss, evidence.peak_memory_bytes(), order)
 
 
 def _refusal(adapter: Adapter, network: networks.Network, launch: Launch) -> str:
@@ -216,7 +162,7 @@ def _refusal(adapter: Adapter, network: networks.Network, launch: Launch) -> str
 
 
 def measure(
-    launch: Launch, phases: Phases, load: Callable[[Launch], Adapter], gather: Callable[[Adapter], Adapter]
+    launch: Launch, phases: Phases, host: Host, load: Callable[[Launch], Adapter], gather: Callable[[Adapter], Adapter]
 ) -> Outcome:
     """Return the outcome of a launch; ``load`` makes the adapter, ``gather`` the team of several processes."""
     try:
@@ -242,46 +188,64 @@ def measure(
     phases.enter("build")
     try:
         adapter, before, prepare_seconds = _prepare(adapter, network, launch, gather)
-        phases.enter("first step")
-        opening = _parity_steps(adapter, network, before, launch)
         if launch.save_reference is not None:
             # Nobody times the making of a reference, and its steps may last a minute each.
+            check.save_reference(adapter, network, launch.save_reference, before)
             return Outcome(Status.OK, "the reference was saved; nothing was timed", import_seconds, prepare_seconds)
         adapter.set_learning_rate(LEARNING_RATE)
+        phases.enter("first step")
+        first_step_seconds = timing.time_one(adapter.step, adapter.synchronize) * 1e-9
         evidence.reset_peak_memory()
         phases.enter("warm-up")
-        warm = _warm_up(adapter, network, launch)
+        warm = _warm_up(adapter, launch)
         expected = warm.warmup[-1] * 1e-9 * warm.steps_per_sample * launch.protocol.steps
         phases.enter("timed", min(launch.protocol.seconds, expected))
-        taken = _take(adapter, network, launch, warm, opening)
+        taken = _take(adapter, launch, warm, host)
+        phases.enter("check")
+        answer = _checked(adapter, warm.step, launch, taken, before, host)
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=software.environment())
-    outcome = _told(adapter, launch, warm, taken)
-    return outcome._replace(
+    return _told(adapter, launch, warm, taken)._replace(
         import_seconds=import_seconds,
         prepare_seconds=prepare_seconds,
-        first_step_seconds=opening.first_step_seconds,
-        parameter_count=opening.parameter_count,
+        first_step_seconds=first_step_seconds,
+        parameter_count=None if answer is None else answer.parameter_count,
+        answer=answer,
     )
+
+
+def _checked(
+    adapter: Adapter, network: networks.Network, launch: Launch, taken: Taken, before: Dict[str, np.ndarray], host: Host
+) -> Optional[Answer]:
+    """Carry out the parity check; None where nothing is computed, or where no host asks for one."""
+    if not adapter.computes:
+        return None
+    network = network_of(launch)
+    # Where the loss is not finite, nothing is to be learnt from the parameters.
+    moved = None
+    if math.isfinite(taken.final_loss):
+        moved = not parity.stood_still(contract.learnt(adapter, network), before)
+    if taken.order is None:
+        return None
+    return check.carry_out(adapter, step, launch, host, taken.order)._replace(moved=moved)
 
 
 def _told(adapter: Adapter, launch: Launch, warm: Warm, taken: Taken) -> Outcome:
     """Return the outcome of timed samples, with the framework's own matrix product and description of itself."""
-    cell, series, verdict = launch.cell, taken.series, taken.parity
+    cell, series = launch.cell, taken.series
     gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
     described = software.environment()
     described.update(contract.description(adapter))
     described.update(software.settings_in_force(launch))
-    disagrees, finite = verdict.verdict == "disagrees", math.isfinite(taken.final_loss)
+    finite = math.isfinite(taken.final_loss)
     return Outcome(
-        status=Status.PARITY_FAILED if disagrees else Status.OK,
-        reason=verdict.reason if disagrees else "",
+        status=Status.OK,
+        reason="" if adapter.computes else adapter.parity_reason,
         warmup_ns=warm.warmup + [nanoseconds // warm.steps_per_sample for nanoseconds in series.before],
         samples_ns=series.samples,
         final_loss=taken.final_loss if finite else None,
         final_loss_finite=finite,
         peak_memory_bytes=taken.peak_memory_bytes,
-        parity=verdict,
         threads=evidence.thread_evidence(cell.all_threads, _all_threads_said(adapter, launch), *taken.readings),
         contention=evidence.contention(*taken.readings),
         software=described,

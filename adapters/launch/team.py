@@ -15,11 +15,14 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Mapping, NamedTuple, Optional
+
+import numpy as np
 
 from ..base import PROCESSES, Adapter
+from ..networks import Network
 from ..protocol import Launch, Outcome, Status, read_json_object, write_json, write_outcome
-from . import companions
+from . import batches, check, companions
 from .batches import Batch
 
 OPTION = "--worker"  # as `__main__` reads it
@@ -61,6 +64,12 @@ def part_of(batch: Batch, worker: int, workers: int) -> Batch:
     each = len(batch.labels) // workers
     mine = slice(worker * each, (worker + 1) * each)
     return Batch(batch.inputs[mine], batch.labels[mine])
+
+
+def reset(adapter: Adapter, network: Network, launch: Launch, worker: int) -> None:
+    """Give a worker the weights of the parity check and its part of that mini-batch."""
+    batch = batches.of_launch(network, launch)
+    adapter.reset(check.Weights(network), part_of(batch, worker, launch.cell.world_size))
 
 
 def meeting_place(directory: str) -> str:
@@ -225,13 +234,18 @@ class Lead:
         self._team.tell(("rate %r\n" % rate).encode("ascii"))
         self._adapter.set_learning_rate(rate)
 
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Put the check's weights, and of its mini-batch each worker's part, in place in all of them."""
+        self._team.tell(b"reset\n")
+        self._adapter.reset(weights, part_of(batch, 0, self._adapter.cell.world_size))
+
     def last_loss(self) -> float:
         """Return the mean over all workers."""
         self._team.tell(b"loss\n")
         return self._adapter.last_loss()
 
 
-def follow(adapter: Adapter, orders: Any) -> None:
+def follow(adapter: Adapter, orders: Any, reset: Callable[[], None]) -> None:
     """Join in what the first worker does, until its end of the pipe is closed."""
     for line in iter(orders.readline, b""):
         what, _, rest = line.decode("ascii").strip().partition(" ")
@@ -243,5 +257,8 @@ def follow(adapter: Adapter, orders: Any) -> None:
             adapter.set_learning_rate(float(rest))
         elif what == "loss":
             adapter.last_loss()
+        elif what == "reset":
+            adapter.synchronize()
+            reset()
         else:
             raise ValueError("no order is %r" % line)

@@ -9,6 +9,7 @@ from typing import Any, Callable, List
 from ..base import Adapter, Unsupported
 from ..protocol import Launch, Outcome, Status, read_launch, write_outcome
 from . import affinity, batches, contract, device, team
+from .host import Host
 from .measurement import Phases, measure, network_of
 
 
@@ -38,7 +39,7 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         return lead
 
     try:
-        outcome = measure(launch, phases, load_and_keep, gather)
+        outcome = measure(launch, phases, Host(), load_and_keep, gather)
     except contract.ContractBroken as error:
         outcome = Outcome(Status.CRASHED, "the adapter breaks its contract: %s" % error)
     except Exception as error:
@@ -75,15 +76,15 @@ def join(directory: str, worker: int, load: Callable[[Launch], Adapter] = contra
         supported, reason = contract.supports(adapter, network)
         if not supported:
             raise Unsupported(reason)
-        weights = batches.initial_weights(network) if adapter.computes else {}
-        batch = batches.of_launch(network, launch)
+        weights = batches.initial_weights(network, batches.TIMED) if adapter.computes else {}
+        batch = batches.of_launch(network, launch, batches.TIMED)
         adapter.join(worker, team.meeting_place(directory))
         adapter.prepare(network, weights, team.part_of(batch, worker, launch.cell.world_size))
         adapter.synchronize()
         del weights, batch
         gc.collect()
         gc.disable()
-        team.follow(adapter, sys.stdin.buffer)
+        team.follow(adapter, sys.stdin.buffer, lambda: team.reset(adapter, network, launch, worker))
         adapter.synchronize()
     except Unsupported as error:
         team.say_why(directory, worker, Outcome(Status.UNSUPPORTED, str(error)))

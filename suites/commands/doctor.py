@@ -10,7 +10,7 @@ from dlbench.hardware_probe.doctor.examination import Facts, Finding, Severity, 
 
 from ..display.screen import counted, out, print_json, say
 from ..errors import UsageError
-from ..measuring.launcher import guest_environment
+from ..launching.launcher import guest_environment
 from ..quiet.machine_lock import measuring
 from . import options
 

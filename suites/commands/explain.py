@@ -23,9 +23,10 @@ from dlbench.reports.storage.record import Record
 from ..display.screen import StatusLine, err, say
 from ..environments import folders, row_interpreters
 from ..errors import FrameworkEnvironmentError, UsageError
+from ..launching.control import read_phase
+from ..launching.launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick
 from ..measuring import preparation, references
 from ..measuring.attempts import Carrier
-from ..measuring.launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick, read_phase
 from ..measuring.references import Reference
 from ..planning import networks
 from ..planning.choices import Choices

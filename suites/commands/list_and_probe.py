@@ -10,8 +10,8 @@ from dlbench.hardware_probe import describe, measure, probe
 from ..display.screen import counted, out, print_json, say, table
 from ..environments import row_interpreters
 from ..errors import UsageError
+from ..launching.launcher import ProcessLauncher
 from ..measuring import capabilities, preparation, short_launch
-from ..measuring.launcher import ProcessLauncher
 from ..planning import values as axes
 from ..planning.framework import offered
 from ..planning.values import Build

@@ -16,9 +16,9 @@ from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, interruptible
+from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation, resuming, short_launch
 from ..measuring.attempts import Carrier
-from ..measuring.launcher import ProcessLauncher
 from ..measuring.runner import Ending, Runner
 from ..planning.plan import Plan
 from ..quiet import block_gate
@@ -104,7 +104,17 @@ def _measure(
         for line in (kind_of_protocol(plan), *busy_gpus(plan.cells, machine.gpus)):
             say(line)
         gate = None if how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
-        carrier = Carrier(plan, run, launcher, sources, reference, machine=machine, gate=gate, default_threads=defaults)
+        carrier = Carrier(
+            plan,
+            run,
+            launcher,
+            sources,
+            reference,
+            machine=machine,
+            gate=gate,
+            default_threads=defaults,
+            ceilings=store.ceilings(machine.fingerprint),
+        )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(store, carrier, display, allowed)
             display.follow(runner.ledger)

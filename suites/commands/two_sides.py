@@ -194,7 +194,8 @@ def measure(asked: Asked, following: Next) -> Comparison:
         go_on = resume_command()
         with measuring(say, wait=True, computes=plan.computes), preparation.exclusive(run), PairDisplay(err) as display:
             gate = open_gate(store, run, say) if plan.computes else None
-            carriers = comparison.carriers(plan, run, asked.pair, prepared, machine, gate)
+            ceilings = store.ceilings(machine.fingerprint)
+            carriers = comparison.carriers(plan, run, asked.pair, prepared, machine, gate, ceilings)
             with interruptible(go_on):
                 ending = PairRunner(store, carriers, following, display, allowed).run()
         if ending.pairs_left:

@@ -22,9 +22,9 @@ from ..display.progress import clock as clock_text
 from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..errors import DlbenchError
+from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
-from ..measuring.launcher import ProcessLauncher
 from ..measuring.runner import Runner
 from ..planning import external_adapters, values
 from ..planning.axes import KEYS
@@ -120,7 +120,16 @@ class SuiteSession:
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
-            carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=self._machine, gate=gate)
+            carrier = Carrier(
+                plan,
+                run,
+                ProcessLauncher(),
+                sources,
+                reference,
+                machine=self._machine,
+                gate=gate,
+                ceilings=store.ceilings(self._machine.fingerprint),
+            )
             ending = Runner(store, carrier, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)

@@ -35,11 +35,14 @@ from ..environments import folders
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
+from ..judging.limits import Limits, limits_of
+from ..judging.verdict import judged
+from ..launching.launcher import Launched, Launcher, Order, Tick, no_tick
+from ..launching.processes import of_a_launch
 from ..planning import devices
 from ..planning.devices import Located, Locator
 from ..planning.plan import Plan, PlannedLaunch
 from ..quiet.block_gate import BlockGate
-from .launcher import Launched, Launcher, Order, Tick, no_tick, of_a_launch
 from .references import Reference
 
 MOST_ATTEMPTS = 3
@@ -78,6 +81,8 @@ class Carrier:
     side: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     guest: Path | None = None
+    ceilings: dict[str, Any] | None = None
+    """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
     nvml: Any = field(default_factory=chosen_nvml.in_use)
     """Asked about GPUs: before each launch on one, and now and then while it lasts."""
 
@@ -85,6 +90,10 @@ class Carrier:
     def host(self) -> Host | None:
         """The machine as records know it."""
         return None if self.machine is None else host_of(self.machine)
+
+    @cached_property
+    def _limits(self) -> Limits | None:
+        return None if self.machine is None else limits_of(self.machine, self.ceilings)
 
     @cached_property
     def _locator(self) -> Locator:
@@ -172,17 +181,20 @@ class Carrier:
             told["label_sets"] = label_sets
         first = located.devices[0] if located.devices else None
         if first is None or first.uuid is None:
-            return _Carried(self.launcher.launch(order, tick), told)
+            return _Carried(self._judged(order, tick), told)
         # Of several GPUs, which do the same, the first is watched.
         sampler = Sampler(first.uuid, self.nvml, own=of_a_launch)
         sampler.start()
         try:
-            launched = self.launcher.launch(order, tick)
+            launched = self._judged(order, tick)
         finally:
             telemetry = sampler.stop()
         identities = [device.identity(located.driver) for device in located.devices]
         several = {"gpus": identities} if len(identities) > 1 else {}
         return _Carried(launched, {**told, "gpu": identities[0], **several}, telemetry)
+
+    def _judged(self, order: Order, tick: Tick) -> Launched:
+        return judged(order, self.launcher.launch(order, tick), self._limits)
 
     def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
         row = self.plan.row_of(cell)
@@ -194,7 +206,7 @@ class Carrier:
             cell,
             protocol,
             settings,
-            None if reference is None else str(reference.path),
+            None,
             str(cache),
             cpus=self._cpus(cell),
             adapter_directory=framework.outside,
@@ -210,7 +222,16 @@ class Carrier:
             **self.variables,
             **devices.variables(gpu),
         }
-        return Order(launch, interpreter, variables, self.plan.cell_seconds, self.guest)
+        return Order(
+            launch,
+            interpreter,
+            variables,
+            self.plan.cell_seconds,
+            self.guest,
+            None if reference is None else reference.path,
+            (1,) if reference is None else reference.check_steps,
+            framework.computes,
+        )
 
     def _cpus(self, cell: Cell) -> list[int] | None:
         """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""

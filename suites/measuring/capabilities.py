@@ -19,9 +19,9 @@ from ..environments.environment import Report
 from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..errors import DlbenchError
+from ..launching.launcher import Launched, Launcher, Order, Tick, no_tick
 from ..planning.framework import Framework
 from . import short_launch
-from .launcher import Launched, Launcher, Order, Tick, no_tick
 
 NETWORK = "network:"
 

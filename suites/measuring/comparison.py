@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from dlbench.hardware_probe import Machine
 from dlbench.reports.comparison.analysis import compare_sides
@@ -16,13 +17,13 @@ from ..environments import row_interpreters
 from ..environments.environment import Report
 from ..environments.row_interpreters import Source
 from ..errors import FrameworkEnvironmentError, UsageError
+from ..launching.launcher import ProcessLauncher
 from ..planning.plan import Plan
 from ..planning.values import Build
 from ..quiet.block_gate import BlockGate
 from . import preparation
 from .attempts import Carrier
 from .comparison_sides import Side, words
-from .launcher import ProcessLauncher
 
 Prepared = Mapping[str, Mapping[str, Source]]
 """By side, each row's source."""
@@ -80,7 +81,13 @@ def begin(plan: Plan, pair: tuple[Side, Side], prepared: Prepared, store: Store,
 
 
 def carriers(
-    plan: Plan, run: Run, pair: tuple[Side, Side], prepared: Prepared, machine: Machine, gate: BlockGate | None
+    plan: Plan,
+    run: Run,
+    pair: tuple[Side, Side],
+    prepared: Prepared,
+    machine: Machine,
+    gate: BlockGate | None,
+    ceilings: dict[str, Any] | None,
 ) -> dict[str, Carrier]:
     """Return what launches each side, by its name; references that are not there yet are computed."""
     reference = preparation.prepare_references(plan, machine, say)
@@ -96,6 +103,7 @@ def carriers(
             side=side.name,
             variables=side.variables,
             guest=side.guest,
+            ceilings=ceilings,
         )
         for side in pair
     }

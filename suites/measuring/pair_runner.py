@@ -15,9 +15,9 @@ from dlbench.reports.comparison.compared import CANDIDATE
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
+from ..launching.control import read_phase
 from ..planning.plan import PlannedLaunch
 from .attempts import MOST_ATTEMPTS, Carrier
-from .launcher import read_phase
 from .ledger import Estimates
 from .pairs import Next, PlannedPair, block, pairs_left
 

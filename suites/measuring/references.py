@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench.adapters.launch import reference_files
+from dlbench.adapters.launch import parity, reference_files
 from dlbench.adapters.networks import Network, digest, specification
 
 from ..environments import folders
@@ -34,6 +34,11 @@ class Reference:
     """The mini-batch that it was computed for, where that is repeated to fill the cell's; None: it is the cell's."""
     label_sets: int = 1
     """So many equal parts of the cell's mini-batch have labels of their own."""
+
+    @property
+    def check_steps(self) -> tuple[int, ...]:
+        """After how many steps it tells losses and updates."""
+        return parity.steps_told(str(self.path))
 
 
 def parts(network: Network, batch_size: int, world_size: int) -> int:
@@ -120,7 +125,7 @@ def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
 def _digest(network: Network) -> str:
     """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's steps."""
     steps = {"steps": network.parity.steps, "learning_rate": network.parity.learning_rate}
-    return digest({**specification(network.family), **steps})
+    return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
 
 
 def _own(network: Network, batch_size: int, label_sets: int) -> Path:

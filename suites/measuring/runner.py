@@ -16,9 +16,9 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
+from ..launching.control import read_phase
 from ..planning.plan import PlannedLaunch
 from .attempts import MOST_ATTEMPTS, Carrier
-from .launcher import read_phase
 from .ledger import Ledger
 
 # Repetitions of disturbed launches allowed over a whole run: so many, and this share of its records.

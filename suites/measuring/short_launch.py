@@ -17,10 +17,10 @@ from ..environments.adapter_digest import code_digest
 from ..environments.environment import Report
 from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
+from ..launching.launcher import Launcher, Order
 from ..planning import devices, networks
 from ..planning.framework import Framework
 from ..planning.plan import Plan
-from .launcher import Launcher, Order
 
 # Large dense layers: whatever threads a framework has find work in them.
 _NETWORK = "fcn5"

@@ -18,7 +18,7 @@ from statistics import median
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status, to_dict
 from dlbench.suites.environments import environment, folders
-from dlbench.suites.measuring.launcher import Launched, Order, ProcessLauncher
+from dlbench.suites.launching.launcher import Launched, Order, ProcessLauncher
 from dlbench.suites.planning import framework
 from dlbench.suites.planning.networks import shipped
 

@@ -26,7 +26,7 @@ from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.planning.networks import shipped
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)

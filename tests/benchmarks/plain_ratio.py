@@ -26,7 +26,7 @@ from scipy import stats
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.suites.environments import environment, folders
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher, guest_environment
+from dlbench.suites.launching.launcher import Order, ProcessLauncher, guest_environment
 from dlbench.suites.planning import values as axes
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
 from dlbench.suites.planning.networks import shipped

@@ -13,8 +13,8 @@ from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.launching.launcher import Launched
 from dlbench.suites.measuring.attempts import Carrier
-from dlbench.suites.measuring.launcher import Launched
 from dlbench.suites.measuring.runner import Runner
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices

@@ -16,7 +16,8 @@ import psutil
 from known_networks import data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.judging.verdict import judged
+from dlbench.suites.launching.launcher import Order, ProcessLauncher
 
 #: Nothing here waits for that long unless it is about to fail: the machine may be busy.
 PATIENCE = 120.0
@@ -40,7 +41,7 @@ def null_order(
 ) -> Order:
     """Return the order of one launch of the null framework, by the interpreter of the tests unless another is given."""
     launch = Launch(null_cell(**changes), BRIEF, settings or {}, None, str(folder), network=data_of("fcn5"))
-    return Order(launch, interpreter or Path(sys.executable), variables or {}, timeout)
+    return Order(launch, interpreter or Path(sys.executable), variables or {}, timeout, computes=False)
 
 
 def gone(pid: int) -> bool:
@@ -63,7 +64,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def launch_null(cache: Path, settings: dict[str, Any], **of_cell: Any) -> Outcome:
     """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
     order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache)}, **of_cell)
-    return ProcessLauncher().launch(order).outcome
+    return judged(order, ProcessLauncher().launch(order), None).outcome
 
 
 def workers_of(cache: Path) -> list[psutil.Process]:

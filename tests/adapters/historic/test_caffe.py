@@ -11,7 +11,7 @@ from inside import Guest
 from known_networks import NETWORKS, data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.planning.framework import find
 
 pytestmark = pytest.mark.framework

@@ -14,7 +14,7 @@ from dlbench.adapters import protocol
 from dlbench.adapters.protocol import Status
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.errors import FrameworkEnvironmentError
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 

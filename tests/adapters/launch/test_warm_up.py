@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from pretending_adapter import PARITY_STEPS, Pretender, run
+from pretending_adapter import Pretender, run
 
 from dlbench.adapters.launch import measurement, timing
 from dlbench.adapters.protocol import Status
@@ -19,8 +19,8 @@ class Clockwork(Pretender):
 
     def step(self):
         super().step()
-        # The parity steps and the first of the warm-up come before the series that is told.
-        index = self.calls.count("step") - PARITY_STEPS - 2
+        # The first step and one of the warm-up come before the series that is told.
+        index = self.calls.count("step") - 3
         self.now += int(self.lengths(max(0, index)))
 
 
@@ -30,7 +30,7 @@ def timed_by(monkeypatch, folder, lengths, **numbers):
     monkeypatch.setattr(timing, "nanoseconds", lambda: adapter.now)
     loop = timing.timed_loop
     monkeypatch.setattr(timing, "timed_loop", lambda *given: loop(*given, clock=lambda: adapter.now))
-    numbers = {"warmup_steps": PARITY_STEPS + 1, "steps": 20, "minimum_steps": 5, "seconds": 1000.0, **numbers}
+    numbers = {"warmup_steps": 2, "steps": 20, "minimum_steps": 5, "seconds": 1000.0, **numbers}
     return run(folder, adapter, **numbers)
 
 

@@ -8,15 +8,21 @@ from typing import Any, NamedTuple
 import pytest
 from known_networks import NETWORKS
 
+from dlbench.adapters.launch import parity
 from dlbench.adapters.networks import Network, to_data
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
+from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
+from dlbench.suites.judging.limits import limits_of
+from dlbench.suites.judging.verdict import judged
+from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.measuring import references
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.framework import Framework, find
 
+#: Of this machine, by its instructions alone.
+LIMITS = limits_of(probe(), None)
 #: Enough to see what a step does, not how long it takes.
 SHORT = Protocol(warmup_steps=1, steps=3, minimum_steps=3, seconds=0.5)
 
@@ -93,7 +99,7 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
         cell=cell,
         protocol=wanted.protocol,
         settings={**framework.modes[mode].settings, **(wanted.settings or {})},
-        reference=str(chosen) if chosen else None,
+        reference=None,
         cache_directory=str(cache),
         adapter_directory=framework.outside,
         only_capabilities=wanted.only_capabilities,
@@ -106,4 +112,6 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
     variables = framework.launch_variables(mode, wanted.threads, interpreter.parent.parent)
     if wanted.device == "cpu":
         variables = {**variables, **devices.variables(None)}
-    return ProcessLauncher().launch(Order(launch, interpreter, variables, wanted.timeout)).outcome
+    steps = parity.steps_told(str(chosen)) if chosen else (1,)
+    order = Order(launch, interpreter, variables, wanted.timeout, None, chosen, steps, framework.computes)
+    return judged(order, ProcessLauncher().launch(order), LIMITS).outcome

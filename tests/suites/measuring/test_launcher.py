@@ -15,12 +15,15 @@ from processes import BRIEF, gone, null_order, wait_until
 
 from dlbench.adapters.protocol import Status
 from dlbench.suites.errors import FrameworkEnvironmentError
-from dlbench.suites.measuring import launcher
-from dlbench.suites.measuring.launcher import MARK, ProcessLauncher, of_a_launch
+from dlbench.suites.judging.verdict import judged
+from dlbench.suites.launching import control, launcher, outcomes
+from dlbench.suites.launching.launcher import ProcessLauncher
+from dlbench.suites.launching.processes import MARK, of_a_launch
 
 
 def launch(folder, settings=None, **options):
-    return ProcessLauncher().launch(null_order(folder, settings, **options))
+    order = null_order(folder, settings, **options)
+    return judged(order, ProcessLauncher().launch(order), None)
 
 
 def guest(folder, body):
@@ -163,21 +166,23 @@ def test_a_guest_that_the_kernel_killed_for_memory_is_told_from_others(
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ("", "not JSON"),
-        ("{", "not JSON"),
-        ("[]", "not an object"),
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        ("[]", "no object"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"schema_version": 1, "status": "ok", "final_loss": NaN}', "NaN"),
         ("{}", "schema version None"),
         ('{"schema_version": 99, "status": "ok"}', "schema version 99"),
         ('{"schema_version": 1, "status": "well"}', "well"),
         ('{"schema_version": 1}', "status"),
-        ('{"schema_version": 1, "status": "ok", "colour": 1}', "unknown keys: colour"),
+        ('{"schema_version": 1, "status": "ok", "colour": 1}', "colour: unknown key"),
     ],
 )
 def test_an_answer_that_cannot_be_read_is_a_crash(tmp_path, answer, complaint):
     (tmp_path / "answer").write_text(answer)
     outcome = launch(tmp_path, interpreter=guest(tmp_path, f'cp {tmp_path}/answer "$3/outcome.json"')).outcome
     assert outcome.status is Status.CRASHED
-    assert outcome.reason.startswith("its answer cannot be read")
+    assert outcome.reason.startswith("its answer cannot be believed")
     assert complaint in outcome.reason
 
 
@@ -211,7 +216,7 @@ def test_no_reason_holds_the_users_home(tmp_path, monkeypatch, answers):
 
 
 def test_no_variable_of_a_record_holds_the_users_home(tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher.Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(outcomes.Path, "home", lambda: tmp_path)
     outcome = launch(tmp_path, variables={"LD_LIBRARY_PATH": f"{tmp_path}/lib:/opt/lib:{tmp_path}/mpi"}).outcome
     assert outcome.software["variables"] == {"LD_LIBRARY_PATH": "~/lib:/opt/lib:~/mpi"}
 
@@ -256,7 +261,8 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     found = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
     for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the shell script's own
         found.pop(name, None)
-    assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", "DLBENCH_VARIABLES", "DLBENCH_LAUNCH"}
+    ours = {"DLBENCH_VARIABLES", "DLBENCH_LAUNCH", "DLBENCH_HOST", "TMPDIR"}
+    assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
     assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
 
@@ -280,7 +286,7 @@ def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monk
 def test_the_guest_is_killed_when_the_runner_is(tmp_path):
     program = (
         "import sys; from pathlib import Path; from processes import null_order\n"
-        "from dlbench.suites.measuring.launcher import MARK, ProcessLauncher, of_a_launch\n"
+        "from dlbench.suites.launching.launcher import ProcessLauncher\n"
         "def tick(directory): (Path(sys.argv[1]) / 'where').write_text(str(directory))\n"
         "ProcessLauncher().launch(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
     )
@@ -291,7 +297,7 @@ def test_the_guest_is_killed_when_the_runner_is(tmp_path):
     children = []
     try:
         where = wait_until(lambda: (tmp_path / "where").exists() and (tmp_path / "where").read_text(), "a tick")
-        wait_until(lambda: launcher.read_phase(Path(where))[0] == "first step", "the first step")
+        wait_until(lambda: control.read_phase(Path(where))[0] == "first step", "the first step")
         children = psutil.Process(runner.pid).children()
         assert len(children) == 1
         assert not gone(children[0].pid)
@@ -331,11 +337,11 @@ def test_without_pidfd_it_works_all_the_same(tmp_path, monkeypatch):
     assert stuck.outcome.status is Status.TIMED_OUT
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"phase": "x"}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"phase": 1}', '{"phase": "\\u001b[2J"}'])
 def test_a_phase_that_cannot_be_read_is_no_phase(tmp_path, content):
     (tmp_path / "phase.json").write_text(content)
-    assert launcher.read_phase(tmp_path) == ("", None)
-    assert launcher.read_phase(tmp_path / "none") == ("", None)
+    assert control.read_phase(tmp_path) == ("", None)
+    assert control.read_phase(tmp_path / "none") == ("", None)
 
 
 # A process whose parent ends at once, so that it is no longer of this one's tree; it prints its number and waits.

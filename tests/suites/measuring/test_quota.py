@@ -28,7 +28,7 @@ from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
-from dlbench.suites.measuring.launcher import Order, guest_environment
+from dlbench.suites.launching.launcher import Order, guest_environment
 from dlbench.suites.planning.framework import catalogue
 
 pytestmark = pytest.mark.alone
@@ -46,7 +46,7 @@ import json, sys
 from pathlib import Path
 from dlbench.adapters import protocol
 from dlbench.hardware_probe import probe
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.launching.launcher import Order, ProcessLauncher
 folder, python, variables = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 (folder / "machine.json").write_text(json.dumps(probe().to_dict()))
 launch = protocol.read_launch(str(folder))

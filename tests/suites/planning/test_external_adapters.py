@@ -15,7 +15,7 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.errors import UsageError
-from dlbench.suites.measuring.launcher import Order, ProcessLauncher
+from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.planning import external_adapters, framework
 
 ABOUT = """

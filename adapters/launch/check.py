@@ -1,0 +1,79 @@
+"""The parity check of a launch: a few further steps of the very step that was timed, from weights known to the host.
+
+The guest only carries it out and tells what came of it: losses, and the updates of sampled entries. Reference and
+verdict are the host's. What is checked is data that the timed steps never saw (``Adapter.reset``), after as many steps
+as the host asks for once they are over.
+"""
+
+import math
+from typing import Callable, Dict, Iterator, List, Mapping, Optional
+
+import numpy as np
+
+from .. import networks
+from ..base import Adapter
+from ..networks import Network
+from ..protocol import Answer, Launch
+from . import batches, contract, parity
+from .host import READ, RESET, STEPS, Host, Order
+
+
+class Weights(Mapping[str, np.ndarray]):
+    """The check's weights, each drawn when it is looked up: all at once they would be as large as the framework's."""
+
+    def __init__(self, network: Network) -> None:
+        self._parameters = {parameter.name: parameter for parameter in network.family.parameters()}
+        self._network = network
+        self.entries: Dict[str, np.ndarray] = {}  # the sampled ones of what was looked up
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        value = batches.weight(self._network, self._parameters[name])
+        self.entries[name] = parity.entries_of(name, value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+
+def carry_out(adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, order: Order) -> Answer:
+    """Carry out the rounds of the timed ``step`` that the host asked for; return what the last one showed."""
+    network = networks.from_data(launch.network or {})
+    weights, batch = Weights(network), batches.of_launch(network, launch)
+    adapter.set_learning_rate(network.parity.learning_rate)
+    losses: List[float] = []
+    for _ in range(order.rounds):
+        adapter.reset(weights, batch)
+        adapter.synchronize()
+        host.mark(RESET)
+        losses = []
+        for _ in range(order.steps):
+            step()
+            losses.append(contract.loss(adapter))
+        adapter.synchronize()
+        host.mark(STEPS)
+    found = parity.observe(contract.learnt(adapter, network), weights.entries, losses)
+    host.mark(READ)
+    finite = all(math.isfinite(each) for each in losses)
+    updates = {name: _plain(update) for name, update in found.updates.items()}
+    return Answer(losses if finite else None, updates, found.parameter_count)
+
+
+def _plain(update: np.ndarray) -> Optional[List[float]]:
+    """Return the numbers of an update; None where one of them is not finite, which JSON cannot say."""
+    return [float(each) for each in update] if np.isfinite(update).all() else None
+
+
+def save_reference(adapter: Adapter, network: Network, path: str, before: Dict[str, np.ndarray]) -> None:
+    """Carry out the recipe's steps and write what each of them showed as the reference file."""
+    adapter.set_learning_rate(network.parity.learning_rate)
+    losses: List[float] = []
+    shown = []
+    for _ in range(network.parity.steps):
+        adapter.step()
+        adapter.synchronize()
+        losses.append(contract.loss(adapter))
+        shown.append(parity.observe(contract.learnt(adapter, network), before, list(losses)))
+    parity.save(path, shown[-1], shown[:-1])

@@ -1,0 +1,38 @@
+"""The verdict on a launch: whether its number may stand, and if not, why."""
+
+from dataclasses import replace
+
+from dlbench.adapters.networks import from_data
+from dlbench.adapters.protocol import Outcome, Status
+
+from ..launching.control import UnreadableError
+from ..launching.launcher import Launched, Order
+from ..launching.outcomes import one_line
+from .limits import Limits
+from .parity import parity_of
+from .plausibility import Claim, implausible
+
+
+def judged(order: Order, launched: Launched, limits: Limits | None) -> Launched:
+    """Return a launch with its parity and the status that it deserves; without limits no rate is too high."""
+    outcome = launched.outcome
+    if outcome.status is not Status.OK or order.launch.only_capabilities or order.judges_itself:
+        return launched
+    try:
+        return replace(launched, outcome=_judged(order, outcome, limits))
+    except UnreadableError as error:
+        return replace(launched, outcome=Outcome(Status.CRASHED, f"its answer cannot be believed: {error}"))
+
+
+def _judged(order: Order, outcome: Outcome, limits: Limits | None) -> Outcome:
+    assert order.launch.network is not None
+    assert outcome.outside is not None
+    network = from_data(order.launch.network)
+    verdict = parity_of(outcome, order, network)
+    impossible = implausible(Claim(order.launch.cell, network, outcome, outcome.outside, limits), order.computes)
+    status, reason = Status.OK, ""
+    if verdict.verdict == "disagrees":
+        status, reason = Status.PARITY_FAILED, verdict.reason
+    if impossible:
+        status, reason = Status.IMPLAUSIBLE, "; ".join(filter(None, (impossible, reason)))
+    return outcome._replace(status=status, reason=one_line(reason), parity=verdict, answer=None)

@@ -1,0 +1,132 @@
+"""The host's end of the line to a guest: its own clock and the CPU time it sees, at each mark that the guest comes to.
+
+A guest waits at each mark until it is answered, so nothing is read while a step runs. Which parity check follows the
+timed samples is drawn by lot here, and told only then.
+"""
+
+import json
+import random
+import secrets
+import time
+from collections.abc import Sequence
+from socket import socket
+
+import psutil
+
+from dlbench.adapters.launch.host import BEGIN, END, READ, RESET, STEPS
+from dlbench.adapters.protocol import Outside
+
+_LONGEST = 200
+_LONG_STEP = 0.15
+"""Seconds: of steps as long as this one more is felt, and mostly the shortest check is asked for."""
+_SELDOM = 0.1
+"""How often it is not."""
+_ENOUGH_SECONDS = 0.1
+"""Rounds are repeated until their steps last so long: what is shorter cannot be held against the timed samples."""
+_MOST_ROUNDS = 4
+
+
+class Witness:
+    """Watches one launch."""
+
+    def __init__(self, line: socket, keeper: int, check_steps: Sequence[int]) -> None:
+        """Listen on this line; the launch's processes descend from ``keeper``. Checks may have so many steps."""
+        line.setblocking(False)
+        self.line = line
+        self.wrong = ""
+        """What the guest said that it should not have."""
+        self._keeper = keeper
+        self._check_steps = check_steps
+        self._chance = random.Random(secrets.randbits(64))
+        self._heard = b""
+        self._expected = [BEGIN]
+        self._last = (0.0, 0.0)
+        self._spent: dict[str, tuple[float, float]] = {}
+        self._check = (0, 0)
+        self.timed_steps: int | None = None
+        """How many the guest says it timed."""
+        self._asked = False
+        self.over = False
+        """Nothing more is to be heard."""
+
+    def listen(self) -> bool:
+        """Take in what the guest says, and answer it; False once nothing more is to be heard."""
+        self.over = not self._listen()
+        return not self.over
+
+    def _listen(self) -> bool:
+        try:
+            heard = self.line.recv(4096)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if not heard:
+            return False
+        self._heard += heard
+        while b"\n" in self._heard and not self.wrong:
+            line, _, self._heard = self._heard.partition(b"\n")
+            self._mark(line[:_LONGEST].decode("ascii", "replace"))
+        if len(self._heard) > _LONGEST:
+            self.wrong = self.wrong or f"it said more than {_LONGEST} characters where a word belongs"
+        return not self.wrong
+
+    def outside(self) -> Outside | None:
+        """Return what was seen; None where the timed samples never ended, or the check did not."""
+        if END not in self._spent or self.wrong or (self._asked and self._expected):
+            return None
+        steps, rounds = self._check if self._asked else (0, 0)
+        of_check = [self._spent.get(word, (0.0, 0.0)) for word in (RESET, STEPS, READ)]
+        return Outside(*self._spent[END], steps, rounds, *(each for pair in of_check for each in pair))
+
+    def _mark(self, words: str) -> None:
+        now = (time.monotonic(), cpu_seconds(self._keeper))
+        word, _, number = words.partition(" ")
+        if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
+            awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
+            self.wrong = f"it said {words[:40]!r} where {awaited} belongs"
+            return
+        self._expected.pop(0)
+        spent = self._spent.get(word, (0.0, 0.0))
+        self._spent[word] = (spent[0] + now[0] - self._last[0], spent[1] + max(0.0, now[1] - self._last[1]))
+        if word == BEGIN:
+            self._expected = [END]
+        answer = b"{}\n"
+        if word == END:
+            self.timed_steps = int(number[:18])
+            answer = self._order(self._spent[END][0] / max(1, self.timed_steps))
+        elif word == RESET:
+            self._asked = True
+        self._last = (time.monotonic(), cpu_seconds(self._keeper))
+        try:
+            self.line.sendall(answer)
+        except OSError:
+            self.wrong = "it does not listen"
+
+    def _order(self, step_seconds: float) -> bytes:
+        """Draw the check that is asked for: the guest cannot know its length before."""
+        shortest, longest = min(self._check_steps), max(self._check_steps)
+        if step_seconds > _LONG_STEP:
+            steps, rounds = (longest if self._chance.random() < _SELDOM else shortest), 1
+        else:
+            steps = self._chance.choice(self._check_steps)
+            enough = int(_ENOUGH_SECONDS / max(steps * step_seconds, 1e-6)) + 1
+            rounds = min(_MOST_ROUNDS, enough + self._chance.randrange(2))
+        self._expected = [RESET, STEPS] * rounds + [READ]
+        self._check = (steps, rounds)
+        return json.dumps({"steps": steps, "rounds": rounds}).encode() + b"\n"
+
+
+def cpu_seconds(keeper: int) -> float:
+    """Return the CPU seconds so far of this process and all its descendants, ended ones included."""
+    total = 0.0
+    try:
+        root = psutil.Process(keeper)
+        for process in (root, *root.children(recursive=True)):
+            try:
+                total += sum(process.cpu_times()[:4])  # user, system, and of ended children that were waited for
+            except psutil.Error:
+                continue
+    except psutil.Error:
+        return total
+    return total
