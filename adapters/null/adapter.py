@@ -21,7 +21,7 @@ import math
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -104,6 +104,9 @@ class NullAdapter(Adapter):
             raise Unsupported("the null framework was told not to support this cell")
         if self.device is not None:
             self.device.allocate()
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Keep nothing of them, as ``prepare`` does."""
 
     def step(self) -> None:
         """Spin until the step's time is over; on a GPU, until the host has done its part."""

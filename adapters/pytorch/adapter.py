@@ -11,7 +11,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 """
 
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
@@ -23,15 +23,8 @@ from ..libraries.device_ceilings import OPERATOR, Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import ceilings, compiled, cuda, eager, graphs, mixed, onednn, parallel, profile
-from .networks import build, plain_dense
-from .placement import Feed
-
-
-def _memory_format(network: Network, settings: Dict[str, Any]) -> Optional[torch.memory_format]:
-    """Return the order in which image tensors lie in memory, or None for a network without images."""
-    if len(network.family.drawn_inputs().shape) != 3:
-        return None
-    return torch.channels_last if settings.get("channels_last", True) else torch.contiguous_format
+from .networks import build, load, plain_dense
+from .placement import Feed, copy_of, tensors_of
 
 
 class TorchAdapter(Adapter):
@@ -61,6 +54,8 @@ class TorchAdapter(Adapter):
         self.dense = settings.get("dense", "mkl")
         if self.dense not in ("mkl", "onednn"):
             raise ValueError("dense %r is neither mkl nor onednn" % self.dense)
+        #: The order in which image tensors, and the weights of convolutions, lie in memory.
+        self._images = torch.channels_last if settings.get("channels_last", True) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self._loss = torch.zeros(())
 
@@ -114,20 +109,16 @@ class TorchAdapter(Adapter):
         """Build the module and the training step; tokens and their labels are kept time-major."""
         built = build(network, weights, onednn.onednn_dense if self.dense == "onednn" else plain_dense)
         self._parameters = built.parameters
-        inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
-        if isinstance(network.family, Recurrent):
-            inputs, labels = inputs.t().contiguous(), labels.t().flatten()
-        memory_format = _memory_format(network, self.settings)
-        if memory_format is None:
-            inputs = inputs.clone()
-        else:
-            built.module.to(memory_format=memory_format)
-            inputs = inputs.clone(memory_format=memory_format)
-        labels = labels.clone()
+        self._family = network.family
         module = built.module
+        if len(network.family.drawn_inputs().shape) == 3:
+            module.to(memory_format=self._images)
+        #: The mini-batch where the cell's placement says; and where the step reads it.
+        self._held = [copy_of(tensor, self._images) for tensor in tensors_of(network.family, batch)]
+        inputs, labels = self._held
         if not self.cell.on_cpu:
             module.to(cuda.DEVICE)
-            inputs, labels = self._placed([inputs, labels])
+            inputs, labels = self._placed()
             if self.compiles:
                 compiled.use_cache("%s-%s" % (self._compilers_folder(), cuda.slug()))
         dtype = cuda.DTYPES[self.cell.precision]
@@ -138,11 +129,13 @@ class TorchAdapter(Adapter):
         trainable = list(built.parameters.values())
         self._training = self._make_step()(eager.Task(module, trainable, inputs, labels, self.settings))
 
-    def _placed(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
+    def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
         if self.cell.placement == "resident":
-            return [tensor.to(cuda.DEVICE) for tensor in tensors]
-        self._feed = Feed(tensors, cuda.DEVICE, pinned=self.cell.placement == "pinned")
+            self._held = [tensor.to(cuda.DEVICE) for tensor in self._held]
+            return self._held
+        self._feed = Feed(self._held, cuda.DEVICE, pinned=self.cell.placement == "pinned")
+        self._held = self._feed.here()
         self._feed()
         self.step = self._step_with_copy  # type: ignore[method-assign]
         return self._feed.there()
@@ -154,6 +147,14 @@ class TorchAdapter(Adapter):
         if self.compiles:
             return compiled.ScaledPieces if scaled else compiled.make_step
         return mixed.ScaledStep if scaled else eager.EagerStep
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy them into the tensors that there are: compiled code and CUDA graphs have their addresses."""
+        self.synchronize()  # the last step may still copy its mini-batch out of the host's memory
+        load(self._parameters, weights)
+        for held, given in zip(self._held, tensors_of(self._family, batch)):
+            held.copy_(given)
+        self._training.forget()
 
     def step(self) -> None:
         """Forward, loss, backward, update."""

@@ -83,6 +83,9 @@ class WholeStep:
         """Carry out one step; return its loss, a scalar still on the device."""
         return self.function(self.inputs, self.labels, self.rate)
 
+    def forget(self) -> None:
+        """Forget nothing: no step leaves anything but the parameters."""
+
     def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on."""
         self.rate.fill_(rate)

@@ -42,6 +42,9 @@ class EagerStep:
         self.optimizer.step()
         return loss.detach()
 
+    def forget(self) -> None:
+        """Forget what earlier steps found out; gradients are made anew by each, and plain SGD keeps nothing."""
+
     def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on."""
         for group in self.optimizer.param_groups:

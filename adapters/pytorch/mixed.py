@@ -35,6 +35,7 @@ class ScaledStep(EagerStep):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.scaler = torch.amp.GradScaler(task.inputs.device.type)
+        self.first_scale = self.scaler.state_dict()
 
     def __call__(self) -> torch.Tensor:
         """Carry out one step; return its loss, a scalar still on the device."""
@@ -44,6 +45,10 @@ class ScaledStep(EagerStep):
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss.detach()
+
+    def forget(self) -> None:
+        """Scale the loss as at the start."""
+        self.scaler.load_state_dict(self.first_scale)
 
     def describe(self) -> Dict[str, Any]:
         """Name what was chosen, and what the scale has become: below 65536, steps were left out."""

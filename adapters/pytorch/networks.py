@@ -5,7 +5,7 @@ inputs, height, width), LSTM gates input, forget, cell, output), so converting i
 beside the module, its trainable tensors by canonical name.
 """
 
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 import torch
@@ -173,8 +173,13 @@ def build(network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = p
         raise TypeError("no PyTorch network for the family %s" % type(family).__name__)
     if set(found) != set(weights):
         raise ValueError("the network's parameters and the weights given differ in name")
-    with torch.no_grad():
-        for name, parameter in found.items():
-            parameter.copy_(torch.from_numpy(weights[name]))
+    load(found, weights)
     module.train()
     return Built(module, found)
+
+
+def load(parameters: Dict[str, nn.Parameter], weights: Mapping[str, np.ndarray]) -> None:
+    """Copy the weights into the parameters, wherever those lie and in whatever order in memory."""
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(torch.from_numpy(weights[name]))

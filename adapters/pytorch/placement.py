@@ -1,8 +1,25 @@
-"""Mini-batches that lie in the host's memory and are copied to the GPU in each step."""
+"""How a mini-batch lies in memory, and mini-batches that lie in the host's and are copied to the GPU in each step."""
 
 from typing import List, Tuple
 
 import torch
+
+from ..families import Family, Recurrent
+from ..launch.batches import Batch
+
+
+def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
+    """Return inputs and labels in the shapes that steps read, time-major where there are tokens.
+
+    They may share the arrays' memory.
+    """
+    inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
+    return [inputs.t(), labels.t().flatten()] if isinstance(family, Recurrent) else [inputs, labels]
+
+
+def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:
+    """Return a copy in the order in memory that steps read, for images the one that is given."""
+    return tensor.clone(memory_format=images if tensor.dim() == 4 else torch.contiguous_format)
 
 
 class Feed:
@@ -18,6 +35,10 @@ class Feed:
         for tensor in tensors:
             # Both keep the order in memory, NHWC too, so that the copy is one plain transfer.
             self.pairs.append((tensor.pin_memory() if pinned else tensor, torch.empty_like(tensor, device=device)))
+
+    def here(self) -> List[torch.Tensor]:
+        """Return the tensors on the host."""
+        return [host for host, _ in self.pairs]
 
     def there(self) -> List[torch.Tensor]:
         """Return the tensors on the device."""

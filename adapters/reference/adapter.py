@@ -5,7 +5,7 @@ agreement of two independent derivations. Settings: ``dtype``, "float64" (defaul
 see what rounding alone does to the parity figures.
 """
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union
 
 import numpy as np
 
@@ -40,12 +40,22 @@ class ReferenceAdapter(Adapter):
         self.loss = float("nan")
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Copy weights and inputs in the element type of this mode; tokens and labels stay integers."""
+        """Copy the weights in the element type of this mode, and the mini-batch."""
         self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
-        tokens = batch.inputs.dtype.kind == "i"
-        self.inputs = batch.inputs if tokens else batch.inputs.astype(self.dtype)
-        self.labels = batch.labels
+        self.place(batch)
         self.model: Model = self.models[type(network.family)](network.family, self.weights)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy others into their place; a step keeps nothing for the next."""
+        for name, value in weights.items():
+            self.weights[name][...] = value
+        self.place(batch)
+
+    def place(self, batch: Batch) -> None:
+        """Copy the mini-batch; tokens and labels stay integers."""
+        tokens = batch.inputs.dtype.kind == "i"
+        self.inputs = batch.inputs.copy() if tokens else batch.inputs.astype(self.dtype)
+        self.labels = batch.labels.copy()
 
     def step(self) -> None:
         """Forward, then backward with each parameter updated as soon as its gradient is there."""

@@ -16,6 +16,7 @@ IMPORTS = {
     "mxnet": "import mxnet as mx",
     "onnx": "import onnxruntime\nfrom guest.onnx import networks as onnx_networks",
     "onnxruntime": "from guest.libraries.onnx_graphs import permute_gates",
+    "reference": "",
     "theano": "",
 }
 

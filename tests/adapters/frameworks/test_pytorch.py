@@ -12,6 +12,8 @@ pytestmark = pytest.mark.framework
 
 FRAMEWORK = "torch"
 
+SAME = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+
 
 @asked.of_every_framework(
     *(
@@ -29,6 +31,11 @@ FRAMEWORK = "torch"
     ),
     asked.threads_of_cells(),
     asked.rate(),
+    # Its optimiser, and the addresses of what it reads and writes.
+    asked.reset(SAME),
+    asked.reset(SAME, optimizer="single", channels_last=False),
+    asked.reset(SAME, dense="onednn"),
+    asked.reset(SAME, only=["small-dense", "small-convolutional", "small-residual"], precision="bfloat16"),
     asked.memory({"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False}),
     asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
     asked.description("blas onednn_enabled cpu_capability execution dense_layers", version="2.…", intra_op_threads="1"),
@@ -41,10 +48,10 @@ def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) ->
 def test_a_compiled_step_agrees_and_a_new_rate_compiles_nothing(guest: Guest) -> None:
     answer = guest("""
         from torch._dynamo.utils import counters
-        supported, reason = make("small-convolutional", mode="compile", compile=True).supports(None)
+        network = SMALL["small-convolutional"]
+        supported, reason = make("small-convolutional", mode="compile", compile=True).supports(network)
         answer = {"unsupported": reason}
         if supported:
-            network = SMALL["small-convolutional"]
             adapter = make("small-convolutional", mode="compile", compile=True)
             found = small.parity_observation(parity, batches, adapter, network, 4)
             graphs = counters["stats"]["unique_graphs"]
@@ -64,6 +71,31 @@ def test_a_compiled_step_agrees_and_a_new_rate_compiles_nothing(guest: Guest) ->
     assert answer["still"]
     assert answer["verdict"] == "agrees", answer["reason"]
     assert answer["cached"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["small-convolutional", "small-recurrent"])
+def test_a_reset_compiles_nothing(guest: Guest, name: str) -> None:
+    """One graph without recurrence, pieces with it."""
+    setup = "from torch._dynamo.utils import counters"
+    asked.reset('counters["stats"]["unique_graphs"]', setup, [name], mode="compile", compile=True)(guest)
+
+
+def test_a_reset_scales_the_loss_as_at_the_start(guest: Guest) -> None:
+    scales = guest("""
+        from guest.pytorch import eager, mixed
+        weight = torch.nn.Linear(2, 2)
+        task = eager.Task(weight, list(weight.parameters()), torch.ones(3, 2), torch.zeros(3, dtype=torch.int64), {})
+        step = mixed.ScaledStep(task)
+        answer = []
+        for value in (1.0, float("inf")):
+            weight.weight.data[...] = value
+            step()
+            answer.append(step.scaler.get_scale())
+        step.forget()
+        answer.append(step.scaler.get_scale())
+    """)
+    assert scales[1] < scales[0] == scales[2]
 
 
 def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_do(guest: Guest) -> None:

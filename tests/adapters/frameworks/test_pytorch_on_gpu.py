@@ -70,8 +70,16 @@ def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: 
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("placement", ["resident", "pinned", "pageable"])
+def test_after_a_reset_it_is_as_fresh(guest: Guest, mode: str, placement: str) -> None:
+    only = ["small-dense", "small-convolutional", "small-recurrent"]
+    same = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+    asked.reset(same, only=only, device="cuda:0", mode=mode, placement=placement, **MODES[mode])(guest)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_new_rate_takes_effect_at_the_next_step(guest: Guest, mode: str) -> None:
-    asked.check_a_new_rate_takes_effect(guest, device="cuda:0", mode=mode, **MODES[mode])
+    asked.rate(device="cuda:0", mode=mode, **MODES[mode])(guest)
 
 
 @pytest.mark.parametrize("mode", MODES)

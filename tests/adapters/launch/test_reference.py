@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import asked_of_frameworks as asked
 import numpy as np
 import pytest
 from known_networks import AS_JSON, NETWORKS
@@ -118,3 +119,34 @@ def test_every_network_has_a_reference_at_the_papers_mini_batch(name):
     assert len(reference.losses) == network.parity.steps, "made with another recipe: run reference/generate.py"
     assert set(reference.updates) == {parameter.name for parameter in network.family.parameters()}
     assert path.stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("mode", ["float64", "float32"])
+def test_a_reset_reference_is_as_a_fresh_one(guests, mode):
+    asked.reset(dtype=mode)(guests("reference", mode))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found"),
+    [
+        ("self.weights.update(weights); self.place(batch)", "fc1.weight"),
+        ("right(self, weights, batch); self.inputs, self.labels = batch", "losses"),
+        ("right(self, weights, self.first)", "losses"),
+        ("right(self, {**weights, 'fc1.bias': self.weights['fc1.bias']}, batch)", "fc1.bias"),
+        ("right(self, dict(weights, **weights), batch)", "looked up once"),
+        ("np.copyto(self.first.inputs, batch.inputs); right(self, weights, batch)", "the first mini-batch"),
+        ("right(self, weights, batch); self.model = type(self.model)(self.model.family, self.weights)", "made anew"),
+    ],
+)
+def test_a_reset_that_leaves_something_is_found_out(guests, mistake, found):
+    setup = f"""
+right, ready = ADAPTER.reset, ADAPTER.prepare
+def prepare(self, network, weights, batch):
+    self.first = batch
+    ready(self, network, weights, batch)
+def reset(self, weights, batch):
+    {mistake}
+ADAPTER.prepare, ADAPTER.reset = prepare, reset
+"""
+    with pytest.raises(AssertionError, match=found):
+        asked.reset("id(adapter.model)", setup, only=["small-dense"])(guests("reference"))

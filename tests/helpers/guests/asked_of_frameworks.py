@@ -110,6 +110,76 @@ answer = moved, len(different)
     assert different == 1, "something was compiled, traced or made anew for another rate"
 
 
+#: Gives ``as_fresh(name, made, same)``: what is different where an adapter is reset from where it is made anew.
+#: ``made()`` makes one, and ``same(adapter)`` is to keep its value.
+AS_FRESH = """
+from collections.abc import Mapping
+
+class Drawn(Mapping):
+    def __init__(self, kept):
+        self.kept, self.asked, self.given = kept, [], []
+    def __getitem__(self, name):
+        self.asked.append(name)
+        self.given.append(self.kept[name].copy())
+        return self.given[-1]
+    def __iter__(self):
+        return iter(self.kept)
+    def __len__(self):
+        return len(self.kept)
+
+def two_steps(adapter, network):
+    adapter.set_learning_rate(network.parity.learning_rate)
+    losses = []
+    for _ in range(2):
+        adapter.step(); adapter.synchronize()
+        losses.append(adapter.last_loss())
+    return losses, {name: value.copy() for name, value in adapter.parameters()}
+
+def as_fresh(name, made, same, examples=4, repeated=None):
+    network = SMALL[name]
+    other = network._replace(name=name + ", other numbers")
+    weights = {key: 0.9 * value + np.float32(0.01) for key, value in batches.initial_weights(other).items()}
+    first, second = [batches.mini_batch(each, examples, repeated) for each in (network, other)]
+    kept = [part.copy() for part in first]
+    adapter = made()
+    adapter.prepare(network, batches.initial_weights(network), first)
+    two_steps(adapter, network)
+    drawn, given, step = Drawn(weights), [part.copy() for part in second], same(adapter)
+    adapter.reset(drawn, batches.Batch(*given))
+    # The host may draw the next arrays into the memory of these.
+    for array in drawn.given + given:
+        array[...] = 0
+    losses, values = two_steps(adapter, network)
+    again = same(adapter)
+    fresh = made()
+    fresh.prepare(network, {key: value.copy() for key, value in weights.items()}, second)
+    wanted_losses, wanted = two_steps(fresh, network)
+    different = [] if sorted(drawn.asked) == sorted(weights) else ["each weight is to be looked up once"]
+    different += [] if all(map(np.array_equal, first, kept)) else ["the first mini-batch, which is not the adapter's"]
+    different += [] if np.allclose(losses, wanted_losses, 1e-5, 0.0) else ["losses"]
+    different += [key for key in wanted if not np.allclose(values[key], wanted[key], 1e-4, 1e-6)]
+    return different + ([] if step == again else ["the step, which was made anew"])
+"""
+
+
+@question
+def reset(
+    guest: Guest, same: str = "0", setup: str = "", only: Sequence[str] = (), made: str = "make(name)", **settings: Any
+) -> None:
+    """After ``reset`` the steps are those of an adapter that was prepared with the same weights and mini-batch.
+
+    The expression ``same`` keeps its value; ``made`` makes an adapter, with the settings where there are any.
+    """
+    made = f"make(name, **{settings!r})" if settings else made
+    different = guest(f"""{setup}{AS_FRESH}
+answer = {{}}
+for name in {list(only)!r} or SMALL:
+    answer[name] = as_fresh(name, lambda: {made}, lambda adapter: {same})
+""")
+    assert len(different) == (len(only) or len(SMALL))
+    assert not any(different.values()), different
+
+
 @question
 def memory(
     guest: Guest,

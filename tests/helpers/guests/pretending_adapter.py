@@ -35,6 +35,9 @@ class Pretender(Adapter):
     def prepare(self, network, weights, batch):
         self.note("prepare")
 
+    def reset(self, weights, batch):
+        self.note("reset")
+
     def step(self):
         self.note("step")
 

@@ -40,6 +40,7 @@ class Mine(Adapter):
     computes = {computes}
     parity_reason = "it computes nothing"
     def prepare(self, network, weights, batch): self.held = {{name: value.copy() for name, value in weights.items()}}
+    def reset(self, weights, batch): self.prepare(None, weights, batch)
     def set_learning_rate(self, rate): pass
     def step(self):
         for value in self.held.values(): value += 1

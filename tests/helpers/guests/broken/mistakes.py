@@ -200,8 +200,8 @@ class FrozenParameter(ReferenceAdapter):
 class ShiftedLabels(ReferenceAdapter):
     """Labels one example, or one time step, late."""
 
-    def prepare(self, network, weights, batch):
-        super().prepare(network, weights, batch._replace(labels=np.roll(batch.labels, 1, axis=-1)))
+    def place(self, batch):
+        super().place(batch._replace(labels=np.roll(batch.labels, 1, axis=-1)))
 
 
 class NotTheRate(ReferenceAdapter):
