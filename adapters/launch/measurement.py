@@ -215,7 +215,7 @@ def measure(
 
 
 def _checked(
-    adapter: Adapter, network: networks.Network, launch: Launch, taken: Taken, before: Dict[str, np.ndarray], host: Host
+    adapter: Adapter, step: Callable[[], None], launch: Launch, taken: Taken, before: Dict[str, np.ndarray], host: Host
 ) -> Optional[Answer]:
     """Carry out the parity check; None where nothing is computed, or where no host asks for one."""
     if not adapter.computes:

@@ -1,18 +1,13 @@
 """The parity check catches the mistakes that people make in porting a network, and takes no rounding for one."""
 
-import subprocess
-from pathlib import Path
-
 import pytest
 from broken.mistakes import MISTAKES, Mistake
-from known_networks import NETWORKS, data_of
+from known_networks import NETWORKS
 from small_networks import SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.launch import batches, parity
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, read_outcome, write_launch
 from dlbench.suites.measuring import references
-from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 SMALL = small_networks(networks)
 #: The small network of each full one's family.
@@ -93,22 +88,3 @@ def test_rounding_alone_is_not_taken_for_a_mistake_at_full_size():
     verdict = parity.judge(own, reference, network.parity)
     assert verdict.verdict == "agrees"
     assert verdict.update_error < verdict.update_tolerance / 3.0
-
-
-@pytest.mark.framework
-def test_a_mistake_inside_a_framework_is_an_outcome(framework_python, tmp_path):
-    """The whole way: a broken PyTorch step in its own interpreter ends as parity_failed with the reason."""
-    outcome = broken_torch_outcome(framework_python("torch"), tmp_path)
-    assert outcome.status.value == "parity_failed"
-    assert "update of" in outcome.reason
-    assert outcome.samples_ns, "a number for other mathematics is kept, and marked"
-
-
-def broken_torch_outcome(python: Path, folder: Path) -> Outcome:
-    cell = Cell("torch", "pytorch", "eager", "lstm32", "cpu", 1, 4)
-    protocol = Protocol(warmup_steps=1, steps=2, minimum_steps=2, seconds=0.1)
-    reference = str(references.find(NETWORKS["lstm32"], 4))
-    write_launch(str(folder), Launch(cell, protocol, {}, reference, str(folder), network=data_of("lstm32")))
-    script = Path(__file__).parents[2] / "helpers" / "guests" / "broken" / "torch_doubled_bias.py"
-    subprocess.run([python, "-I", script, GUEST_DIRECTORY, folder], check=True, timeout=300)
-    return read_outcome(str(folder))

@@ -9,13 +9,15 @@ import pytest
 from pretending_adapter import Pretender, launch_of, run
 
 from dlbench.adapters.protocol import Status
+from dlbench.suites.judging.verdict import judged
 from dlbench.suites.launching.launcher import Order, ProcessLauncher
 
 
 def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
     """Carry out one launch of the null framework in a process of its own."""
     launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
-    return ProcessLauncher().launch(Order(launch, Path(sys.executable), variables or {}, 120.0)).outcome
+    order = Order(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
+    return judged(order, ProcessLauncher().launch(order), None).outcome
 
 
 def fastest(launch, near):

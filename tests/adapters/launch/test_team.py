@@ -16,6 +16,7 @@ from dlbench.adapters.launch.batches import Batch
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 2, 12, world_size=3)
+MINI_BATCH = Batch(np.zeros((4, 1)), np.arange(4))
 LAUNCH = Launch(CELL, Protocol(), {}, None, "")
 
 
@@ -50,6 +51,11 @@ class Noting(Adapter):
 
     def __init__(self):
         self.notes = []
+        self.cell = CELL._replace(world_size=2)
+
+    def reset(self, weights, batch):
+        self.notes.append("reset")
+        self.labels = list(batch.labels)
 
     def step(self):
         self.notes.append("step")
@@ -87,9 +93,11 @@ def test_the_others_join_in_whatever_the_first_worker_does():
     timing.several(lead.step, 3)()
     timing.several(lead.step, 1)()
     assert lead.effective_threads() == 7  # nobody else is asked
-    assert pipe.written.count(b"\n") == 5
-    team.follow(other, io.BytesIO(pipe.written))
-    assert first.notes == ["step", 0.1 + 0.2, "loss", "step", "step", "step", "step"]
+    lead.reset({}, MINI_BATCH)
+    assert pipe.written.count(b"\n") == 6
+    team.follow(other, io.BytesIO(pipe.written), lambda: other.reset({}, team.part_of(MINI_BATCH, 1, 2)))
+    assert first.notes == ["step", 0.1 + 0.2, "loss", "step", "step", "step", "step", "reset"]
+    assert (first.labels, other.labels) == ([0, 1], [2, 3])
     assert [note for note in other.notes if note != "wait"] == first.notes
 
 
@@ -113,7 +121,7 @@ def test_of_several_lost_workers_the_cause_is_told(unlucky, tmp_path):
 
 def test_an_order_that_means_nothing_is_refused():
     with pytest.raises(ValueError, match="dance"):
-        team.follow(Noting(), io.BytesIO(b"step 1\ndance\n"))
+        team.follow(Noting(), io.BytesIO(b"step 1\ndance\n"), lambda: None)
 
 
 def test_a_mini_batch_that_cannot_be_dealt_out_is_refused(tmp_path):
