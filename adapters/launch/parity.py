@@ -78,8 +78,10 @@ class Observation(NamedTuple):
 
 def entries_of(name: str, value: np.ndarray) -> np.ndarray:
     """Return a parameter's sampled entries, float64."""
-    flat = np.asarray(value).reshape(-1)
-    sampled: np.ndarray = flat[sampled_entries(name, flat.size)].astype(np.float64)
+    # Not by a flat array: of a transposed weight that would be a copy, seconds for fcn5.
+    value = np.asarray(value)
+    places = np.unravel_index(sampled_entries(name, value.size), value.shape)
+    sampled: np.ndarray = value[places].astype(np.float64)
     return sampled
 
 

@@ -4,7 +4,7 @@ Dense weights stand there as (inputs, outputs), convolution weights as (height, 
 (inputs, 4 x hidden) with the gates in the canonical order.
 """
 
-from typing import Tuple
+from typing import Optional, Tuple
 
 import numpy as np
 
@@ -12,9 +12,23 @@ import numpy as np
 class Layout:
     """Held as it is in canonical layout: vectors, embeddings."""
 
+    #: The axes of what ``split`` gives in the order in which they are held; None where they stay.
+    axes: Optional[Tuple[int, ...]] = None
+
+    def split(self, canonical: np.ndarray) -> np.ndarray:
+        """Return a view of a value in canonical layout whose axes can be turned."""
+        return canonical
+
+    def joined(self, turned: Tuple[int, ...]) -> Tuple[int, ...]:
+        """Return the shape that is held of a value whose axes were turned."""
+        return turned
+
     def held(self, canonical: np.ndarray) -> np.ndarray:
         """Turn a value in canonical layout into the layout that is held."""
-        return canonical
+        if self.axes is None:
+            return canonical
+        turned = np.ascontiguousarray(self.split(canonical).transpose(self.axes))
+        return turned.reshape(self.joined(turned.shape))
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
         """Turn a value in the layout that is held into canonical layout."""
@@ -24,9 +38,7 @@ class Layout:
 class DenseLayout(Layout):
     """Dense and LSTM weights: canonical (outputs, inputs), held as (inputs, outputs)."""
 
-    def held(self, canonical: np.ndarray) -> np.ndarray:
-        """Transpose."""
-        return np.ascontiguousarray(canonical.T)
+    axes = (1, 0)
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
         """Transpose back."""
@@ -36,9 +48,7 @@ class DenseLayout(Layout):
 class ConvolutionLayout(Layout):
     """Canonical (outputs, inputs, height, width), held as (height, width, inputs, outputs)."""
 
-    def held(self, canonical: np.ndarray) -> np.ndarray:
-        """Permute the axes."""
-        return np.ascontiguousarray(canonical.transpose(2, 3, 1, 0))
+    axes = (2, 3, 1, 0)
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
         """Permute the axes back."""
@@ -55,10 +65,15 @@ class FlattenedLayout(Layout):
     def __init__(self, image: Tuple[int, int, int]) -> None:
         self.height, self.width, self.channels = image
 
-    def held(self, canonical: np.ndarray) -> np.ndarray:
-        """Permute the inputs and transpose."""
-        split = canonical.reshape(-1, self.channels, self.height, self.width)
-        return np.ascontiguousarray(split.transpose(2, 3, 1, 0).reshape(-1, canonical.shape[0]))
+    axes = (2, 3, 1, 0)
+
+    def split(self, canonical: np.ndarray) -> np.ndarray:
+        """Return a view of (outputs, channels, height, width)."""
+        return canonical.reshape(-1, self.channels, self.height, self.width)
+
+    def joined(self, turned: Tuple[int, ...]) -> Tuple[int, ...]:
+        """Return (height * width * channels, outputs)."""
+        return (-1, turned[-1])
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
         """Permute the inputs back and transpose."""

@@ -1,7 +1,7 @@
 """MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine."""
 
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -12,7 +12,7 @@ from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices, libraries, profile
-from .networks import build
+from .networks import arrays_of, build, load
 
 
 class MxnetAdapter(Adapter):
@@ -38,11 +38,16 @@ class MxnetAdapter(Adapter):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the block with these weights; the mini-batch becomes NDArrays."""
-        built = build(network.family, weights, batch, self.context, self.fused_norm)
-        self.block, self.inputs, self.labels = built.block, built.inputs, built.labels
-        self.trainable = built.trainable
+        self.family = network.family
+        self.block, self.trainable = build(network.family, weights, self.context, self.fused_norm)
+        self.inputs, self.labels = [mx.nd.array(each, ctx=self.context) for each in arrays_of(network.family, batch)]
         self.block.hybridize(**self._hybridized())
-        self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in built.trainable.values()]
+        self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in self.trainable.values()]
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy them into the arrays that there are, once the engine has done what it has to do with these."""
+        load(self.trainable, weights)
+        self.inputs[:], self.labels[:] = arrays_of(self.family, batch)
 
     def _hybridized(self) -> Dict[str, Any]:
         return {"static_alloc": self.static, "static_shape": self.static}

@@ -5,7 +5,7 @@ layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM 
 parameters pass unchanged; only recurrent data are turned to time-major, which the fused LSTM wants.
 """
 
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -16,12 +16,10 @@ from ..launch.batches import Batch
 
 
 class Built(NamedTuple):
-    """A network in MXNet: what computes the loss, its parameters by canonical name, and its resident mini-batch."""
+    """A network in MXNet: what computes the loss, and its parameters by canonical name."""
 
     block: Any  # HybridBlock: (inputs, labels) -> mean loss, shape (1,)
     trainable: Dict[str, Any]  # gluon Parameter by canonical name
-    inputs: Any  # NDArray
-    labels: Any  # NDArray, float32: MXNet's pick takes its indices as it finds them
 
 
 class LossBlock(mx.gluon.HybridBlock):
@@ -169,13 +167,12 @@ def _recurrent(spec: Recurrent, found: Dict[str, Any]) -> Any:
     return body
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch, context: Any, fused_norm: bool = True) -> Built:
-    """Return the network with copies of these weights, and the mini-batch, on this context.
+def build(spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True) -> Built:
+    """Return the network with copies of these weights on this context.
 
     ``fused_norm`` joins a batch normalisation and the ReLU behind it in one operator.
     """
     found: Dict[str, Any] = {}
-    inputs, labels = batch.inputs, batch.labels
     if isinstance(spec, Chain):
         body = _feedforward(spec, found)
     elif isinstance(spec, Residual):
@@ -183,15 +180,22 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch, context: A
     else:
         assert isinstance(spec, Recurrent)
         body = _recurrent(spec, found)
-        inputs, labels = np.ascontiguousarray(inputs.T), labels.T.reshape(-1)
     block = LossBlock(body)
     # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
     block.initialize(mx.init.Zero(), ctx=context)
-    for name, parameter in found.items():
+    load(found, weights)
+    return Built(block, found)
+
+
+def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Copy the weights into the parameters' own arrays."""
+    for name, parameter in trainable.items():
         parameter.set_data(weights[name])
-    return Built(
-        block,
-        found,
-        mx.nd.array(inputs, ctx=context, dtype=np.float32),
-        mx.nd.array(labels, ctx=context, dtype=np.float32),
-    )
+
+
+def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return inputs and labels as the block takes them, float32: MXNet's pick takes its indices as it finds them."""
+    inputs, labels = batch.inputs, batch.labels
+    if isinstance(spec, Recurrent):
+        inputs, labels = inputs.T, labels.T.reshape(-1)
+    return np.ascontiguousarray(inputs, dtype=np.float32), labels.astype(np.float32)

@@ -1,7 +1,7 @@
 """ONNX Runtime as everybody installs it, training all the same: a whole step is one ordinary ONNX graph."""
 
 import importlib.util
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import onnxruntime
@@ -60,13 +60,14 @@ class OnnxAdapter(SessionAdapter):
         self.batch_size = len(batch.inputs)
         # On the CPU these lie on their NumPy arrays: nothing is copied, here or in the step.
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
-        self.mini_batch = feed(network, batch)
+        self.mini_batch = [array.copy() for array in feed(network, batch)]
         self.given = dict(zip(("inputs", "labels"), [self.value_of(array) for array in self.mini_batch]))
         self.given[networks.LEARNING_RATE] = self.value_of(self.rate)
         self.loss = self.buffer([])
-        self._allocate(weights)
+        shapes = {name: list(weights[name].shape) for name in parameter_names(network)}
+        self.sets = [{name: self.buffer(shape) for name, shape in shapes.items()} for _ in range(2)]
+        self._load(weights)
         self._open_session(self.options)
-        self.current = 0
 
     def _open_session(self, options: Any) -> None:
         """Make the session that steps run in, and bind the buffers that there are."""
@@ -74,14 +75,18 @@ class OnnxAdapter(SessionAdapter):
         self.session = onnxruntime.InferenceSession(model, options, self.providers())
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
 
-    def _allocate(self, weights: Dict[str, np.ndarray]) -> None:
-        """Make both sets of parameters and copy the weights into the first."""
-        self.sets: List[Dict[str, Any]] = [{}, {}]
-        for name in parameter_names(self.network):
-            for values in self.sets:
-                values[name] = self.buffer(list(weights[name].shape))
-            initial = permute_gates(self.network, name, weights[name])
-            self.sets[0][name].update_inplace(np.ascontiguousarray(initial))
+    def _load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Copy the weights into the first set, which the next step reads; it writes the second."""
+        for name, value in self.sets[0].items():
+            value.update_inplace(np.ascontiguousarray(permute_gates(self.network, name, weights[name])))
+        self.current = 0
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy weights and mini-batch into the buffers that are bound."""
+        self.synchronize()
+        self._load(weights)
+        for name, array in zip(("inputs", "labels"), feed(self.network, batch)):
+            self.given[name].update_inplace(array)
 
     def _bind(self, source: int, target: int) -> Any:
         """Return the binding of a step from one set of parameters to the other."""

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 import types
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -71,6 +71,13 @@ class OnnxRuntimeAdapter(SessionAdapter):
         value = onnxruntime.OrtValue.ortvalue_from_numpy(flat)
         self.module.copy_buffer_to_parameters(value._ortvalue, trainable_only=False)
 
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy the weights into the parameters; the mini-batch is an argument of the training session."""
+        for name in parameter_names(self.network):
+            held = permute_gates(self.network, name, weights[name])
+            self.state.parameters[name] = np.ascontiguousarray(held)
+        self.inputs = [self.value_of(array.copy()) for array in feed(self.network, batch)]
+
     def step(self) -> None:
         """Run the training graph, which leaves the gradients in their buffers, and the SGD graph."""
         self.loss = self.module(*self.inputs)
@@ -86,7 +93,7 @@ class OnnxRuntimeAdapter(SessionAdapter):
         return float(self.loss.numpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield a copy of each parameter."""
+        """Yield a view of each parameter, of an LSTM's a copy with the gates in canonical order."""
         for name in parameter_names(self.network):
             yield name, permute_gates(self.network, name, self.state.parameters[name].data)
 

@@ -9,7 +9,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
     cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
 """
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -59,35 +59,43 @@ class TensorFlowAdapter(Adapter):
         """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
         if not self.cell.on_cpu:
             gpu.set_up(self.cell.precision)
+        self._network = network
         if self.cell.world_size > 1:
-            step, compiled = self._among_workers(network, weights, batch), False
+            step, compiled = self._among_workers(weights), False
         else:
-            step, compiled = self._alone(network, weights, batch), self._compile
+            step, compiled = self._alone(weights), self._compile
+        self._batch = self._deal(batch)
         function = tf.function(step, jit_compile=compiled, autograph=False)
         self._step = function.get_concrete_function(*self._batch)
         self._loss = tf.constant(float("nan"))
 
-    def _alone(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> Callable[[Any, Any], Any]:
-        """Build the network and place the mini-batch; return the function of a step."""
-        model = build(network, weights, self._recurrence)
+    def _alone(self, weights: Dict[str, np.ndarray]) -> Callable[[Any, Any], Any]:
+        """Build the network; return the function of a step."""
+        model = build(self._network, weights, self._recurrence)
         self._variables = model.variables
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
-        self._batch = place(network, batch)
-        if not self.cell.on_cpu:
-            self._batch = tuple(gpu.placed(tensor) for tensor in self._batch)
         return training_step(model, self._rate)
 
-    def _among_workers(
-        self, network: Network, weights: Dict[str, np.ndarray], batch: Batch
-    ) -> Callable[[Any, Any], Any]:
+    def _among_workers(self, weights: Dict[str, np.ndarray]) -> Callable[[Any, Any], Any]:
         """Do the same for several workers."""
         self._workers = parallel.Workers(self.cell)
         with self._workers.scope():
-            model = build(network, weights, self._recurrence)
+            model = build(self._network, weights, self._recurrence)
             self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         self._variables = model.variables
-        self._batch = self._workers.deal(network, batch)
         return self._workers.training_step(model, self._rate, self._compile)
+
+    def _deal(self, batch: Batch) -> Tuple[Any, Any]:
+        """Return inputs and labels as the step takes them, resident on the devices."""
+        if self.cell.world_size > 1:
+            return self._workers.deal(self._network, batch)
+        inputs, labels = place(self._network, batch)
+        return (inputs, labels) if self.cell.on_cpu else (gpu.placed(inputs), gpu.placed(labels))
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Assign the variables; the mini-batch is an argument of the graph."""
+        self._variables.assign(weights)
+        self._batch = self._deal(batch)
 
     def step(self) -> None:
         """Run the graph once; on the CPU functions are synchronous, and nothing is pending when it returns."""
@@ -104,7 +112,7 @@ class TensorFlowAdapter(Adapter):
         return float(self._loss.numpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield copies of the variables in canonical layout; of several workers, those of the first."""
+        """Yield the variables' values in canonical layout; of several workers, those of the first."""
         return self._variables.canonical()
 
     def effective_threads(self) -> Optional[int]:

@@ -15,6 +15,8 @@ FRAMEWORK = "mxnet"
     asked.one_bias('[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'),
     asked.threads_of_variables("mxnet"),
     asked.rate("id(adapter.block._cached_op)"),
+    *(asked.reset("id(adapter.block._cached_op)", **settings) for settings in ({}, {"static": False})),
+    asked.reset("id(adapter.block._cached_op)", only=["small-residual"], fused_norm=False),
     asked.queue(),
     asked.memory(
         {

@@ -8,10 +8,14 @@ pytestmark = pytest.mark.framework
 
 FRAMEWORK = "onnxruntime"
 
+#: The training session and the SGD session.
+SESSIONS = "adapter.module._model, adapter.optimizer._optimizer"
+
 
 @asked.of_every_framework(
-    # The training session and the SGD session.
-    *asked.onnx_sessions(2, "(adapter.module._model, adapter.optimizer._optimizer)")
+    *asked.onnx_sessions(2, f"({SESSIONS})"),
+    # And the addresses of the parameters.
+    asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)

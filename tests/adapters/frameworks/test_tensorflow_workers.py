@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
 from inside import Guest
 from small_networks import SMALL
@@ -10,6 +11,12 @@ pytestmark = pytest.mark.framework
 
 FRAMEWORK = "tensorflow"
 
+#: Makes ``traces``, which is one longer each time that the loss is traced.
+COUNTED = """
+from guest.tensorflow import networks as built
+traces, loss = [], built.Model.loss
+built.Model.loss = lambda *given: traces.append(1) or loss(*given)
+"""
 
 TRAINED = """
 from guest.reference.adapter import ReferenceAdapter
@@ -51,6 +58,11 @@ def test_several_workers_learn_what_one_learns(
     for name, (verdict, reason, *placed) in answers.items():
         assert verdict == "agrees", (name, reason)
         assert placed == [True, [workers], [[f"CPU:{worker}" for worker in range(workers)]] * 2], name
+
+
+def test_each_worker_is_reset_to_its_part(guest: Guest) -> None:
+    made = 'ADAPTER(Cell("tensorflow", "tensorflow", "function", name, "cpu", 1, 4, world_size=2), {}, "")'
+    asked.reset("len(traces)", COUNTED, only=["small-dense", "small-recurrent"], made=made)(guest)
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(2, 1), (2, 2), pytest.param(3, 1, marks=pytest.mark.slow)])
