@@ -254,8 +254,9 @@ def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
     failed = [record for record in records if record.outcome.status is not Status.OK]
     if not failed:
         return Status.OK, "", ""
-    # Wrong mathematics outweighs everything; a time-out or a lack of memory would only come again.
-    failed.sort(key=lambda record: record.outcome.status is Status.PARITY_FAILED)
+    # What cannot be believed outweighs everything; a time-out or a lack of memory would only come again.
+    worst = (Status.PARITY_FAILED, Status.IMPLAUSIBLE)
+    failed.sort(key=lambda record: record.outcome.status in worst and 1 + worst.index(record.outcome.status))
     outcome = failed[-1].outcome
     reason = outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
     where = "" if len(failed) == len(records) else f" (in {len(failed)} of {len(records)} launches)"

@@ -19,6 +19,7 @@ HOLES = {
     Status.TIMED_OUT: "timeout",
     Status.CRASHED: "crash",
     Status.PARITY_FAILED: "parity!",
+    Status.IMPLAUSIBLE: "implaus!",
     Status.SKIPPED: "skip",
     Status.OK: "empty",
 }

@@ -284,7 +284,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
         environment=newest.environment,
         interpreter=newest.interpreter,
     )
-    if not timed:
+    if not timed or status is Status.IMPLAUSIBLE:
         return place
     summary = summarise([record.outcome.step_seconds() for record in timed])
     family = family_of_record(newest)
@@ -321,8 +321,8 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
 
 
 def _status(records: list[Record]) -> tuple[Status, str]:
-    """Return the status of a cell: a failed parity outweighs everything, one good launch makes a number."""
-    for wanted in (Status.PARITY_FAILED, Status.OK):
+    """Return the status of a cell: what cannot be believed outweighs everything, one good launch makes a number."""
+    for wanted in (Status.IMPLAUSIBLE, Status.PARITY_FAILED, Status.OK):
         found = [record for record in records if record.outcome.status is wanted]
         if found:
             outcome = found[-1].outcome

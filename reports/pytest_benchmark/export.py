@@ -33,6 +33,7 @@ FOREIGN_KEY = "pytest_benchmark"
 FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 
+_NEVER_MIXED = (Status.IMPLAUSIBLE, Status.PARITY_FAILED)
 _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
 
 
@@ -40,9 +41,9 @@ def counted(records: Sequence[Record], host: Host | None = None) -> list[Record]
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
     One attempt of each launch, where it ended well. None at all where any launch computed something else than the
-    reference, or ended with a loss that is not finite: such a number is never mixed in.
+    reference, cannot have done what it says, or ended with a loss that is not finite: such a number is never mixed in.
     """
-    if any(r.outcome.status is Status.PARITY_FAILED or r.outcome.final_loss_finite is False for r in records):
+    if any(r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records):
         return []
     found = [r for r in effective(records, host) if r.outcome.status is Status.OK and r.outcome.samples_ns]
     return sorted(found, key=lambda record: (record.stage == "confirm", record.launch))
@@ -66,7 +67,7 @@ def launch_medians(records: Sequence[Record]) -> list[float]:
 
 def failure(records: Sequence[Record]) -> tuple[Status, str]:
     """Return what is to be said of a cell: `Status.OK` with an empty reason, or the worst that befell it and why."""
-    for wanted in (Status.PARITY_FAILED, Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT):
+    for wanted in (*_NEVER_MIXED, Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT):
         found = [record for record in records if record.outcome.status is wanted]
         if found:
             outcome = found[-1].outcome

@@ -173,4 +173,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "cells by number, medians and contention as columns, sentinels", _second),
     Migration(3, "cells by the number of their workers too", partial(_make_cells_anew, 3)),
     Migration(4, "cells by further axes, which need no column of their own", partial(_make_cells_anew, 4)),
+    # Older versions know neither the status `implausible` nor `outside` in an outcome.
+    Migration(5, "what the host saw of each launch, in its record", lambda connection: None),
 )

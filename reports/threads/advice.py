@@ -10,7 +10,12 @@ from dlbench.reports.matrix.places import Group
 from dlbench.reports.storage.networks import FIRST
 from dlbench.reports.threads.curve import Curve, Point
 
-_FAILURES = {Status.CRASHED: "crashed", Status.TIMED_OUT: "timed out", Status.OUT_OF_MEMORY: "out of memory"}
+_FAILURES = {
+    Status.IMPLAUSIBLE: "implausible",
+    Status.CRASHED: "crashed",
+    Status.TIMED_OUT: "timed out",
+    Status.OUT_OF_MEMORY: "out of memory",
+}
 
 
 def advice(points: Sequence[Point], best: int | None, default: int | None) -> str:

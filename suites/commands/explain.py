@@ -97,6 +97,8 @@ def explain_command(
     print(to_stdout(REPORT, found, ToShow(top=how.top), "json" if how.as_json else "terminal"), end="")
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
+    if outcome.status is Status.IMPLAUSIBLE:
+        say(f"These times cannot be: {outcome.reason}")
     if disturbed(record, host_of(machine)):
         say("Other programs used the CPUs meanwhile: these times are too long. Run it again on a quiet machine.")
 

@@ -15,8 +15,10 @@ from .limits import Limits
 
 _CLOCK_SHARE, _CLOCK_SECONDS = 0.15, 0.25
 """The host's clock may show so much more than the samples: what lies between them, and the host's own waking up."""
-_TICK_SECONDS = 0.06
-"""CPU time is counted in ticks of 0.01 s by thread; the smallest that is held against anybody is a few of them."""
+_TICK_SECONDS = 0.03
+"""CPU time is told in ticks of 0.01 s for each process; fewer than a few of them are held against nobody."""
+_TOLD_SHARE, _TOLD_SECONDS = 0.15, 0.25
+"""What a guest tells of its CPU time may differ by so much from what the host saw."""
 _FEWER_OPERATIONS = 4.0
 """A convolution of 3 x 3 by Winograd's F(4 x 4, 3 x 3) needs so many times fewer multiplications (Lavin, Gray 2016)."""
 _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
@@ -54,7 +56,7 @@ def implausible(claim: Claim, computes: bool) -> str:
     """Return why a launch's number cannot be; empty where nothing speaks against it."""
     rules: list[Callable[[Claim], str]] = [_clock]
     if computes:
-        rules += [_check_took_longer, _check_took_nothing, _work_elsewhere]
+        rules += [_cpu_told, _check_took_longer, _check_took_nothing, _work_elsewhere]
         if claim.cell.on_cpu and claim.limits is not None:
             rules += [_rate, _cpu_seconds, _bytes]
     return "; ".join(dict.fromkeys(filter(None, (rule(claim) for rule in rules))))
@@ -97,6 +99,15 @@ def _cpu_seconds(claim: Claim) -> str:
         f"its processes used {_seconds(seen)} of CPU time for {claim.outcome.observed_steps()} steps, which need "
         f"{_seconds(least)} at least"
     )
+
+
+def _cpu_told(claim: Claim) -> str:
+    """What the guest tells of its threads is what its evidence rests on: helpers that it hides, or time made up."""
+    threads, seen = claim.outcome.threads, claim.outside.timed_cpu_seconds
+    told = 0.0 if threads is None else threads.cpu_seconds
+    if abs(told - seen) <= _TOLD_SHARE * max(told, seen) + _TOLD_SECONDS:
+        return ""
+    return f"it tells of {_seconds(told)} of CPU time, and the host saw {_seconds(seen)}"
 
 
 def _bytes(claim: Claim) -> str:

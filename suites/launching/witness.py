@@ -21,9 +21,9 @@ _LONG_STEP = 0.15
 """Seconds: of steps as long as this one more is felt, and mostly the shortest check is asked for."""
 _SELDOM = 0.1
 """How often it is not."""
-_ENOUGH_SECONDS = 0.1
+_ENOUGH_SECONDS = 0.2
 """Rounds are repeated until their steps last so long: what is shorter cannot be held against the timed samples."""
-_MOST_ROUNDS = 4
+_MOST_ROUNDS = 6
 
 
 class Witness:

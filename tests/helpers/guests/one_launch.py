@@ -1,8 +1,10 @@
 """One launch carried out as the product does it, and where the frameworks' interpreters are."""
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -69,6 +71,8 @@ class Wanted(NamedTuple):
     world_size: int = 1
     #: With them the cell is bound.
     cpus: list[int] | None = None
+    #: Over the framework's own.
+    variables: Mapping[str, str] = MappingProxyType({})
 
 
 def launch_once(framework: Framework, mode: str, network: str | Network, cache: Path, **options: Any) -> Outcome:
@@ -113,5 +117,7 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
     if wanted.device == "cpu":
         variables = {**variables, **devices.variables(None)}
     steps = parity.steps_told(str(chosen)) if chosen else (1,)
-    order = Order(launch, interpreter, variables, wanted.timeout, None, chosen, steps, framework.computes)
+    order = Order(
+        launch, interpreter, {**variables, **wanted.variables}, wanted.timeout, None, chosen, steps, framework.computes
+    )
     return judged(order, ProcessLauncher().launch(order), LIMITS).outcome
