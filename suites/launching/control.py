@@ -36,10 +36,11 @@ def read(path: Path, most: int = MOST_BYTES) -> bytes:
     except OSError as error:
         what = "a link" if path.is_symlink() else error.strerror or "unreadable"
         raise UnreadableError(f"{path.name} is {what}") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise UnreadableError(f"{path.name} is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}, not a file")
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise UnreadableError(f"{path.name} is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}, not a file")
         content = file.read(most + 1)
     if len(content) > most:
         size = f"{most // 1024**2} MiB" if most >= 1024**2 else f"{most} bytes"

@@ -61,7 +61,7 @@ def _witnessed(outcome: Outcome, witness: Witness) -> Outcome:
 
 def _without_answer(ending: Ending) -> Outcome:
     lines = [line.strip() for line in ending.said.splitlines() if line.strip()]
-    said = one_line(" | ".join(lines[-_LAST_LINES:]))[-600:]
+    said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
     tail = f"; last words: {said}" if said else ""
     if ending.code == -signal.SIGKILL and ending.oom_kills > 0:
         return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
