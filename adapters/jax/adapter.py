@@ -1,7 +1,7 @@
 """JAX: the training step is one jitted function, given the parameters' buffers, that returns them updated."""
 
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import jax
 import jaxlib
@@ -60,33 +60,43 @@ class JaxAdapter(Adapter):
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
         differentiated = jax.value_and_grad(mean_loss(network, CONVOLUTIONS[self._pointwise], narrow))
-        arrays: Any
-        homes: Any
         if self.cell.world_size == 1:
             self._everywhere: Any = self._devices[0]
-            arrays, homes = place(batch), (self._everywhere, self._everywhere)
             self._step = jax.jit(training_step(differentiated), donate_argnums=0)
         else:
             self._workers = parallel.Workers(self._devices)
             self._everywhere = self._workers.everywhere
-            arrays, homes = self._workers.deal(batch)
-            step = training_step(self._workers.share(differentiated, homes))
+            step = training_step(self._workers.share(differentiated, self._workers.split(batch)))
             self._step = jax.jit(step, donate_argnums=0, out_shardings=self._everywhere)
-        self._parameters = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
-        if self.cell.placement == "resident":
-            self._batch = tuple(self._put(value, home) for value, home in zip(arrays, homes))
-        else:
-            self._leave_on_host(arrays, homes)
+        if self.cell.placement != "resident":
+            self.step = self._step_with_copy  # type: ignore[method-assign]
+        self._parameters: Dict[str, Any] = {}
+        self.reset(weights, batch)
         self.set_learning_rate(LEARNING_RATE)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Put copies of them on the devices: all that the program is given."""
+        for name, value in weights.items():
+            # One by one, so that no second set of parameters is held; the buffers of the old ones are given back.
+            self._parameters[name] = self._put(held(value), self._everywhere)
+        self._place(batch)
         self._loss: Any = None
 
-    def _leave_on_host(self, arrays: Any, homes: Any) -> None:
-        """Keep the mini-batch in the host's memory, pinned or not, and copy it in each step from now on."""
+    def _place(self, batch: Batch) -> None:
+        """Put a copy of the mini-batch where the cell says: on the devices, or in the host's memory, pinned or not."""
+        arrays: Any
+        homes: Any
+        if self._workers is None:
+            arrays, homes = place(batch), (self._everywhere, self._everywhere)
+        else:
+            arrays, homes = self._workers.deal(batch), self._workers.split(batch)
+        if self.cell.placement == "resident":
+            self._batch = tuple(self._put(value, home) for value, home in zip(arrays, homes))
+            return
         self._on_host = arrays
         if self.cell.placement == "pinned":
             self._on_host = jax.device_put(arrays, tuple(devices.in_memory(home, "pinned_host") for home in homes))
         self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
-        self.step = self._step_with_copy  # type: ignore[method-assign]
 
     def step(self) -> None:
         """Dispatch the program once."""

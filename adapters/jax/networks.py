@@ -40,13 +40,13 @@ def canonical(value: Any) -> np.ndarray:
 
 
 def place(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return the mini-batch in the layouts that the losses read: labels (rows,), time-major where there are steps."""
+    """Return a copy of the mini-batch as the losses read it: labels (rows,), time-major where there are steps."""
     inputs, labels = batch.inputs, batch.labels.astype(np.int32)
     if labels.ndim == 2:
         inputs, labels = inputs.T.astype(np.int32), labels.T.reshape(-1)
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(inputs), np.ascontiguousarray(labels)
+    return np.array(inputs, order="C"), np.array(labels, order="C")
 
 
 def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:

@@ -66,8 +66,8 @@ class Workers:
         #: Where each worker has all of a value.
         self.everywhere = NamedSharding(self._mesh, PartitionSpec())
 
-    def deal(self, batch: Batch) -> Tuple[Tuple[np.ndarray, np.ndarray], Tuple[Any, Any]]:
-        """Return inputs and labels as `networks.place` lays them out, part by part, and the sharding of each of them.
+    def deal(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+        """Return copies of inputs and labels as `networks.place` lays them out, part by part.
 
         With steps the labels of a part are time-major and follow those of the part before: a worker's labels are
         contiguous, whose tokens are a slice of the second axis.
@@ -75,10 +75,12 @@ class Workers:
         parts = [place(part_of(batch, worker, self._count)) for worker in range(self._count)]
         axis = 1 if batch.labels.ndim == 2 else 0
         inputs = np.concatenate([each for each, _ in parts], axis=axis)
-        labels = np.concatenate([each for _, each in parts])
-        split = (PartitionSpec(None, AXIS) if axis else PartitionSpec(AXIS)), PartitionSpec(AXIS)
-        along_inputs, along_labels = (NamedSharding(self._mesh, each) for each in split)
-        return (inputs, labels), (along_inputs, along_labels)
+        return inputs, np.concatenate([each for _, each in parts])
+
+    def split(self, batch: Batch) -> Tuple[Any, Any]:
+        """Return the shardings of the inputs and the labels that ``deal`` returns."""
+        inputs = PartitionSpec(None, AXIS) if batch.labels.ndim == 2 else PartitionSpec(AXIS)
+        return NamedSharding(self._mesh, inputs), NamedSharding(self._mesh, PartitionSpec(AXIS))
 
     def share(self, differentiated: Differentiated, along: Tuple[Any, Any]) -> Differentiated:
         """Return the mean over all workers of what a function says of each one's part, dealt out as `deal` did it."""

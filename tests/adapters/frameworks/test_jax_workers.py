@@ -3,6 +3,7 @@
 import textwrap
 from typing import Any
 
+import asked_of_frameworks as asked
 import pytest
 from inside import Guest
 
@@ -73,6 +74,13 @@ def test_workers_take_their_parts_from_the_host_as_well(guest: Guest, workers: i
         ]
         """,
     ) == [True, True]
+
+
+@pytest.mark.parametrize("placement", ["resident", "pinned", "pageable"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_are_reset_to_their_parts(guest: Guest, workers: int, placement: str) -> None:
+    made = f"team(name, {workers}, 4, placement={placement!r})"
+    asked.reset("adapter._step._cache_size()", TEAMS, ["small-convolutional", "small-recurrent"], made)(guest)
 
 
 def test_each_worker_keeps_its_own_parameters_and_its_part_of_the_mini_batch_alone(guest: Guest) -> None:
