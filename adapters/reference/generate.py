@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from dlbench.adapters.launch.reference_files import SHIPPED, file_name, generate
+from dlbench.adapters.reference.files import SHIPPED, file_name, generate
 from dlbench.suites.planning.networks import shipped
 
 #: The paper's mini-batches first, then those of the mini-batch sweep.

@@ -14,9 +14,12 @@ from .plausibility import Claim, implausible
 
 
 def judged(order: Order, launched: Launched, limits: Limits | None) -> Launched:
-    """Return a launch with its parity and the status that it deserves; without limits no rate is too high."""
+    """Return a launch with its parity and the status that it deserves; without limits no rate is too high.
+
+    One of which nothing was seen from outside is returned as it is: adapters of an older version judged themselves.
+    """
     outcome = launched.outcome
-    if outcome.status is not Status.OK or order.launch.only_capabilities or order.judges_itself:
+    if outcome.status is not Status.OK or order.launch.only_capabilities or outcome.outside is None:
         return launched
     try:
         return replace(launched, outcome=_judged(order, outcome, limits))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as TypingProtocol
 
+from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.companions import oom_kills
 from dlbench.adapters.launch.host import VARIABLE as LINE
 from dlbench.adapters.protocol import Launch, Outcome, write_launch
@@ -54,8 +55,12 @@ class Order:
     timeout: float  # seconds from start to end
     guest: Path | None = None  # the folder of adapters to run; None: this installation's own
     reference: Path | None = None  # what its parity check is held against
-    check_steps: tuple[int, ...] = (1,)  # how many steps that check may have, as the reference tells
     computes: bool = True  # False: the framework says of itself that it computes nothing
+
+    @property
+    def check_steps(self) -> tuple[int, ...]:
+        """How many steps the parity check may have: as many as the reference tells of."""
+        return (1,) if self.reference is None else parity.steps_told(str(self.reference))
 
     @property
     def judges_itself(self) -> bool:

@@ -229,7 +229,6 @@ class Carrier:
             self.plan.cell_seconds,
             self.guest,
             None if reference is None else reference.path,
-            (1,) if reference is None else reference.check_steps,
             framework.computes,
         )
 

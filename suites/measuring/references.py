@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench.adapters.launch import parity, reference_files
 from dlbench.adapters.networks import Network, digest, specification
+from dlbench.adapters.reference import files as reference_files
 
 from ..environments import folders
 from ..environments.environment import Report
@@ -34,11 +34,6 @@ class Reference:
     """The mini-batch that it was computed for, where that is repeated to fill the cell's; None: it is the cell's."""
     label_sets: int = 1
     """So many equal parts of the cell's mini-batch have labels of their own."""
-
-    @property
-    def check_steps(self) -> tuple[int, ...]:
-        """After how many steps it tells losses and updates."""
-        return parity.steps_told(str(self.path))
 
 
 def parts(network: Network, batch_size: int, world_size: int) -> int:

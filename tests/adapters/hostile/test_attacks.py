@@ -58,7 +58,7 @@ OF_TORCH = {"doubled_bias": (Status.PARITY_FAILED, "update of")}
 
 def attack(name, folder, like="reference", mode="float32", network=NETWORK, **options):
     """Carry out a launch of an attack, as of an adapter that a user gives."""
-    shutil.copy(ATTACKS / f"{name}.py", folder / "adapter.py")
+    shutil.copy(next(ATTACKS.rglob(f"{name}.py")), folder / "adapter.py")
     references = {"HOSTILE_REFERENCES": str(folders.home() / "references")}
     framework = find(like).model_copy(update={"folder": f"{OUTSIDE}{name}", "directory": folder})
     return launch_once(framework, mode, network, folder, protocol=PROTOCOL, variables=references, **options)
@@ -90,7 +90,7 @@ def test_a_mistake_inside_a_framework_is_caught(name, tmp_path):
 
 
 def test_every_attack_is_tried_and_listed_with_its_evidence():
-    there = {path.stem for path in ATTACKS.glob("*.py")}
+    there = {path.stem for path in ATTACKS.rglob("*.py")}
     assert there == {*CAUGHT, *OF_TORCH}
     listed = set(re.findall(r"^\| `([a-z_]+)` \|", VERDICTS.read_text(), re.MULTILINE))
     assert listed == there

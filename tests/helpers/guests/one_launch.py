@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 from known_networks import NETWORKS
 
-from dlbench.adapters.launch import parity
 from dlbench.adapters.networks import Network, to_data
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
 from dlbench.hardware_probe.machine import probe
@@ -116,8 +115,6 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
     variables = framework.launch_variables(mode, wanted.threads, interpreter.parent.parent)
     if wanted.device == "cpu":
         variables = {**variables, **devices.variables(None)}
-    steps = parity.steps_told(str(chosen)) if chosen else (1,)
-    order = Order(
-        launch, interpreter, {**variables, **wanted.variables}, wanted.timeout, None, chosen, steps, framework.computes
-    )
+    variables = {**variables, **wanted.variables}
+    order = Order(launch, interpreter, variables, wanted.timeout, None, chosen, framework.computes)
     return judged(order, ProcessLauncher().launch(order), LIMITS).outcome

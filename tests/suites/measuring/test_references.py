@@ -7,8 +7,8 @@ import pytest
 from known_networks import NETWORKS
 from pretended_gpus import TWO, gpus
 
-from dlbench.adapters.launch import reference_files
 from dlbench.adapters.networks import family_of, of_family
+from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import probe
 from dlbench.suites.measuring import preparation
 from dlbench.suites.measuring.references import Reference, fitting

@@ -51,12 +51,12 @@ def test_a_launch_is_told_settings_variables_time_and_reference():
     by_mode = {(o.launch.cell.mode, o.launch.cell.threads, o.launch.cell.network): o for o in launcher.orders}
     null, compiled = by_mode["null", 4, "fcn5"], by_mode["compile", 2, "lstm32"]
     assert null.launch.settings == {"step_seconds": 0.5}
-    assert null.launch.reference is None
+    assert null.reference is None
     assert null.interpreter == Path("/null/python")
     assert null.timeout == 10.0
     assert compiled.launch.settings["compile"] == "over the mode's own"
     assert compiled.launch.settings["channels_last"] is True  # the mode's own
-    assert (compiled.launch.reference, compiled.launch.repeated_batch) == ("/references/lstm32", 16)
+    assert (compiled.reference, compiled.launch.repeated_batch) == (Path("/references/lstm32"), 16)
     assert (null.launch.repeated_batch, null.launch.gpu) == (None, None)
     assert null.variables["CUDA_VISIBLE_DEVICES"] == compiled.variables["CUDA_VISIBLE_DEVICES"] == ""
     assert compiled.variables["OMP_NUM_THREADS"] == "2"
