@@ -7,7 +7,6 @@ but for dense weights, which it holds as (inputs, outputs). Tokens and their lab
 from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Set, Tuple
 
 import numpy as np
-import paddle
 from paddle import nn
 
 from ..base import Unsupported
