@@ -1,6 +1,6 @@
 """Chainer 7.8: define-by-run on NumPy, or with Intel's iDeep (oneDNN) for the operations it has."""
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
@@ -14,7 +14,7 @@ from ..libraries import mkl_kernels, openblas
 from ..networks import Network
 from ..protocol import Cell
 from . import libraries
-from .networks import build, from_chainer, has_gates
+from .networks import arrays_of, build, from_chainer, has_gates
 
 
 class ChainerAdapter(Adapter):
@@ -42,10 +42,17 @@ class ChainerAdapter(Adapter):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the model and its optimiser."""
-        self.model, self.forward, self.inputs, self.labels = build(network.family, weights, batch)
+        self.family = network.family
+        self.model, self.forward = build(network.family, weights)
+        self.inputs, self.labels = arrays_of(network.family, batch)
         if self.ideep:
             self.model.to_intel64()
         self.optimizer = chainer.optimizers.SGD(LEARNING_RATE).setup(self.model)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain SGD keeps nothing."""
+        self.model.load(weights)
+        self.inputs, self.labels = arrays_of(self.family, batch)
 
     def step(self) -> None:
         """Forward, loss, backward and update of one mini-batch; synchronous."""

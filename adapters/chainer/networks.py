@@ -4,7 +4,7 @@ Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chaine
 one cell side by side, in the order candidate, input, forget, output.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
@@ -50,13 +50,18 @@ class Model(chainer.Chain):
                 self.by_name[name] = parameter
 
 
+    def load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Copy the weights into the parameters' arrays, NumPy's or iDeep's."""
+        for name, parameter in self.by_name.items():
+            value = weights[name]
+            parameter.array[...] = to_chainer(value) if has_gates(name) else value
+
+
 class Built(NamedTuple):
     """A network in Chainer."""
 
     model: Model
     forward: Callable[[Any], Any]  # inputs to logits
-    inputs: np.ndarray
-    labels: np.ndarray  # int32, as Chainer wants them
 
 
 def _dense(values: Any, w: Weights, name: str) -> Any:
@@ -131,15 +136,20 @@ def _recurrent(spec: Recurrent, w: Weights, tokens: Any) -> Any:
     return _dense(values, w, "fc")
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
-    """Return the network with copies of these weights, and the mini-batch."""
+def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
+    """Return the network with copies of these weights."""
     model = Model(weights)
-    inputs, labels = batch.inputs.copy(), batch.labels.astype(np.int32)
     if isinstance(spec, Recurrent):
-        inputs = inputs.T.reshape(-1).astype(np.int32)
-        labels = np.ascontiguousarray(labels.T).reshape(-1)
-        return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens), inputs, labels)
+        return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens))
     if isinstance(spec, Residual):
-        return Built(model, lambda images: _residual(spec, model.by_name, images), inputs, labels)
+        return Built(model, lambda images: _residual(spec, model.by_name, images))
     assert isinstance(spec, Chain)
-    return Built(model, lambda values: _feedforward(spec, model.by_name, values), inputs, labels)
+    return Built(model, lambda values: _feedforward(spec, model.by_name, values))
+
+
+def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return copies of inputs and labels, time-major where there are steps; Chainer wants whole numbers in 32 bits."""
+    labels = batch.labels.astype(np.int32)
+    if isinstance(spec, Recurrent):
+        return batch.inputs.T.reshape(-1).astype(np.int32), np.ascontiguousarray(labels.T).reshape(-1)
+    return batch.inputs.copy(), labels

@@ -12,7 +12,7 @@ Settings of a mode (framework.toml says which were measured to be best, and by h
     programs is taken
 """
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import keras
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from ..base import Adapter
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
+from ..libraries.layouts import Layout
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import backends, profile
@@ -49,7 +50,8 @@ class KerasAdapter(Adapter):
         """Build and compile the model; a backend that compiles does so in the first step."""
         built = build(network, len(batch.inputs), self.options)
         for name, (variable, layout) in built.parameters.items():
-            variable.assign(self.backend.tensor(layout.held(weights[name])))
+            variable.assign(self._held(layout, weights[name]))
+        self.network = network
         self.layouts = {name: layout for name, (_, layout) in built.parameters.items()}
         self.variables = {name: variable for name, (variable, _) in built.parameters.items()}
         self.model = built.model
@@ -58,8 +60,26 @@ class KerasAdapter(Adapter):
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             jit_compile=self.jit_compile,
         )
-        inputs, labels = arrays(network, batch, self.options)
-        self.training = self.backend.training(self.model, self.backend.tensor(inputs), self.backend.tensor(labels))
+        self.training = self.backend.training(self.model, *self._tensors(batch))
+
+    def _held(self, layout: Layout, canonical: np.ndarray) -> Any:
+        """Return a copy of a weight as the backend's tensor in the layout that is held."""
+        copy = self.backend.tensor(layout.split(canonical))
+        if layout.axes is None:
+            return copy
+        turned = keras.ops.transpose(copy, layout.axes)
+        return keras.ops.reshape(turned, layout.joined(tuple(turned.shape)))
+
+    def _tensors(self, batch: Batch) -> Tuple[Any, Any]:
+        """Return copies of inputs and labels as the backend's tensors."""
+        inputs, labels = arrays(self.network, batch, self.options)
+        return self.backend.tensor(inputs), self.backend.tensor(labels)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Assign the variables; the mini-batch is an argument of the train function."""
+        for name, variable in self.variables.items():
+            self.training.assign(variable, self._held(self.layouts[name], weights[name]))
+        self.training.place(*self._tensors(batch))
 
     def step(self) -> None:
         """Call the train function; on JAX it returns before the work is done."""

@@ -1,6 +1,5 @@
 """Keras on JAX."""
 
-import itertools
 from importlib import metadata
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
@@ -22,11 +21,10 @@ class JaxTraining(Training):
     def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
         super().__init__(model, inputs, labels)
         optimizer = model.optimizer
-        self.trainable = list(model.trainable_variables)
+        self.places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
         self.rate = next(index for index, held in enumerate(optimizer.variables) if held is optimizer.learning_rate)
-        groups = self.trainable, model.non_trainable_variables, optimizer.variables, model.metrics_variables
+        groups = model.trainable_variables, model.non_trainable_variables, optimizer.variables, model.metrics_variables
         self.state = tuple([variable.value for variable in group] for group in groups)
-        self.batches = itertools.repeat(self.batch)
 
     def step(self) -> None:
         """Start one step from a metric of zero; the arrays of the state before it are given to it for reuse."""
@@ -43,11 +41,14 @@ class JaxTraining(Training):
         held = self.state[2]
         held[self.rate] = jnp.asarray(rate, dtype=held[self.rate].dtype)
 
+    def assign(self, variable: Any, value: Any) -> None:
+        """Replace the variable's value in the state; the buffer of the old one is given back."""
+        self.state[0][self.places[id(variable)]] = value
+
     def values(self, variables: Dict[str, Any]) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield copies out of the state."""
-        current = {id(variable): value for variable, value in zip(self.trainable, self.state[0])}
         for name, variable in variables.items():
-            yield name, np.asarray(current[id(variable)])
+            yield name, np.asarray(self.state[0][self.places[id(variable)]])
 
 
 class JaxBackend(Backend):

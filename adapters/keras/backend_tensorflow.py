@@ -1,6 +1,5 @@
 """Keras on TensorFlow."""
 
-import itertools
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import numpy as np
@@ -12,10 +11,6 @@ from .backends import Backend, Training
 
 class TensorFlowTraining(Training):
     """Calls the train function, a tf.function, with tensors."""
-
-    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
-        super().__init__(model, inputs, labels)
-        self.batches = itertools.repeat(self.batch)
 
     def step(self) -> None:
         """As ``train_on_batch`` does, less the conversion of its arguments and results."""

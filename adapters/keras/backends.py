@@ -1,6 +1,7 @@
 """What the adapter asks of a Keras backend; one module ``backend_NAME.py`` for each answers."""
 
 import importlib
+import itertools
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import keras
@@ -15,10 +16,19 @@ class Training:
     def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
         """Keep the model, whose variables have their values, and make its train function."""
         self.model = model
-        self.batch = (inputs, labels)
+        self.place(inputs, labels)
         model.optimizer.build(model.trainable_variables)
         model.make_train_function()
         self.logs: Dict[str, Any] = {"loss": np.nan}
+
+    def place(self, inputs: Any, labels: Any) -> None:
+        """Train on these tensors from the next step on."""
+        self.batch = (inputs, labels)
+        self.batches = itertools.repeat(self.batch)
+
+    def assign(self, variable: Any, value: Any) -> None:
+        """Give one of the model's trainable variables another value."""
+        variable.assign(value)
 
     def step(self) -> None:
         """Carry out one training step; ``logs`` are what the train function returns."""

@@ -1,6 +1,6 @@
 """PaddlePaddle's dynamic graph on the CPU, which computes synchronously."""
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 import paddle
@@ -13,7 +13,7 @@ from ..libraries import mkl_kernels
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import libraries, profile
-from .networks import build, place
+from .networks import arrays_of, build, load
 
 
 class PaddleAdapter(Adapter):
@@ -39,8 +39,14 @@ class PaddleAdapter(Adapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the layers with these weights and put the mini-batch into tensors."""
         self.built = build(network, weights)
-        self.inputs, self.labels = place(batch)
+        self.inputs, self.labels = [paddle.to_tensor(array) for array in arrays_of(batch)]
         self.optimizer = paddle.optimizer.SGD(LEARNING_RATE, parameters=list(self.built.parameters.values()))
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy them into the tensors that there are; gradients were cleared, and plain SGD keeps nothing."""
+        load(self.built, weights)
+        for tensor, array in zip((self.inputs, self.labels), arrays_of(batch)):
+            tensor.set_value(array)
 
     def step(self) -> None:
         """Run forward, backward and update; PaddlePaddle returns when they are done."""

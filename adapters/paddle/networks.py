@@ -4,10 +4,9 @@ PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LS
 but for dense weights, which it holds as (inputs, outputs). Tokens and their labels are time-major.
 """
 
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Set, Tuple
 
 import numpy as np
-import paddle
 from paddle import nn
 
 from ..base import Unsupported
@@ -159,16 +158,21 @@ def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
         layer = LanguageModel(family, naming)
     else:
         raise Unsupported("PaddlePaddle: no way to build a network of type %s" % type(family).__name__)
-    for name, parameter in naming.parameters.items():
-        value = weights[name]
-        parameter.set_value(np.ascontiguousarray(value.T) if name in naming.transposed else value)
+    built = Built(layer, naming.parameters, frozenset(naming.transposed))
+    load(built, weights)
     layer.train()
-    return Built(layer, naming.parameters, frozenset(naming.transposed))
+    return built
 
 
-def place(batch: Batch) -> Tuple[Any, Any]:
-    """Return the mini-batch as tensors; where there are steps, time-major and the labels in one row."""
-    inputs, labels = batch.inputs, batch.labels
-    if labels.ndim == 2:
-        inputs, labels = np.ascontiguousarray(inputs.T), labels.T.reshape(-1)
-    return paddle.to_tensor(inputs), paddle.to_tensor(labels)
+def load(built: Built, weights: Mapping[str, np.ndarray]) -> None:
+    """Copy the weights into the parameters."""
+    for name, parameter in built.parameters.items():
+        value = weights[name]
+        parameter.set_value(np.ascontiguousarray(value.T) if name in built.transposed else value)
+
+
+def arrays_of(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return inputs and labels as the layers take them; where there are steps, time-major and the labels in one row."""
+    if batch.labels.ndim == 2:
+        return np.ascontiguousarray(batch.inputs.T), batch.labels.T.reshape(-1)
+    return batch.inputs, batch.labels

@@ -54,7 +54,7 @@ class Variables:
 
 
 def held(layout: Layout, canonical: np.ndarray) -> Any:
-    """Return a copy in the layout that is held. TensorFlow turns fcn5's weights in a fifth of NumPy's time."""
+    """Return a copy in the layout that is held."""
     copy = tf.constant(layout.split(canonical))
     if layout.axes is None:
         return copy

@@ -58,6 +58,11 @@ def test_a_backend_answers_what_is_particular_to_it(guest: Guest, backend: str) 
     *(asked.reference(**settings) for settings in ({}, {"unroll": True}, {"use_cudnn": False})),
     # Torch compiles nothing: each step computes its loss anew.
     asked.rate('keras.backend.backend() == "torch" or len(traces)', COUNTED),
+    asked.reset(
+        'keras.backend.backend() == "torch" or len(traces)',
+        COUNTED,
+        ["small-convolutional", "small-residual", "small-recurrent"],
+    ),
     asked.memory(
         {
             "keras.ops.ones((1 << 24, 1 << 20)) + 1": True,

@@ -17,6 +17,7 @@ FRAMEWORK = "paddle"
     asked.one_bias("[getattr(adapter.built.layer.lstm, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
     asked.threads_of_variables("paddle"),
     asked.rate(),
+    asked.reset("[each.data_ptr() for each in [*adapter.built.layer.parameters(), adapter.inputs, adapter.labels]]"),
     asked.memory(
         {
             "paddle.zeros([1 << 14, 1 << 15]).numpy()": True,

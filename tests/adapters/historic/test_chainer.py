@@ -28,6 +28,7 @@ def ideep(request: pytest.FixtureRequest) -> bool:
 @asked.of_every_framework(
     *(asked.reference(ideep=ideep) for ideep in (True, False)),
     *(asked.rate(network="small-convolutional", ideep=ideep) for ideep in (True, False)),
+    *(asked.reset("id(adapter.model)", ideep=ideep) for ideep in (True, False)),
     *(asked.threads_of_variables("chainer", ideep=ideep) for ideep in (True, False)),
     *(asked.memory(PROVOKED, SETUP % ideep, further_bytes=256 << 20) for ideep in (True, False)),
     *(
