@@ -49,7 +49,6 @@ class Model(chainer.Chain):
                 setattr(self, name.replace(".", "_"), parameter)
                 self.by_name[name] = parameter
 
-
     def load(self, weights: Mapping[str, np.ndarray]) -> None:
         """Copy the weights into the parameters' arrays, NumPy's or iDeep's."""
         for name, parameter in self.by_name.items():

@@ -5,11 +5,13 @@ host saw from outside. Each rule gives a reason with the figures of both sides, 
 noise: a number that is off by less than they see is for statistics to find, not for them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Outcome, Outside
+from dlbench.reports.evidence.gpu_evidence import observe_launch
 
 from .limits import Limits
 
@@ -25,6 +27,10 @@ _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
 """The check's steps may take so many times as long as the timed ones, and so much longer."""
 _FASTER = 0.4
 """They take at least such a share of it."""
+_GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
+"""More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250."""
+_GPU_SECONDS = 2.0
+"""NVML's utilisation is of the last second, at most."""
 _READ_BYTES_PER_SECOND, _READ_SECONDS = 0.4e9, 0.5
 """To put the weights in place, or to read them, takes no more CPU time than this."""
 
@@ -38,6 +44,8 @@ class Claim:
     outcome: Outcome
     outside: Outside
     limits: Limits | None
+    telemetry: Mapping[str, Any] | None = None
+    """What the driver was asked of the launch's GPU meanwhile."""
 
     @property
     def step_seconds(self) -> float:
@@ -59,6 +67,8 @@ def implausible(claim: Claim, computes: bool) -> str:
         rules += [_cpu_told, _check_took_longer, _check_took_nothing, _work_elsewhere]
         if claim.cell.on_cpu and claim.limits is not None:
             rules += [_rate, _cpu_seconds, _bytes]
+        if not claim.cell.on_cpu:
+            rules += [_rate_of_gpu, _busy_gpu]
     return "; ".join(dict.fromkeys(filter(None, (rule(claim) for rule in rules))))
 
 
@@ -124,6 +134,23 @@ def _bytes(claim: Claim) -> str:
     return (
         f"a step of {_seconds(claim.step_seconds)} moves at least {least / 1e9:.3g} GB of weights, {rate / 1e9:.3g} "
         f"GB/s, and the memory's measured bandwidth is {limit / 1e9:.3g} GB/s"
+    )
+
+
+def _rate_of_gpu(claim: Claim) -> str:
+    limit = _GPU_FLOPS.get(claim.cell.precision, max(_GPU_FLOPS.values())) * claim.cell.world_size
+    rate = claim.flops / claim.step_seconds
+    if rate <= limit:
+        return ""
+    return f"a step of {_seconds(claim.step_seconds)} is {rate / 1e12:.3g} TFLOP/s, and no GPU does {limit / 1e12:.3g}"
+
+
+def _busy_gpu(claim: Claim) -> str:
+    seen = observe_launch(claim.outcome, claim.telemetry, claim.cell.world_size)
+    if seen.utilisation is None or seen.utilisation.high > 0 or claim.outside.timed_seconds < _GPU_SECONDS:
+        return ""
+    return (
+        f"the driver saw the GPU idle for all of the {_seconds(claim.outside.timed_seconds)} in which steps were timed"
     )
 
 

@@ -181,20 +181,18 @@ class Carrier:
             told["label_sets"] = label_sets
         first = located.devices[0] if located.devices else None
         if first is None or first.uuid is None:
-            return _Carried(self._judged(order, tick), told)
+            return _Carried(judged(order, self.launcher.launch(order, tick), self._limits), told)
         # Of several GPUs, which do the same, the first is watched.
         sampler = Sampler(first.uuid, self.nvml, own=of_a_launch)
         sampler.start()
         try:
-            launched = self._judged(order, tick)
+            launched = self.launcher.launch(order, tick)
         finally:
             telemetry = sampler.stop()
+        launched = judged(order, launched, self._limits, telemetry)
         identities = [device.identity(located.driver) for device in located.devices]
         several = {"gpus": identities} if len(identities) > 1 else {}
         return _Carried(launched, {**told, "gpu": identities[0], **several}, telemetry)
-
-    def _judged(self, order: Order, tick: Tick) -> Launched:
-        return judged(order, self.launcher.launch(order, tick), self._limits)
 
     def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
         row = self.plan.row_of(cell)

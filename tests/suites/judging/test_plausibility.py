@@ -43,8 +43,8 @@ def claim(step=1.0, **changes):
         read_seconds=0.1,
         read_cpu_seconds=0.1,
     )
-    limits = changes.pop("limits", LIMITS)
-    return Claim(cell, network, outcome, outside._replace(**changes), limits)
+    limits, telemetry = changes.pop("limits", LIMITS), changes.pop("telemetry", None)
+    return Claim(cell, network, outcome, outside._replace(**changes), limits, telemetry)
 
 
 def reason(made, computes=True):
@@ -185,3 +185,30 @@ def test_weights_that_no_cache_holds_pass_through_memory():
     assert "GB/s, and the memory's measured bandwidth is 10.5 GB/s" in reason(claim(0.09, cell=cell, limits=limits))
     assert reason(claim(0.12, cell=cell, limits=limits)) == ""
     assert reason(claim(0.09, cell=cell, limits=replace(limits, cache_bytes=10**9))) == ""
+
+
+def sampled(utilisation):
+    """Return what the driver told of a GPU in the 20 seconds of the timed steps."""
+    at = [0.5 * turn for turn in range(41)]
+    return {
+        "schema": 1,
+        "origin": 0.0,
+        "gpu": {"uuid": "GPU-1", "name": "A GPU", "power_limit_watts": 700.0, "part": False},
+        "samples": {"at": at, "utilisation": [utilisation] * len(at)},
+        "slow_samples": {"at": []},
+        "processes": None,
+        "notes": [],
+    }
+
+
+def test_a_gpu_is_held_against_what_gpus_do_and_against_what_its_driver_saw():
+    gpu = {"device": "cuda:0"}
+    made = claim(cell=gpu, timed_cpu_seconds=1.0, told_cpu=1.0, telemetry=sampled(60))
+    assert reason(replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]))) == ""
+    idle = replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]), telemetry=sampled(0))
+    assert reason(idle) == "the driver saw the GPU idle in all of the 20 s of timed steps"
+    assert "and no GPU does 200" in reason(claim(1e-4, cell=gpu))
+    assert reason(claim(1e-4, cell={**gpu, "precision": "float16"})) == ""
+    # Its work takes next to no CPU time: there the clock alone tells of a check that takes longer.
+    slow = claim(cell=gpu, timed_cpu_seconds=0.1, told_cpu=0.1, steps_seconds=5.0, steps_cpu_seconds=0.01)
+    assert "right after, in the parity check, 5 s" in reason(slow)
