@@ -206,7 +206,7 @@ def test_a_gpu_is_held_against_what_gpus_do_and_against_what_its_driver_saw():
     made = claim(cell=gpu, timed_cpu_seconds=1.0, told_cpu=1.0, telemetry=sampled(60))
     assert reason(replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]))) == ""
     idle = replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]), telemetry=sampled(0))
-    assert reason(idle) == "the driver saw the GPU idle in all of the 20 s of timed steps"
+    assert reason(idle) == "the driver saw the GPU idle for all of the 20 s in which steps were timed"
     assert "and no GPU does 200" in reason(claim(1e-4, cell=gpu))
     assert reason(claim(1e-4, cell={**gpu, "precision": "float16"})) == ""
     # Its work takes next to no CPU time: there the clock alone tells of a check that takes longer.
