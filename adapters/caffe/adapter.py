@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import caffe
 import numpy as np
@@ -16,7 +16,7 @@ from ..libraries import openblas
 from ..networks import Network
 from ..protocol import Cell
 from . import libraries
-from .networks import LOSS, build, reorder_gates
+from .networks import LOSS, build, feeds_of, reorder_gates
 
 
 class CaffeAdapter(Adapter):
@@ -36,13 +36,17 @@ class CaffeAdapter(Adapter):
         """Build the solver and its net; weights and mini-batch are copied into the net's blobs."""
         built = build(network.family, batch)
         self.solver = _solver(built.net)
-        self.net, self.places = self.solver.net, built.places
-        for name, place in self.places.items():
-            value = reorder_gates(weights[name]) if place.gates else weights[name]
-            self.net.params[place.layer][place.blob].data[...] = value
-        for name, value in built.feeds.items():
-            self.net.blobs[name].data[...] = value
+        self.family, self.net, self.places = network.family, self.solver.net, built.places
         self.loss = self.net.blobs[LOSS]
+        self.reset(weights, batch)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy weights and mini-batch into the net's blobs; without momentum the solver keeps nothing that counts."""
+        for name, place in self.places.items():
+            value = weights[name]
+            self.net.params[place.layer][place.blob].data[...] = reorder_gates(value) if place.gates else value
+        for name, value in feeds_of(self.family, batch).items():
+            self.net.blobs[name].data[...] = value
 
     def step(self) -> None:
         """Run one iteration of the solver."""

@@ -26,11 +26,10 @@ class Place(NamedTuple):
 
 
 class Built(NamedTuple):
-    """A net as Caffe's protocol buffer, its parameters by canonical name, and what its Input layers are fed."""
+    """A net as Caffe's protocol buffer, and its parameters by canonical name."""
 
     net: Any  # caffe_pb2.NetParameter
     places: Dict[str, Place]
-    feeds: Dict[str, np.ndarray]
 
 
 def reorder_gates(value: np.ndarray) -> np.ndarray:
@@ -142,33 +141,31 @@ def _recurrent(spec: NetSpec, family: Recurrent, tokens: Any, continues: Any, pl
     return values
 
 
-def _input(spec: NetSpec, name: str, value: np.ndarray, feeds: Dict[str, np.ndarray]) -> Any:
-    spec[name] = top = L.Input(shape={"dim": list(value.shape)})
-    feeds[name] = value
-    return top
+def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
+    """Return what the net's Input layers are fed with."""
+    if not isinstance(family, Recurrent):
+        return {"inputs": batch.inputs, "labels": batch.labels}
+    # Zero where a sequence begins: there the LSTM takes its state for zero.
+    continues = np.ones(batch.inputs.T.shape, dtype=np.float32)
+    continues[0] = 0.0
+    return {"inputs": batch.inputs.T, "continues": continues, "labels": batch.labels.T}
 
 
 def build(family: Family, batch: Batch) -> Built:
-    """Return the network as a net of Caffe for this mini-batch."""
+    """Return the network as a net of Caffe for mini-batches like this one."""
     spec: Any = NetSpec()
     places: Dict[str, Place] = {}
-    feeds: Dict[str, np.ndarray] = {}
+    tops = {}
+    for name, value in feeds_of(family, batch).items():
+        spec[name] = tops[name] = L.Input(shape={"dim": list(value.shape)})
+    options: Dict[str, Any] = {}
     if isinstance(family, Recurrent):
-        tokens, labels = batch.inputs.T, batch.labels.T
-        # Zero where a sequence begins: there the LSTM takes its state for zero.
-        continues = np.ones(tokens.shape, dtype=np.float32)
-        continues[0] = 0.0
-        scores = _recurrent(
-            spec, family, _input(spec, "tokens", tokens, feeds), _input(spec, "continues", continues, feeds), places
-        )
-        scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", labels, feeds), softmax_param={"axis": 2})
+        scores = _recurrent(spec, family, tops["inputs"], tops["continues"], places)
+        options["softmax_param"] = {"axis": 2}
+    elif isinstance(family, Residual):
+        scores = _residual(spec, family, tops["inputs"], places)
     else:
-        images = _input(spec, "inputs", batch.inputs, feeds)
-        if isinstance(family, Residual):
-            scores = _residual(spec, family, images, places)
-        else:
-            assert isinstance(family, Chain)
-            scores = _feedforward(spec, family, images, places)
-        scored = L.SoftmaxWithLoss(scores, _input(spec, "labels", batch.labels, feeds))
-    spec[LOSS] = scored
-    return Built(spec.to_proto(), places, feeds)
+        assert isinstance(family, Chain)
+        scores = _feedforward(spec, family, tops["inputs"], places)
+    spec[LOSS] = L.SoftmaxWithLoss(scores, tops["labels"], **options)
+    return Built(spec.to_proto(), places)

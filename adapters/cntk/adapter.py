@@ -1,6 +1,6 @@
 """CNTK 2.7: one static graph, trained by CNTK's own ``Trainer`` and SGD learner."""
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import cntk
 import numpy as np
@@ -12,7 +12,7 @@ from ..libraries import mkl_kernels
 from ..networks import Network
 from ..protocol import Cell
 from . import libraries
-from .networks import build
+from .networks import build, values_of
 
 
 class CntkAdapter(Adapter):
@@ -32,12 +32,19 @@ class CntkAdapter(Adapter):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the graph with these weights; the mini-batch becomes CNTK values."""
-        built = build(network.family, weights, batch)
-        self.trained, self.arguments = built.trained, built.arguments
+        built = build(network.family, weights)
+        self.family, self.trained, self.variables = network.family, built.trained, built.variables
+        self.arguments = dict(zip(self.variables, values_of(self.family, batch)))
         # Without a mini-batch size the rate is of the mean gradient, whatever the mini-batch.
         rate = cntk.learning_parameter_schedule(LEARNING_RATE)
         self.learner = cntk.sgd([item.parameter for item in built.trained.values()], rate)
         self.trainer = cntk.Trainer(None, (built.loss, None), [self.learner])
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy the weights into the parameters; the mini-batch is an argument of the trainer."""
+        for name, item in self.trained.items():
+            item.parameter.value = item.held(weights[name])
+        self.arguments = dict(zip(self.variables, values_of(self.family, batch)))
 
     def step(self) -> None:
         """Run forward, loss, backward and update of one mini-batch."""

@@ -4,7 +4,7 @@ CNTK's layouts are the canonical ones, where a dense layer multiplies by the tra
 has others: weights (inputs, 4 x hidden), and the gates in the order input, cell, forget, output.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import cntk
 import numpy as np
@@ -14,18 +14,19 @@ from ..launch.batches import Batch
 
 
 class Trained(NamedTuple):
-    """A trainable parameter, and the function that turns its value to the canonical layout."""
+    """A trainable parameter, and the functions that turn its value to the canonical layout and back to CNTK's."""
 
     parameter: Any  # cntk.Parameter
     canonical: Callable[[np.ndarray], np.ndarray]
+    held: Callable[[np.ndarray], np.ndarray]
 
 
 class Built(NamedTuple):
-    """A network in CNTK: the loss of each example (or step), what it learns, and its resident mini-batch."""
+    """A network in CNTK: the loss of each example (or step), what it learns, and its variables for the mini-batch."""
 
     loss: Any  # cntk.Function
     trained: Dict[str, Trained]
-    arguments: Dict[Any, Any]  # cntk.Value by input variable
+    variables: Tuple[Any, Any]  # inputs and labels
 
 
 def _as_it_is(value: np.ndarray) -> np.ndarray:
@@ -36,6 +37,18 @@ def swap_gates(value: np.ndarray) -> np.ndarray:
     """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's; it is its own inverse."""
     first, second, third, fourth = np.split(value, 4)
     return np.concatenate((first, third, second, fourth))
+
+
+def _to_columns(value: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(swap_gates(value).T)
+
+
+def _from_columns(value: np.ndarray) -> np.ndarray:
+    return swap_gates(value.T)
+
+
+def _over_channels(value: np.ndarray) -> np.ndarray:
+    return value.reshape(-1, 1, 1)
 
 
 def padded(inputs: Any, kernel: int, stride: int, padding: int, value: float = 0.0) -> Tuple[Any, bool]:
@@ -70,7 +83,7 @@ class Builder:
     def parameter(self, name: str) -> Any:
         """Return a parameter that starts as a copy of the weight of this name."""
         made = cntk.Parameter(self.weights[name].shape, init=self.weights[name])
-        self.trained[name] = Trained(made, _as_it_is)
+        self.trained[name] = Trained(made, _as_it_is, _as_it_is)
         return made
 
     def dense(self, inputs: Any, name: str) -> Any:
@@ -85,9 +98,8 @@ class Builder:
 
     def channel_bias(self, inputs: Any, name: str) -> Any:
         """Add a bias to each channel."""
-        value = self.weights[name]
-        bias = cntk.Parameter((len(value), 1, 1), init=value.reshape(-1, 1, 1))
-        self.trained[name] = Trained(bias, np.ravel)
+        bias = cntk.Parameter((len(self.weights[name]), 1, 1), init=_over_channels(self.weights[name]))
+        self.trained[name] = Trained(bias, np.ravel, _over_channels)
         return inputs + bias
 
     def norm(self, inputs: Any, name: str, epsilon: float) -> Any:
@@ -124,10 +136,11 @@ class Builder:
         # Their shapes are known only now that the block has inputs.
         found = {parameter.name: parameter for parameter in block.parameters}
         for weight, theirs in (("input_weight", "W"), ("hidden_weight", "H")):
-            found[theirs].value = np.ascontiguousarray(swap_gates(self.weights[name + "." + weight]).T)
-            self.trained[name + "." + weight] = Trained(found[theirs], lambda value: swap_gates(value.T))
-        found["b"].value = swap_gates(self.weights[name + ".bias"])
-        self.trained[name + ".bias"] = Trained(found["b"], swap_gates)
+            self.trained[name + "." + weight] = Trained(found[theirs], _from_columns, _to_columns)
+        self.trained[name + ".bias"] = Trained(found["b"], swap_gates, swap_gates)
+        for part in ("input_weight", "hidden_weight", "bias"):
+            item = self.trained[name + "." + part]
+            item.parameter.value = item.held(self.weights[name + "." + part])
         return outputs
 
 
@@ -162,27 +175,29 @@ def _recurrent(spec: Recurrent, build: Builder, tokens: Any) -> Any:
     return build.dense(outputs, "fc")
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
-    """Return the network with copies of these weights, and the mini-batch.
-
-    Labels and tokens are sparse one-hot vectors, CNTK's form of an index.
-    """
+def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
+    """Return the network with copies of these weights."""
     build_from = Builder(weights)
     classes = spec.drawn_labels().below
-    labels_held = cntk.Value.one_hot(batch.labels.tolist(), classes)
     if isinstance(spec, Recurrent):
         inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=True)
         labels = cntk.sequence.input_variable(classes, is_sparse=True)
-        inputs_held = cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary)
         logits = _recurrent(spec, build_from, inputs)
     else:
-        inputs = cntk.input_variable(batch.inputs.shape[1:])
+        inputs = cntk.input_variable(spec.drawn_inputs().shape)
         labels = cntk.input_variable(classes, is_sparse=True)
-        inputs_held = cntk.Value(batch.inputs)
         if isinstance(spec, Residual):
             logits = _residual(spec, build_from, inputs)
         else:
             assert isinstance(spec, Chain)
             logits = _feedforward(spec, build_from, inputs)
     loss = cntk.cross_entropy_with_softmax(logits, labels)
-    return Built(loss, build_from.trained, {inputs: inputs_held, labels: labels_held})
+    return Built(loss, build_from.trained, (inputs, labels))
+
+
+def values_of(spec: Family, batch: Batch) -> List[Any]:
+    """Return copies of inputs and labels; labels and tokens are sparse one-hot vectors, CNTK's form of an index."""
+    labels = cntk.Value.one_hot(batch.labels.tolist(), spec.drawn_labels().below)
+    if isinstance(spec, Recurrent):
+        return [cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary), labels]
+    return [cntk.Value(batch.inputs), labels]

@@ -2,7 +2,7 @@
 
 import importlib
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -45,12 +45,22 @@ class TheanoAdapter(Adapter):
         from .networks import build
 
         built = build(network.family, weights, batch)
-        self.trainable = built.parameters
+        self.family = network.family
+        self.trainable, self.mini_batch = built.parameters, built.mini_batch
         self.rate = theano.shared(np.asarray(LEARNING_RATE, dtype=np.float32), name="rate")
         values = list(self.trainable.values())
         gradients = theano.grad(built.loss, values)
         updates = [(value, value - self.rate * gradient) for value, gradient in zip(values, gradients)]
         self.train = theano.function([], built.loss, updates=updates)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Store them in the shared variables, which the compiled function reads."""
+        from .networks import arrays_of
+
+        for name, parameter in self.trainable.items():
+            parameter.set_value(weights[name], borrow=False)
+        for held, value in zip(self.mini_batch, arrays_of(self.family, batch)):
+            held.set_value(value, borrow=False)
 
     def step(self) -> None:
         """Forward, loss, backward and update of one mini-batch; synchronous."""

@@ -4,7 +4,7 @@ Imported only after ``configuration.apply``: this module imports Theano. Weights
 layout; a transposed operand costs nothing, since BLAS takes it as a flag.
 """
 
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 import numpy as np
 import theano
@@ -16,10 +16,11 @@ from ..launch.batches import Batch
 
 
 class Built(NamedTuple):
-    """A network in Theano: its mean loss, a float32 scalar expression, and its parameters by canonical name."""
+    """A network in Theano: its mean loss, a float32 scalar expression, and the shared variables that it is of."""
 
     loss: Any
-    parameters: Dict[str, Any]  # shared variables
+    parameters: Dict[str, Any]  # by canonical name
+    mini_batch: Tuple[Any, Any]  # what `arrays_of` gives
 
 
 Weights = Dict[str, Any]
@@ -146,19 +147,23 @@ def _recurrent(spec: Recurrent, w: Weights, tokens: Any, batch: int) -> Any:
 def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
     """Return the network's loss over this resident mini-batch, with copies of these weights."""
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
-    inputs, labels = batch.inputs, batch.labels
+    given, targets = [theano.shared(value, borrow=False) for value in arrays_of(spec, batch)]
     if isinstance(spec, Recurrent):
-        # 32-bit indices, as Theano's own examples keep them.
-        tokens = theano.shared(inputs.T.reshape(-1).astype(np.int32), name="tokens")
-        logits = _recurrent(spec, parameters, tokens, len(inputs))
-        labels = labels.T.reshape(-1)
+        logits = _recurrent(spec, parameters, given, len(batch.inputs))
+    elif isinstance(spec, Residual):
+        logits = _residual(spec, parameters, given)
     else:
-        images = theano.shared(inputs, name="inputs", borrow=False)
-        if isinstance(spec, Residual):
-            logits = _residual(spec, parameters, images)
-        else:
-            assert isinstance(spec, Chain)
-            logits = _feedforward(spec, parameters, images)
-    targets = theano.shared(labels.astype(np.int32), name="labels")
+        assert isinstance(spec, Chain)
+        logits = _feedforward(spec, parameters, given)
     loss = tensor.nnet.categorical_crossentropy(tensor.nnet.softmax(logits), targets).mean()
-    return Built(loss, parameters)
+    return Built(loss, parameters, (given, targets))
+
+
+def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return inputs and labels in one row of all steps where there are any, and indices of 32 bits.
+
+    Theano's own examples keep these so.
+    """
+    if isinstance(spec, Recurrent):
+        return batch.inputs.T.reshape(-1).astype(np.int32), batch.labels.T.reshape(-1).astype(np.int32)
+    return batch.inputs, batch.labels.astype(np.int32)

@@ -22,6 +22,7 @@ FRAMEWORK = "caffe"
 @asked.of_every_framework(
     asked.reference(),
     asked.rate("id(adapter.solver)"),
+    asked.reset("id(adapter.solver)"),
     # Debian's build is for the CPU only.
     asked.capabilities(gpu=False, automatic_gradients=True, several_processes=False),
     asked.description(version="1.0.0", framework="…", execution="…", optimizer="…", threads=1),

@@ -31,6 +31,7 @@ def wide_step(**options):
     asked.reference(kernels="widest"),
     asked.reference(kernels="mkl"),
     asked.rate("id(adapter.trainer)"),
+    asked.reset("id(adapter.trainer)"),
     asked.memory(
         {
             "cntk.Parameter((1 << 14, 1 << 15), init=0.0).value": True,

@@ -28,6 +28,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @asked.of_every_framework(
     asked.reference(),
     asked.rate("id(adapter.train)"),
+    asked.reset("id(adapter.train)", only=["small-dense", "small-convolutional", "small-residual", "small-recurrent"]),
     asked.threads_of_variables("theano"),
     asked.memory(
         {"fill(1 << 29)": True, "product()": False},
