@@ -4,6 +4,7 @@ import os
 
 import asked_of_frameworks as asked
 import pytest
+from asked_of_onnx import onnx_sessions
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -21,7 +22,7 @@ FRAMEWORK = "onnx"
             ("memory_arena", False),
         )
     ),
-    *asked.onnx_sessions(1, "adapter.session"),
+    *onnx_sessions(1, "adapter.session"),
     # The addresses of everything that is bound.
     asked.reset(
         "[id(adapter.session)] + [value.data_ptr() for values in adapter.sets + [adapter.given]"

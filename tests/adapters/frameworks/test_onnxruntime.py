@@ -2,6 +2,7 @@
 
 import asked_of_frameworks as asked
 import pytest
+from asked_of_onnx import onnx_sessions
 from inside import Guest
 
 pytestmark = pytest.mark.framework
@@ -13,7 +14,7 @@ SESSIONS = "adapter.module._model, adapter.optimizer._optimizer"
 
 
 @asked.of_every_framework(
-    *asked.onnx_sessions(2, f"({SESSIONS})"),
+    *onnx_sessions(2, f"({SESSIONS})"),
     # And the addresses of the parameters.
     asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),
 )
