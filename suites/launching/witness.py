@@ -97,7 +97,8 @@ class Witness:
             answer = self._order(self._spent[END][0] / max(1, self.timed_steps))
         elif word == RESET:
             self._asked = True
-        self._last = (time.monotonic(), cpu_seconds(self._keeper))
+        # The guest waits meanwhile: it used no CPU time since.
+        self._last = (time.monotonic(), now[1])
         try:
             self.line.sendall(answer)
         except OSError:
