@@ -17,6 +17,7 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.attempts import effective
+from dlbench.reports.formats.inert import json_escaped
 from dlbench.reports.formats.json import finite, plain
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.naming import group_name, slug
@@ -189,7 +190,7 @@ def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mappin
     }
     if len(foreign) < len(benchmarks) or holes or not benchmarks:
         content[KEY] = header(run, machine, holes)
-    return json.dumps(finite(content), indent=4, allow_nan=False, ensure_ascii=True) + "\n"
+    return json_escaped(json.dumps(finite(content), indent=4, allow_nan=False)) + "\n"
 
 
 def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
