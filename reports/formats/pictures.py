@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Interval = tuple[float, float | None, float | None]
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
-_LEGEND, _LINES = 60, 6
-"""The most characters of a line beside the panels, and the most lines of any text."""
+_IN_PANEL, _LEGEND, _LINES = 64, 48, 4
+"""The most characters of a text of a panel and of a line beside the panels, and the most lines of any text."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 """Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
@@ -57,7 +57,8 @@ def write_picture(figure: "Figure", path: Path) -> None:
             partial = Path(folder) / path.name
             # The same results give the same file.
             with mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Glyph ")  # a name in letters that the font lacks
+                warnings.filterwarnings("ignore", message="Glyph ")  # letters that the font lacks
+                warnings.filterwarnings("ignore", message="constrained_layout not")  # names that are wide all the same
                 metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
                 figure.savefig(partial, dpi=150, metadata=metadata)
             partial.replace(path)
@@ -67,15 +68,16 @@ def write_picture(figure: "Figure", path: Path) -> None:
 
 
 def _make_inert(figure: "Figure") -> None:
-    """Show names as `formats.inert` has it, none as a formula, and of those in a legend only what leaves room."""
+    """Show names as `formats.inert` has it, none as a formula, and of long ones no more than there is room for."""
     from matplotlib.text import Text
 
-    in_legends = {text for legend in figure.legends for text in legend.get_texts()}
+    beside = {text: _LEGEND for legend in figure.legends for text in legend.get_texts()}
+    around = dict.fromkeys(figure.texts, FIELD) | beside
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
-        most = _LEGEND if text in in_legends else FIELD
+        lines = text.get_text().split("\n") if text in around else [text.get_text()]
         text.set_parse_math(False)
-        text.set_text("\n".join(visible(line, most) for line in text.get_text().split("\n")[:_LINES]))
+        text.set_text("\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES]))
 
 
 def figure_of(
