@@ -1,16 +1,15 @@
 """What commands print of an adapter, a suite and a machine of somebody else: none of it does anything to a terminal."""
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_adapter import ALL, write_hostile_adapter
 from hostile_texts import HOSTILE
 from inertness import CHECKS, check_seen, check_terminal
 from rich.console import Console
-from suites_of_null import suite_of_null
 
 from dlbench.hardware_probe.doctor.findings import Finding, Remedy, Severity
 from dlbench.reports.formats.inert import visible
@@ -19,30 +18,6 @@ from dlbench.suites.display import screen
 from dlbench.suites.planning import external_adapters, framework
 
 Command = Callable[..., tuple[Any, str, str]]
-ALL = " ".join(text for text in HOSTILE if len(text) < 1000)
-ADAPTER = f"""
-from ..base import Adapter
-
-class Mine(Adapter):
-    computes = False
-    parity_reason = {ALL!r}
-    def supports(self, network):
-        return self.settings["able"], "" if self.settings["able"] else {ALL!r}
-    def prepare(self, network, weights, batch): pass
-    def set_learning_rate(self, rate): pass
-    def step(self): pass
-    def last_loss(self): return 1.0
-    def parameters(self): return iter(())
-    def describe(self):
-        return dict.fromkeys(["framework", "version", "blas", "openmp", "execution", {ALL!r}], {ALL!r})
-
-ADAPTER = Mine
-"""
-
-
-def toml(text: str) -> str:
-    """Return a text as TOML has it."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f").replace("\x85", "\\u0085")
 
 
 @pytest.fixture
@@ -51,20 +26,7 @@ def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(framework, "_added", {})
     monkeypatch.setattr(external_adapters, "_warned", set())
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
-    folder = tmp_path / "adapter"
-    folder.mkdir()
-    modes = "".join(
-        f"[modes.{toml(word + ALL)}]\nsummary = {toml(ALL)}\nsettings = {{ able = {able} }}\n"
-        for word, able in (("able", "true"), ("not", "false"))
-    )
-    about = (
-        f'name = "mine"\ntitle = {toml(ALL)}\nsummary = {toml(ALL)}\nenvironment = "host"\ncomputes = false\n{modes}'
-    )
-    (folder / "framework.toml").write_text(about, encoding="utf-8")
-    (folder / "adapter.py").write_text(ADAPTER, encoding="utf-8")
-    suite = suite_of_null().replace('"null"', '"mine:*"').replace("[settings.null]", "[settings.mine]")
-    (tmp_path / "mine.toml").write_text(suite.replace('"for tests"', toml(ALL)), encoding="utf-8")
-    return f"mine={folder}"
+    return write_hostile_adapter(tmp_path / "adapter")
 
 
 def test_an_adapter_of_somebody_else(command: Command, adapter: str) -> None:
