@@ -14,8 +14,20 @@ FIELD, LINE, WHOLE = 200, 2000, sys.maxsize
 """The most characters of a name or a field of a table, of a line of words, and of what is not to be cut."""
 
 
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@'\"]+@")
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the users and passwords of URLs."""
+    return _CREDENTIALS.sub("***@", text) if "://" in text else text
+
+
 def visible(text: str, most: int = LINE) -> str:
-    """Return a text as one line that holds nothing but what can be seen, of so many characters at most."""
+    """Return a text as one line that holds nothing but what can be seen, of so many characters at most.
+
+    Nor does it hold the user and password of a URL.
+    """
+    text = without_credentials(text)
     if not text.isprintable():
         text = "".join(map(_visible, text[: most + 1]))
     return text if len(text) <= most else f"{text[: most - 3]}..."
