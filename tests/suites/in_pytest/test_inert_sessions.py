@@ -21,5 +21,5 @@ def test_neither_names_nor_reasons_do_anything(session: Callable[..., pytest.Run
         found.assert_outcomes(passed=1, skipped=1)
         check_seen("\n".join(found.outlines))
     assert r"INCONCLUSIVE  dlbench[fcn5-b64-mine-able\x1b[2J" in found.stdout.str()
-    assert r": unsupported: \x1b[2J" in found.stdout.str()
+    assert ": unsupported: " in found.stdout.str()
     assert len(json.loads((tmp_path / "out.json").read_text())["benchmarks"]) == 1
