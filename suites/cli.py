@@ -24,6 +24,7 @@ from .commands.plan import plan_command
 from .commands.report import report_app
 from .commands.run import run_command
 from .commands.store import store_app
+from .display.screen import complain
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .measuring import preparation
 from .planning import external_adapters
@@ -87,7 +88,7 @@ def _end_for_usage(error: Any) -> NoReturn:
         sys.exit(UsageError.exit_code)
     command = error.ctx.command_path if getattr(error, "ctx", None) else app.info.name
     said = " ".join(error.format_message().split()).rstrip(".")
-    print(f"dlbench: {said}. See: {command} --help", file=sys.stderr)
+    complain(f"{said}. See: {command} --help")
     sys.exit(UsageError.exit_code)
 
 
@@ -144,14 +145,14 @@ def main() -> NoReturn:
     except _BadUsage as error:
         _end_for_usage(error)
     except KeyboardInterrupt:
-        print("dlbench: Interrupted.", file=sys.stderr)
+        complain("Interrupted.")
         sys.exit(Interrupted.exit_code)
     except DlbenchError as error:
-        print(f"dlbench: {error}", file=sys.stderr)
+        complain(error)
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG):
             raise
-        print(f"dlbench: the output cannot be written: {error.strerror}. What was measured is stored.", file=sys.stderr)
+        complain(f"the output cannot be written: {error.strerror}. What was measured is stored.")
         os._exit(UsageError.exit_code)  # a second flush at the interpreter's end would fail in the same way
     sys.exit(code)

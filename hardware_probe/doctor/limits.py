@@ -1,6 +1,7 @@
 """The doctor's checks of what this process may use: quota, mask, cores, the shell's variables, the host behind a VM."""
 
 import math
+import shlex
 from collections.abc import Iterable, Iterator
 
 from dlbench.hardware_probe.doctor.facts import Settings
@@ -184,7 +185,7 @@ def _variables(settings: Settings) -> Iterator[Finding]:
             _names(kept),
             "What is measured gets to see these, so that another shell may give another number.",
             Remedy(
-                "Unset what the frameworks do not need, in the shell that starts dlbench.", f"unset {' '.join(kept)}"
+                "Unset what the frameworks do not need, in the shell that starts dlbench.", shlex.join(["unset", *kept])
             ),
         )
     yield Finding(

@@ -22,7 +22,7 @@ _COLUMNS = (
 
 def comparison_rows(comparison: Comparison) -> Rows:
     """Return a line for each cell; flags are those of both sides."""
-    lines = [_on_one_line(_cell(each)) for each in comparison.cells]
+    lines = [_cell(each) for each in comparison.cells]
     for content in lines:
         of_sides = [flag for side in (BASELINE, CANDIDATE) for flag in content[side]["flags"]]
         content["flags"] = list({flag["name"]: flag for flag in of_sides}.values())
@@ -62,15 +62,6 @@ def _cell(each: CellComparison) -> dict[str, Any]:
         BASELINE: _side(each.baseline),
         CANDIDATE: _side(each.candidate),
     }
-
-
-def _on_one_line(content: Any) -> Any:
-    """Return the content with every text as one line: a bare carriage return would end a record of CSV."""
-    if isinstance(content, dict):
-        return {key: _on_one_line(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_on_one_line(value) for value in content]
-    return layout.line(content) if isinstance(content, str) else content
 
 
 def _side(side: SideOfCell) -> dict[str, Any]:

@@ -4,7 +4,6 @@ A regression is a failure; a candidate that breaks where the baseline does not i
 skipped, with the reason. Everything else passes: an improvement, a ratio between machines.
 """
 
-import re
 from statistics import median
 from xml.etree import ElementTree
 
@@ -12,6 +11,8 @@ from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.compared import CellComparison, Comparison
 from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.outcome import gate_outcome
+from dlbench.reports.formats.inert import one_line, visible_lines
+from dlbench.reports.naming import group_name, rest_of
 
 _OUTCOMES = {
     Finding.REGRESSION: "failure",
@@ -21,8 +22,6 @@ _OUTCOMES = {
     Finding.HOLE: "skipped",
 }
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-# What XML 1.0 has no way to write: control characters, halves of surrogate pairs, the two non-characters of the plane.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
@@ -31,7 +30,7 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
     Attributes are those of the schema that Jenkins, GitLab and GitHub's actions read: tests, failures, errors,
     skipped, time; classname and name. The time of a case is the candidate's median seconds of one step.
     """
-    suite = ElementTree.Element("testsuite", name=_xml(name))
+    suite = ElementTree.Element("testsuite", name=one_line(name))
     properties = ElementTree.SubElement(suite, "properties")
     facts = {
         "baseline": comparison.baseline,
@@ -43,14 +42,14 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
     if comparison.purpose == "gate":
         facts["gate"] = gate_outcome(comparison).line
     for key, value in facts.items():
-        ElementTree.SubElement(properties, "property", name=key, value=_xml(layout.line(value)))
+        ElementTree.SubElement(properties, "property", name=key, value=one_line(value))
     for cell in comparison.cells:
         suite.append(_case(cell, name))
     cases = suite.findall("testcase")
     totals = {"tests": len(cases)}
     totals |= {key: sum(case.find(tag) is not None for case in cases) for key, tag in _COUNTED.items()}
     time = f"{sum(_seconds(cell) for cell in comparison.cells):.6f}"
-    root = ElementTree.Element("testsuites", name=_xml(name))
+    root = ElementTree.Element("testsuites", name=one_line(name))
     for element in (root, suite):
         for key, count in totals.items():
             element.set(key, str(count))
@@ -62,19 +61,19 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
 
 def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
-    group = layout.group_of(cell.cell).replace(".", "_")
-    name = layout.name_of(cell.cell).removeprefix(layout.group_of(cell.cell) + ", ")
+    group = group_name(cell.cell).replace(".", "_")
     time = f"{_seconds(cell):.6f}"
-    case = ElementTree.Element("testcase", classname=_xml(f"{suite}.{group}"), name=_xml(name), time=time)
+    names = {"classname": one_line(f"{suite}.{group}"), "name": one_line(rest_of(cell.cell))}
+    case = ElementTree.Element("testcase", names, time=time)
     found = layout.finding(cell)
     if found in _OUTCOMES:
-        said = _xml(layout.sentence_of(cell))
+        said = one_line(layout.sentence_of(cell))
         outcome = ElementTree.SubElement(case, _OUTCOMES[found], message=f"{found.value}: {said}")
         if found is not Finding.HOLE:
             outcome.set("type", found.name)
-            outcome.text = _xml(_body(cell))
+            outcome.text = visible_lines(_body(cell))
     else:
-        ElementTree.SubElement(case, "system-out").text = _xml(_body(cell))
+        ElementTree.SubElement(case, "system-out").text = visible_lines(_body(cell))
     return case
 
 
@@ -88,7 +87,3 @@ def _body(cell: CellComparison) -> str:
 
 def _seconds(cell: CellComparison) -> float:
     return median(cell.candidate.seconds) if cell.candidate.seconds else 0.0
-
-
-def _xml(text: str) -> str:
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

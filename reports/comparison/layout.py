@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports import naming
+from dlbench.adapters.protocol import Status
 from dlbench.reports.comparison.compared import CellComparison, Comparison, SideOfCell
 from dlbench.reports.comparison.verdict import POWER
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.layout import HOLES, Entry, Table
-from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name
+from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, row_name
 
 
 class Finding(Enum):
@@ -77,32 +76,7 @@ def headline(comparison: Comparison) -> str:
 
 def heading(comparison: Comparison) -> str:
     """Return the title: which sides, in words."""
-    return f"{line(comparison.candidate)} against {line(comparison.baseline)}"
-
-
-def line(text: str) -> str:
-    """Return the text as one line without control characters."""
-    return " ".join("".join(c if c.isprintable() or c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text).split())
-
-
-def group_of(cell: Cell) -> str:
-    """Return what stands over the cells of the same work, as one line: names come from files of others too."""
-    return line(group_name(cell))
-
-
-def row_of(cell: Cell) -> str:
-    """Return what stands before a cell: its framework and mode."""
-    return line(row_name(cell))
-
-
-def threads_of(cell: Cell) -> str:
-    """Return threads or device, how many workers."""
-    return line(head_of(cell, own="default"))
-
-
-def name_of(cell: Cell) -> str:
-    """Return a cell in words that no other cell of a comparison has."""
-    return line(naming.name_of(cell))
+    return f"{comparison.candidate} against {comparison.baseline}"
 
 
 def ratio_of(found: Ratio | None) -> str:
@@ -145,15 +119,15 @@ def table(cells: Sequence[CellComparison]) -> Table:
     rows: list[tuple[Entry, ...]] = []
     group = None
     for each in cells:
-        if group_of(each.cell) != group:
-            group = group_of(each.cell)
+        if group_name(each.cell) != group:
+            group = group_name(each.cell)
             rows.append((Entry(group),))
         found = finding(each)
         marks = "".join(kind.symbol for kind in flags_of(each))
         rows.append(
             (
-                Entry(row_of(each.cell)),
-                Entry(threads_of(each.cell)),
+                Entry(row_name(each.cell)),
+                Entry(head_of(each.cell, own="default")),
                 Entry(ratio_of_cell(each), marks=f" {marks}" if marks else ""),
                 Entry(found.value, hole=found in GRAVE),
                 Entry(launches_of(each)),
@@ -185,7 +159,7 @@ def sentence_of(cell: CellComparison) -> str:
     judged = cell.judgement
     p = judged.p if judged.adjusted_p is None else judged.adjusted_p
     words = f"; {'p' if judged.adjusted_p is None else 'adjusted p'} {p:.2g}" if p is not None else ""
-    return f"{line(judged.sentence)}{words if finding(cell) in (Finding.REGRESSION, Finding.IMPROVEMENT) else ''}"
+    return f"{judged.sentence}{words if finding(cell) in (Finding.REGRESSION, Finding.IMPROVEMENT) else ''}"
 
 
 def closing(comparison: Comparison) -> list[str]:
@@ -193,14 +167,14 @@ def closing(comparison: Comparison) -> list[str]:
     lines = []
     if comparison.geometric_mean is not None:
         mean = comparison.geometric_mean
-        lines.append(f"Candidate / baseline, {line(mean.method)}: {ratio_of(mean)}; above 1 is slower.")
+        lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
     judged = [each.judgement for each in comparison.cells if finding(each) is not Finding.COMPARISON]
     effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
         span = f"{middle:.1%}" if len(effects) == 1 else f"{middle:.1%} (median of the cells; {effects[-1]:.1%} worst)"
         lines.append(f"Smallest slowdown that would have been called a regression {POWER:.0%} of the time: {span}.")
-    return lines + [line(note) for note in comparison.notes]
+    return [*lines, *comparison.notes]
 
 
 def legend(comparison: Comparison) -> list[str]:
@@ -234,12 +208,12 @@ def details_of(cells: Iterable[CellComparison]) -> list[str]:
 
 def _facts(side: SideOfCell) -> list[str]:
     shown = [flag for flag in side.flags if flag.kind is not flag_kinds.PARITY_UNCHECKED]
-    return [f"{flag.kind.symbol} {line(flag.sentence)}" for flag in shown]
+    return [f"{flag.kind.symbol} {flag.sentence}" for flag in shown]
 
 
 def machines(comparison: Comparison) -> str:
     """Return on what it was measured, and how."""
-    names = [line(host.name) for host in comparison.hosts]
+    names = [host.name for host in comparison.hosts]
     if len(names) > 1:
         return f"Baseline on {names[0]}; candidate on {names[1]}."
     how = "both sides in one session" if comparison.same_session else "the two sides in different sessions"

@@ -6,7 +6,8 @@ from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.compared import CellComparison, Comparison
 from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.outcome import gate_outcome
-from dlbench.reports.formats.markdown import escaped, pipe_row
+from dlbench.reports.formats.markdown import escaped, paragraph, pipe_row
+from dlbench.reports.naming import name_of
 
 _SECTIONS = {
     Finding.REGRESSION: "Regressions",
@@ -24,10 +25,10 @@ _HEAD = ("cell", "candidate / baseline", "launches", "why")
 
 def comparison_to_markdown(comparison: Comparison) -> str:
     """Return the comparison: the counts, what is grave, then the rest within ``<details>``."""
-    parts = [f"## {escaped(layout.headline(comparison))}\n", _paragraph(layout.heading(comparison) + ".")]
+    parts = [f"## {escaped(layout.headline(comparison))}\n", paragraph(layout.heading(comparison) + ".") + "\n"]
     if comparison.purpose == "gate":
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
-    parts += [_paragraph(text) for text in (layout.machines(comparison), *layout.closing(comparison)) if text]
+    parts += [paragraph(text) + "\n" for text in (layout.machines(comparison), *layout.closing(comparison)) if text]
     for found, cells in layout.by_finding(comparison).items():
         title = _SECTIONS[found]
         if found in _FOLDED:
@@ -35,14 +36,10 @@ def comparison_to_markdown(comparison: Comparison) -> str:
         else:
             parts.append(f"### {title}\n\n{_table(cells)}")
     facts = layout.details_of(comparison.cells)
-    about = "".join(f"- {escaped(text)}\n" for text in (*layout.legend(comparison), *facts))
+    about = "".join(f"- {paragraph(text)}\n" for text in (*layout.legend(comparison), *facts))
     if about:
         parts.append(f"<details><summary>What the words mean</summary>\n\n{about}\n</details>\n")
     return "\n".join(parts)
-
-
-def _paragraph(text: str) -> str:
-    return escaped(text) + "\n"
 
 
 def _table(cells: Sequence[CellComparison]) -> str:
@@ -50,6 +47,6 @@ def _table(cells: Sequence[CellComparison]) -> str:
     for each in cells:
         marks = "".join(kind.symbol for kind in layout.flags_of(each))
         ratio = layout.ratio_of_cell(each) + (f" {marks}" if marks else "")
-        fields = layout.name_of(each.cell), ratio, layout.launches_of(each), layout.sentence_of(each)
+        fields = name_of(each.cell), ratio, layout.launches_of(each), layout.sentence_of(each)
         lines.append(pipe_row(escaped(field) for field in fields))
     return "\n".join(lines) + "\n"

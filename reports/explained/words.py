@@ -3,11 +3,12 @@
 import re
 from typing import Any
 
-from dlbench.reports.comparison.layout import line, name_of
 from dlbench.reports.explained.analysis import IDLE, SLOWER, Explained, Share
 from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
+from dlbench.reports.naming import name_of
 
 SCHEMA = "dlbench-explained-1"
 _NAME_WIDTH = 38
@@ -61,8 +62,7 @@ def _kind(found: Explained, name: str) -> str:
 
 
 def _short(name: str) -> str:
-    short = line(_NOISE.sub("", name))
-    return short if len(short) <= _NAME_WIDTH else f"{short[: _NAME_WIDTH - 3]}..."
+    return one_line(_NOISE.sub("", name), _NAME_WIDTH)
 
 
 def _milliseconds(seconds: float) -> str:

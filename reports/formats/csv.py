@@ -2,9 +2,11 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dlbench.reports.formats.inert import WHOLE, one_line
 from dlbench.reports.formats.layout import Table
 
 
@@ -36,8 +38,16 @@ def rows_of_tables(tables: Iterable[Table]) -> Rows:
     return Rows(("table", "row", "column", "value"), lines)
 
 
+_FORMULA = re.compile(r"[=+\-@\uff1d\uff0b\uff0d\uff20](?!$)")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?( ?%)?", re.IGNORECASE)
+
+
 def csv_text(rows: Rows) -> str:
-    """Return rows as CSV text with a head."""
+    """Return rows as CSV text with a head.
+
+    A text that a spreadsheet would calculate, since it begins with ``=``, ``+``, ``-`` or ``@``, has an apostrophe
+    before it; numbers, and a sign alone, stay what they are.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(rows.columns)
@@ -50,7 +60,12 @@ def _field(line: Mapping[str, Any], column: str) -> Any:
     for key in column.split("."):
         value = None if value is None else value[key]
     if column == "flags":
-        return " ".join(flag["name"] for flag in value)
-    if column.endswith("wait_policy"):
-        return " ".join(f"{name}={set_to}" for name, set_to in (value or {}).items())
-    return "" if value is None else value
+        value = " ".join(flag["name"] for flag in value)
+    elif column.endswith("wait_policy"):
+        value = " ".join(f"{name}={set_to}" for name, set_to in (value or {}).items())
+    return "" if value is None else _inert(value) if isinstance(value, str) else value
+
+
+def _inert(text: str) -> str:
+    text = one_line(text, WHOLE)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

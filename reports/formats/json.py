@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from dlbench.reports.evidence.flag_kinds import Flag
+from dlbench.reports.formats.inert import json_escaped
 from dlbench.reports.formats.layout import Table
 
 
@@ -48,13 +49,9 @@ def data_of_tables(tables: Iterable[Table]) -> list[dict[str, Any]]:
     ]
 
 
-def json_text(content: Any) -> str:
-    """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf.
-
-    Halves of surrogate pairs, which a name from a command line may hold, have no place in UTF-8 and are replaced.
-    """
-    text = json.dumps(finite(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    return text.encode("utf-8", "replace").decode()
+def json_text(content: Any, indent: int = 2) -> str:
+    """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf."""
+    return json_escaped(json.dumps(finite(content), indent=indent, allow_nan=False, ensure_ascii=False)) + "\n"
 
 
 def finite(content: Any) -> Any:

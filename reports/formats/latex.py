@@ -1,8 +1,10 @@
 r"""Tables in LaTeX, with no package but the standard classes (``\hline``); the best of a column is bold."""
 
+import re
 from collections.abc import Sequence
 
 from dlbench.reports.formats import layout
+from dlbench.reports.formats.inert import one_line, written_out
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -19,13 +21,20 @@ _SPECIAL = {
     ">": r"\ensuremath{>}",
     "|": r"\ensuremath{|}",
     "±": r"\ensuremath{\pm}",
-    '"': r"\textquotedbl{}",
-    layout.BEST: "bold:",
+    # The usual encoding of fonts has no \textquotedbl.
+    '"': r"\char34{}",
+    # At the beginning of a row these would belong to the end of the row before.
+    "[": "{[}",
+    "*": "{*}",
+    **{bar: rf"\rule{{0.4em}}{{{height / 5:.1f}ex}}" for height, bar in enumerate("▁▂▃▄▅▆▇█", start=1)},
 }
+_UNSET = re.compile("[^\x20-\x7e\xa1-\xff\u2013-\u2014\u2018-\u2019\u201c-\u201d…→]|[«»ÐÞðþ]")
+"""What LaTeX stops at, unless a package or another encoding of fonts is loaded."""
 
 
 def page_to_latex(page: layout.Page) -> str:
     """Return the words before, a ``tabular`` for each table, and the words after."""
+    page = page.inert(best="bold:")
     # A title is a comment in a table of its own; here it tells the tables apart.
     tables = (_notes([table.title]) + (_table(table) if table.rows else _notes(table.notes)) for table in page.tables)
     return "\n".join(filter(None, [_notes(page.before), *tables, _notes(page.after)]))
@@ -39,7 +48,7 @@ def _table(table: layout.Table) -> str:
     body = "".join(_row(row, columns) for row in table.rows)
     head = " & ".join(_escaped(head) for head in table.head) + r" \\" + "\n\\hline\n" if any(table.head) else ""
     return (
-        f"% {' '.join(table.title.split())}\n\\begin{{tabular}}{{{kinds}}}\n\\hline\n"
+        f"% {table.title}\n\\begin{{tabular}}{{{kinds}}}\n\\hline\n"
         f"{over}{head}{body}\\hline\n\\end{{tabular}}\n{_notes(table.notes)}"
     )
 
@@ -59,4 +68,10 @@ def _notes(lines: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_SPECIAL.get(character, character) for character in " ".join(text.split()))
+    return "".join(map(_escape, one_line(text)))
+
+
+def _escape(character: str) -> str:
+    if character in _SPECIAL:
+        return _SPECIAL[character]
+    return "".join(map(_escape, written_out(character))) if _UNSET.match(character) else character

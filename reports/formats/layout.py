@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio, Summary
+from dlbench.reports.formats.inert import FIELD, one_line, visible
 from dlbench.reports.matrix.analysis import MatrixCell
 
 HOLES = {
@@ -72,6 +73,26 @@ class Page(NamedTuple):
     before: tuple[str, ...]
     tables: tuple[Table, ...]
     after: tuple[str, ...] = ()
+
+    def inert(self, best: str) -> "Page":
+        """Return the page with every text as `formats.inert` shows it, and with the word for the mark of the best."""
+        return Page(
+            _lines(self.before, best), tuple(_inert(each, best) for each in self.tables), _lines(self.after, best)
+        )
+
+
+def _inert(table: Table, best: str) -> Table:
+    return table._replace(
+        title=one_line(table.title, FIELD),
+        head=tuple(one_line(head, FIELD) for head in table.head),
+        rows=tuple(tuple(each._replace(text=one_line(each.text, FIELD)) for each in row) for row in table.rows),
+        notes=_lines(table.notes, best),
+        spans=tuple((one_line(name, FIELD), count) for name, count in table.spans),
+    )
+
+
+def _lines(lines: Iterable[str], best: str) -> tuple[str, ...]:
+    return tuple(visible(line.replace(BEST, best)).rstrip() for line in lines)
 
 
 class Quantity(NamedTuple):

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterable
 
 from dlbench.reports.formats import layout
+from dlbench.reports.formats.inert import one_line
 
 
 def page_to_markdown(page: layout.Page) -> str:
     """Return the words before as paragraphs, the tables, and the words after as a list."""
-    before = "\n".join(f"{escaped(line)}\n" for line in page.before)
+    page = page.inert(best="bold:")
+    before = "\n".join(f"{paragraph(line)}\n" for line in page.before)
     return "\n".join(filter(None, [before, *map(_table, page.tables), _list(page.after)]))
 
 
@@ -37,14 +39,19 @@ def _entry(entry: layout.Entry) -> str:
 
 
 def _list(lines: Iterable[str]) -> str:
-    # A line that begins with the mark of what was not measured would open a list within the list.
-    said = ((line, escaped(line).replace(layout.BEST, "bold:")) for line in lines if line.strip())
-    return "".join(f"{'  ' if line[0] == ' ' else ''}- " + re.sub(r"^-", r"\\-", text) + "\n" for line, text in said)
+    return "".join(f"{'  ' if line[0] == ' ' else ''}- {paragraph(line)}\n" for line in lines if line.strip())
+
+
+# What makes a line one of a list, or the one before it a heading; and what makes a link anywhere.
+_AT_THE_START = re.compile(r"^(?:[-=]|\+(?=\s|$)|(\d{1,9})(?=[.)](?:\s|$)))")
+_LINK = re.compile(r"(?<=\bwww)\.|:(?=//)", re.IGNORECASE)
+
+
+def paragraph(text: str) -> str:
+    """Return text, for the beginning of a line, that Markdown takes for nothing else."""
+    return _AT_THE_START.sub(lambda found: f"{found[0]}\\" if found[1] else f"\\{found[0]}", escaped(text))
 
 
 def escaped(text: str) -> str:
-    """Return text that Markdown takes for nothing else."""
-    text = " ".join(text.split())
-    for character in "\\`*_{}[]<>|~^#":
-        text = text.replace(character, "\\" + character)
-    return text
+    """Return text, for a field or behind other text, that Markdown takes for nothing else."""
+    return _LINK.sub(r"\\\g<0>", re.sub(r"[\\`*_{}\[\]<>|~^#&$]", r"\\\g<0>", one_line(text)))

@@ -6,11 +6,13 @@ Colours are Okabe and Ito's (2008), told apart with every common colour vision; 
 import math
 import os
 import tempfile
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.inert import FIELD, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 Interval = tuple[float, float | None, float | None]
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
+_IN_PANEL, _LEGEND, _LINES = 64, 48, 4
+"""The most characters of a text of a panel and of a line beside the panels, and the most lines of any text."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 """Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
@@ -47,17 +51,33 @@ def write_picture(figure: "Figure", path: Path) -> None:
     """Write a figure to this path, whole or not at all; raises ReportError."""
     import matplotlib as mpl
 
+    _make_inert(figure)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             partial = Path(folder) / path.name
             # The same results give the same file.
-            with mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}):
+            with mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Glyph ")  # letters that the font lacks
+                warnings.filterwarnings("ignore", message="constrained_layout not")  # names that are wide all the same
                 metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
                 figure.savefig(partial, dpi=150, metadata=metadata)
             partial.replace(path)
     except OSError as error:
         reason = error.strerror or error
         raise ReportError(f"The plot {path} cannot be written ({reason}); choose another place.") from error
+
+
+def _make_inert(figure: "Figure") -> None:
+    """Show names as `formats.inert` has it, none as a formula, and of long ones no more than there is room for."""
+    from matplotlib.text import Text
+
+    beside = {text: _LEGEND for legend in figure.legends for text in legend.get_texts()}
+    around = dict.fromkeys(figure.texts, FIELD) | beside
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        lines = text.get_text().split("\n") if text in around else [text.get_text()]
+        text.set_parse_math(False)
+        text.set_text("\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES]))
 
 
 def figure_of(

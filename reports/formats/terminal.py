@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -19,10 +20,12 @@ from dlbench.reports.formats import layout
 
 WIDTH = 80
 _INDENT = "  "
+_MOST_INDENT = 8
 
 
 def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False) -> str:
     """Return the words before, the tables beneath one another, the words after."""
+    page = page.inert(best="*")
     tables = (_table(table, width, colour) for table in page.tables)
     return "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
 
@@ -71,9 +74,11 @@ def _widths(table: layout.Table) -> list[int]:
     """Return the width that each column needs for its longest field."""
     rows = [row for row in table.rows if len(row) > 1]
     indent = len(_INDENT) if len(rows) < len(table.rows) else 0
-    needed = [max([len(head), *(len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)]
+    needed = [
+        max([cell_len(head), *(cell_len(row[place].plain) for row in rows)]) for place, head in enumerate(table.head)
+    ]
     # A heading stands in the first column, which must not fold it.
-    headings = [len(row[0].plain) for row in table.rows if len(row) == 1]
+    headings = [cell_len(row[0].plain) for row in table.rows if len(row) == 1]
     needed[0] = max([needed[0] + indent, *headings])
     return [max(pair) for pair in zip(needed, table.widths or needed, strict=True)]
 
@@ -112,7 +117,7 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
     for place, head in enumerate(table.head):
         left = table.words or (place == 0 and not table.widths)
         least = widths[place] if fits else None
-        shown.add_column(head, justify="left" if left else "right", overflow="fold", min_width=least)
+        shown.add_column(Text(head), justify="left" if left else "right", overflow="fold", min_width=least)
     for row in table.rows:
         if len(row) == 1:
             shown.add_row(Text(row[0].text, style="bold"), *[""] * (len(table.head) - 1))
@@ -146,10 +151,17 @@ def _styled(entry: layout.Entry) -> Text:
 
 def _paragraphs(lines: Iterable[str], width: int) -> str:
     """Return the lines, wrapped with a hanging indent."""
-    out = []
-    for line in (line.replace(layout.BEST, "*") for line in lines):
-        start = " " * (len(line) - len(line.lstrip()))
-        out += textwrap.wrap(
-            line.strip(), width, initial_indent=start, subsequent_indent=start + "  ", break_on_hyphens=False
-        ) or [""]
-    return "".join(f"{line}\n" for line in out)
+    return "".join(f"{part}\n" for line in lines for part in wrapped(line, width) or [""])
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a line in lines that fit, all but the first indented by two blanks more."""
+    text = line.strip()
+    start = " " * min(len(line) - len(line.lstrip()), _MOST_INDENT)
+    if cell_len(text) == len(text):
+        return textwrap.wrap(
+            text, width, initial_indent=start, subsequent_indent=start + _INDENT, break_on_hyphens=False
+        )
+    # Wide characters, and those without a width of their own: what textwrap counts is not what a terminal shows.
+    parts = Text(text).wrap(Console(width=width), width - len(start) - len(_INDENT))
+    return [start + (_INDENT if number else "") + part.plain.rstrip() for number, part in enumerate(parts)]

@@ -6,7 +6,6 @@ number cannot be benchmarks: their records stand in the file's own ``dlbench`` o
 read back (`dlbench.reports.pytest_benchmark.files`) is the whole run again.
 """
 
-import json
 import math
 import statistics
 from bisect import bisect_left, bisect_right
@@ -17,7 +16,7 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.attempts import effective
-from dlbench.reports.formats.json import finite, plain
+from dlbench.reports.formats.json import finite, json_text, plain
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.naming import group_name, slug
 from dlbench.reports.storage.hosts import Host, read_host
@@ -189,7 +188,7 @@ def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mappin
     }
     if len(foreign) < len(benchmarks) or holes or not benchmarks:
         content[KEY] = header(run, machine, holes)
-    return json.dumps(finite(content), indent=4, allow_nan=False, ensure_ascii=True) + "\n"
+    return json_text(content, indent=4)
 
 
 def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:

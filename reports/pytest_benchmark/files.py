@@ -27,7 +27,6 @@ from dlbench.reports.pytest_benchmark.untrusted_files import (
     read_bytes,
     said,
     sound_name,
-    without_controls,
 )
 from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
 
@@ -197,7 +196,6 @@ def _our_part(content: _Content) -> tuple[Run | None, dict[str, Any] | None, tup
             found = _records_of(benchmark, kept, run)
             _compare(benchmark, _timed(benchmark, kept, found))
             records.update({launch_key(record): record for record in found})
-    machine = without_controls(machine)
     return run, machine, tuple(sorted(records.values(), key=lambda record: (record.started, record.launch)))
 
 
@@ -253,8 +251,6 @@ def _validated(adapter: TypeAdapter[_Kept], what: str, data: Any) -> _Kept:
 
 
 def _record(data: Any, run: Run, what: str) -> Record:
-    if isinstance(data, dict) and "outcome" in data:
-        data = {**data, "outcome": without_controls(data["outcome"])}
     record = _validated(_RECORD, what, data)
     outcome, cell = record.outcome, record.cell
     if (record.run, record.suite, record.machine) != (run.id, run.suite, run.machine):

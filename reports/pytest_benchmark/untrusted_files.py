@@ -4,13 +4,13 @@ import hashlib
 import json
 import math
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.inert import WHOLE, visible
 
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
@@ -18,7 +18,6 @@ DEEPEST = 60
 """Levels of nesting; no benchmark's own information needs more, and the store must be able to write it again."""
 LONGEST_NAME = 128
 """Characters, as the store's columns have them."""
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class FileError(ReportError):
@@ -67,16 +66,6 @@ def parse_json(raw: bytes) -> Any:
     return json.loads(text, parse_constant=constant, parse_float=number, object_pairs_hook=pairs)
 
 
-def without_controls(value: Any) -> Any:
-    """Return texts without what would command a terminal that shows them, all the way down."""
-    if isinstance(value, str):
-        return _CONTROLS.sub("?", value)
-    if isinstance(value, dict):
-        return {_CONTROLS.sub("?", key): without_controls(each) for key, each in value.items()}
-    # The long lists are of numbers.
-    return [without_controls(each) for each in value] if isinstance(value, list) else value
-
-
 def deeper(value: Any, levels: int) -> bool:
     """Tell whether lists and objects are nested more than so many levels deep."""
     if isinstance(value, dict):
@@ -93,7 +82,7 @@ def sound_name(text: str) -> bool:
 
 def clean_name(text: str) -> str:
     """Return a name that every table and database takes: printable, at most `LONGEST_NAME` long, still its own."""
-    clean = "".join(each if each.isprintable() else "?" for each in text)
+    clean = visible(text, WHOLE)
     if clean == text and len(text) <= LONGEST_NAME:
         return text
     return f"{clean[: LONGEST_NAME - 10]}~{hash_of(text)[:8]}"

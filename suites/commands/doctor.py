@@ -7,6 +7,7 @@ from rich.text import Text
 
 from dlbench.hardware_probe import SentinelError
 from dlbench.hardware_probe.doctor.examination import Facts, Finding, Severity, diagnose, gather_settings, take_sample
+from dlbench.reports.formats.inert import visible
 
 from ..display.screen import counted, out, print_json, say
 from ..errors import UsageError
@@ -101,14 +102,14 @@ def _show(finding: Finding, width: int) -> None:
         return
     _print(finding.why, width, 4)
     _print(f"-> {remedy.advice}{' Needs root.' if remedy.needs_root else ''}", width, 4, hanging=3)
-    for line in folded(remedy.command, width - 9) if remedy.command else ():
+    for line in folded(visible(remedy.command), width - 9) if remedy.command else ():
         out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
 
 
 def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int = 0) -> None:
     margin = " " * indent
     lines = textwrap.wrap(
-        text, width, initial_indent=margin, subsequent_indent=margin + " " * hanging, break_on_hyphens=False
+        visible(text), width, initial_indent=margin, subsequent_indent=margin + " " * hanging, break_on_hyphens=False
     )
     shown = Text("\n".join(lines))
     shown.stylize("bold", indent, indent + bold)

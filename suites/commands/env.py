@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ..display.screen import StatusLine, err, out, print_json, say
+from dlbench.reports.formats.inert import visible
+
+from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
 from ..errors import DlbenchError
 from ..planning.framework import find, offered
@@ -28,16 +30,17 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
         print_json(frameworks)
         return
     home = folders.home() / "environments"
-    out.print(f"The environments are in {home}.", soft_wrap=True, markup=False)
+    show(f"The environments are in {home}.", whole=True)
     for each in frameworks:
         kinds = [kind for kind in ("historic", "large") if each[kind]]
         kind = f" ({', '.join(kinds)})" if kinds else ""
         where = Path(each["interpreter"]) if each["interpreter"] else None
         if where is not None and where.is_relative_to(home):
             where = where.relative_to(home)
-        line = f"{each['name']}: {each['state']}{kind}. {where or each['reason']}"
+        line = visible(f"{each['name']}: {each['state']}{kind}. {where or each['reason']}")
         shown = textwrap.wrap(line, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        out.print("\n".join(shown), soft_wrap=True, markup=False)
+        for part in shown:
+            show(part, whole=True)
 
 
 @env_app.command("build")

@@ -7,7 +7,7 @@ import typer
 
 from dlbench.hardware_probe import describe, measure, probe
 
-from ..display.screen import counted, out, print_json, say, table
+from ..display.screen import counted, print_json, say, show, table
 from ..environments import row_interpreters
 from ..errors import UsageError
 from ..launching.launcher import ProcessLauncher
@@ -60,7 +60,7 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
             if not each["problem"]
         ],
     )
-    out.print()
+    show()
     table(
         "How a thread count is honoured, as the operating system saw it",
         ["name", "by default", "honoured through"],
@@ -70,7 +70,7 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
             if each["threads"]
         ],
     )
-    out.print()
+    show()
     table(
         "Projects",
         ["name", "here", "last release known", "first", "licence"],
@@ -85,12 +85,11 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
             for each in found
         ],
     )
-    out.print(
-        "\n--json shows how each answer was found. Of a framework with several modes only the default one was asked."
-    )
+    show()
+    show("--json shows how each answer was found. Of a framework with several modes only the default one was asked.")
     for each in found:
         if each["problem"]:
-            out.print(f"{each['name']}: not asked. {each['problem']}", soft_wrap=True, markup=False)
+            show(f"{each['name']}: not asked. {each['problem']}", whole=True)
 
 
 def list_command(
@@ -149,7 +148,7 @@ def _show_lists(*lists: list[dict[str, Any]]) -> None:
             for each in networks
         ],
     )
-    out.print()
+    show()
     table(
         "Frameworks",
         ["name", "modes", "state", "interpreter"],
@@ -157,8 +156,8 @@ def _show_lists(*lists: list[dict[str, Any]]) -> None:
     )
     for each in frameworks:
         if each["state"] == "unavailable":
-            out.print(f"{each['name']}: {each['reason']}", markup=False)
-    out.print()
+            show(f"{each['name']}: {each['reason']}")
+    show()
     table("Suites", ["name", "what"], [[each["name"], each["summary"]] for each in suites])
 
 
@@ -186,7 +185,7 @@ def probe_command(
         return
     table("Machine", ["", ""], [[label, value] for label, value in describe(machine)])
     if measured is not None:
-        out.print()
+        show()
         table(
             "Ceilings",
             ["threads", "GEMM GFLOP/s", "memory GB/s"],
@@ -202,4 +201,4 @@ def probe_command(
         for each in measured.measured:
             if each.doubt:
                 threads_said = counted(each.threads, "thread")
-                out.print(f"? {threads_said}: too low to be a ceiling, {each.doubt}", markup=False)
+                show(f"? {threads_said}: too low to be a ceiling, {each.doubt}")

@@ -15,7 +15,7 @@ from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words, percent
-from ..display.screen import counted, out, print_json, table
+from ..display.screen import counted, print_json, show, table
 from ..measuring import preparation
 from ..planning import suite
 from ..planning.choices import Choices
@@ -59,7 +59,7 @@ def plan_command(
     )
     for line in (_left_out(plan), kind_of_protocol(plan), _how_long(plan, _known_seconds(store_file, machine))):
         if line:
-            out.print(line, markup=False)
+            show(line)
 
 
 def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:

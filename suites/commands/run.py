@@ -13,7 +13,7 @@ from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay, clock, precision_lines
-from ..display.screen import counted, err, program, resume_command, say
+from ..display.screen import counted, err, program, resume_command, say, show
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, interruptible
 from ..launching.launcher import ProcessLauncher
@@ -133,7 +133,8 @@ def _show(store: Store, run: Run, ending: Ending, as_json: bool) -> None:
         say(f"{spent} Go on: {resume_command()}")
     records = store.records(run=run.id)
     if not as_json:
-        print("\n".join(next_lines(store.name, records)))
+        for line in next_lines(store.name, records):
+            show(line, whole=True)
     if not any(record.outcome.samples_ns for record in records):
         say("dlbench: no cell gave a number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)

@@ -126,7 +126,8 @@ class ProgressDisplay(StatusLine):
         now = time.monotonic()
         self._matrix_every = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._matrix_so_far and index < total and now - self._matrix_at > self._matrix_every:
-            self.print(self._matrix_so_far())
+            for line in self._matrix_so_far().splitlines():
+                self.print(line)
             self._matrix_at = time.monotonic()
 
 

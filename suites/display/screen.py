@@ -1,6 +1,5 @@
 """What the commands share for showing things: lines on stderr, a status line, plain tables and JSON on stdout."""
 
-import json
 import os
 import shlex
 import shutil
@@ -14,6 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from dlbench.reports.formats.inert import FIELD, one_line, visible
+from dlbench.reports.formats.json import json_text
 
 
 def program() -> str:
@@ -38,25 +40,36 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+def show(line: str = "", whole: bool = False) -> None:
+    """Print a line of a result to stdout, folded to the terminal's width unless it is to stay whole."""
+    out.print(Text(visible(line)), soft_wrap=whole)
+
+
 def say(line: str) -> None:
     """Print a line about what is going on, to stderr."""
-    err.print(line, soft_wrap=True, markup=False)
+    err.print(Text(visible(line)), soft_wrap=True)
+
+
+def complain(error: object) -> None:
+    """Print why a command ends, to stderr, without any library that draws."""
+    print(f"dlbench: {visible(str(error))}", file=sys.stderr)
 
 
 def print_json(content: object) -> None:
     """Print JSON to stdout."""
-    print(json.dumps(content, indent=1))
+    print(json_text(content, indent=1), end="")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Collection[str] = ()) -> None:
     """Print a table to stdout, folded to the terminal's width; what is named in ``whole`` is to be copied: no fold."""
-    shown = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    over = Text(one_line(title, FIELD), style="table.title")
+    shown = Table(title=over, title_justify="left", box=None, pad_edge=False)
     for name in columns:
-        shown.add_column(name, overflow="fold", no_wrap=name in whole)
+        shown.add_column(Text(name), overflow="fold", no_wrap=name in whole)
     for row in rows:
-        shown.add_row(*row)
+        shown.add_row(*(Text(one_line(field, FIELD)) for field in row))
     wide = Console(highlight=False, file=out.file, width=_NARROWEST) if whole and out.width < _NARROWEST else out
-    wide.print(shown, markup=False)
+    wide.print(shown)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -90,8 +103,8 @@ class StatusLine:
         if self._live is None or (not at_once and now - self._drawn_at < _REDRAW_SECONDS):
             return
         self._drawn_at = now
-        self._live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
+        self._live.update(Text(visible(line), overflow="ellipsis", no_wrap=True), refresh=True)
 
     def print(self, line: str) -> None:
         """Print a line that stays."""
-        self.console.print(Text(line), soft_wrap=True)
+        self.console.print(Text(visible(line)), soft_wrap=True)

@@ -50,12 +50,18 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 def of_suite(error: Exception) -> str:
     """Return what is wrong with a session over a suite, each option named as pytest knows it."""
-    return "dlbench: " + _OPTION.sub(r"--dlbench-\1", str(error))
+    return _inert("dlbench: " + _OPTION.sub(r"--dlbench-\1", str(error)))
 
 
 def of_baseline(error: Exception) -> str:
     """Return what is wrong with a baseline, which stands where a command has its store."""
-    return f"dlbench: {str(error).replace('--store', '--dlbench-baseline')}"
+    return _inert(f"dlbench: {str(error).replace('--store', '--dlbench-baseline')}")
+
+
+def _inert(text: str) -> str:
+    from dlbench.reports.formats.inert import visible
+
+    return visible(text)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

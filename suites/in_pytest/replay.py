@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark.export import (
     KEY,
@@ -89,9 +90,9 @@ class MeasuredCell:
             pytest.skip("not measured: the time for all launches was over before")
         status, reason = failure(self.records)
         if status in (Status.UNSUPPORTED, Status.SKIPPED):
-            pytest.skip(reason)
+            pytest.skip(visible(reason))
         if status is not Status.OK:
-            pytest.fail(reason, pytrace=False)
+            pytest.fail(visible(reason), pytrace=False)
 
     def replay(self, benchmark: Any) -> None:
         """Give the samples to pytest-benchmark's fixture, with what they rest on; then `check`."""

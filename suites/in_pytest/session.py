@@ -11,6 +11,7 @@ import pytest
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.pytest_benchmark import export as files
 from dlbench.reports.storage.record import Record, Run
@@ -206,12 +207,12 @@ class _Progress:
         """Say a line."""
         if self._reporter is not None:
             self._reporter.ensure_newline()
-            self._reporter.write_line(f"dlbench: {text}")
+            self._reporter.write_line(visible(f"dlbench: {text}"))
 
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """A launch begins."""
         if self._live:
-            self._reporter.rewrite(f"dlbench: {index}/{total} {name_of(planned.cell)}", erase=True)
+            self._reporter.rewrite(visible(f"dlbench: {index}/{total} {name_of(planned.cell)}"), erase=True)
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """During a launch nothing is said: a redraw would disturb it."""

@@ -17,6 +17,7 @@ from dlbench.reports.comparison.analysis import CONTENDED_SHARE
 from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.outcome import GateOutcome, Outcome, outcome_of
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Verdict, adjust, judge, undecided
+from dlbench.reports.formats.inert import visible
 from dlbench.reports.pytest_benchmark.export import KEY
 from dlbench.reports.pytest_benchmark.files import accept, fingerprint_of, records_of
 from dlbench.reports.storage.hosts import host_of
@@ -61,7 +62,7 @@ class VerdictSession:
         try:
             self._baselines.add_file(accept("the file that --benchmark-compare found", dict(compared_benchmark)))
         except DlbenchError as error:
-            raise pytest.UsageError(f"dlbench: {error}") from error
+            raise pytest.UsageError(visible(f"dlbench: {error}")) from error
         self._asked = True
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
@@ -135,7 +136,7 @@ class VerdictSession:
         width = max(len(judgement.verdict) for _, judgement in self._judged)
         for name, judgement in sorted(self._judged, key=lambda pair: (_ORDER.index(pair[1].verdict), pair[0])):
             bad = judgement.verdict is Verdict.REGRESSION
-            reporter.write_line(f"{judgement.verdict:{width}}  {name}: {judgement.sentence}", red=bad)
+            reporter.write_line(visible(f"{judgement.verdict:{width}}  {name}: {judgement.sentence}"), red=bad)
         found = Counter(judgement.verdict for _, judgement in self._judged)
         reporter.write_line(", ".join(f"{found[each]} {each}" for each in _ORDER if found[each]))
         reporter.write_line(ending)

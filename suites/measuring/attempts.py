@@ -43,6 +43,7 @@ from ..planning import devices
 from ..planning.devices import Located, Locator
 from ..planning.plan import Plan, PlannedLaunch
 from ..quiet.block_gate import BlockGate
+from .privacy import private_anywhere
 from .references import Reference
 
 MOST_ATTEMPTS = 3
@@ -153,7 +154,7 @@ class Carrier:
             suite=self.run.suite,
             launch=planned.block,
             cell=cell,
-            outcome=outcome._replace(software={**outcome.software, **told}),
+            outcome=private_anywhere(outcome._replace(software={**outcome.software, **told})),
             machine=self.run.machine,
             environment=source.digest,
             interpreter=source.name,

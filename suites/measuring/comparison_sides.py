@@ -22,6 +22,7 @@ from ..errors import UsageError
 from ..planning import values as axes
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.values import Build
+from .privacy import private_value
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -124,7 +125,7 @@ def words(side: Side, sources: Iterable[Source]) -> str:
         code = f", adapter {adapter_digest(framework)}" if outside else ""
         about = f"(environment {source.digest}{code})"
         parts.append(" ".join(w for w in (source.build.name, version, about) if w))
-    parts += [f"{key}={value}" for key, value in side.variables.items()]
+    parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
     parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
     return ", ".join(parts)
 

@@ -14,10 +14,10 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+from ..display.screen import complain
 from ..errors import UsageError
 from . import framework
 
@@ -69,10 +69,10 @@ def register(texts: list[str] | None) -> list[str] | None:
 
 
 def _warn(words: str) -> None:
-    line = " ".join(f"dlbench: {words} It is left out.".split())
+    line = " ".join(f"{words} It is left out.".split())
     if line not in _warned:  # a command registers more than once
         _warned.add(line)
-        print(line, file=sys.stderr)
+        complain(line)
 
 
 def _of_packages() -> list[framework.Framework]:

@@ -7,6 +7,7 @@ import math
 
 import pytest
 from benchmark_files import DATA, foreign, without, written
+from exported import exporter
 from factory_of_records import hole, record, run
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -14,11 +15,13 @@ from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
+from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.pytest_benchmark import files as files
 from dlbench.reports.pytest_benchmark import untrusted_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.runs import runs_of
 from dlbench.reports.pytest_benchmark.untrusted_files import FileError
+from dlbench.reports.storage.results import Results
 
 
 def own():
@@ -163,11 +166,9 @@ def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data)
 
 
 def test_no_text_of_a_file_commands_the_terminal(tmp_path):
-    content = own()
-    content["dlbench"]["holes"] = [
-        hole(
-            Status.CRASHED, "said\x1b]0;owned\x07 so", threads=7, machine=content["dlbench"]["run"]["machine"]
-        ).to_dict()
-    ]
+    content, said = own(), "said\x1b]0;owned\x07 so"
+    machine = content["dlbench"]["run"]["machine"]
+    content["dlbench"]["holes"] = [hole(Status.CRASHED, said, threads=7, machine=machine).to_dict()]
     (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
-    assert "said?]0;owned? so" in {each.outcome.reason for each in imported.records}
+    assert said in {each.outcome.reason for each in imported.records}
+    assert r"said\x1b]0;owned\x07 so" in exporter("matrix", "terminal")(build_matrix(Results(imported.records)))

@@ -24,6 +24,7 @@ from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.naming import head_of, name_of, row_name
 from dlbench.reports.storage.hosts import Host
 
 CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
@@ -293,11 +294,11 @@ def test_cells_of_several_workers_are_named_apart() -> None:
         for w in (1, 2)
         for a in ("oversubscribed", "bound")
     ]
-    assert [layout.threads_of(cell) for cell in of_each] == [
+    assert [head_of(cell, own="default") for cell in of_each] == [
         where for where in ("1", "1 x2", "cuda:0/1", "cuda:0/1 x2") for _ in ("all", "bound")
     ]
-    assert [layout.row_of(cell) for cell in of_each] == ["torch eager", "torch eager, bound"] * 4
-    assert [layout.name_of(cell).partition("torch ")[2] for cell in of_each] == [
+    assert [row_name(cell) for cell in of_each] == ["torch eager", "torch eager, bound"] * 4
+    assert [name_of(cell).partition("torch ")[2] for cell in of_each] == [
         f"eager{bound}, {where}{workers}"
         for where in ("1 thread", "cuda:0, 1 thread")
         for workers in ("", " x 2 workers")

@@ -1,0 +1,75 @@
+r"""Texts of others, made inert: whoever wrote a name or a reason commands no terminal and breaks no table with it.
+
+A framework, an adapter, a store or a file of anybody may say anything. Every way out (the formats of this folder, the
+pictures, what commands print) shows it as this module does: white space of any kind is a blank, any other character
+that cannot be seen (control characters, marks of direction, what has no width, halves of surrogate pairs) is written
+out as Python does it, ``\x1b`` or ``\u202e``, and what is far too long ends in "...". What a format itself gives a
+meaning to (``|``, ``$``, ``<``) is that format's to escape.
+"""
+
+import re
+import sys
+
+FIELD, LINE, WHOLE = 200, 2000, sys.maxsize
+"""The most characters of a name or a field of a table, of a line of words, and of what is not to be cut."""
+
+
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@'\"]+@")
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the users and passwords of URLs."""
+    return _CREDENTIALS.sub("***@", text) if "://" in text else text
+
+
+def visible(text: str, most: int = LINE) -> str:
+    """Return a text as one line that holds nothing but what can be seen, of so many characters at most.
+
+    Nor does it hold the user and password of a URL.
+    """
+    text = without_credentials(text)
+    if not text.isprintable():
+        text = "".join(map(_visible, text[: most + 1]))
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def visible_lines(text: str) -> str:
+    """Return a text of several lines, each as `visible` has it."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def one_line(text: str, most: int = LINE) -> str:
+    """Return the same without blanks at the ends, and never more than one of them."""
+    return " ".join(visible(text, most).split())
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else written_out(character)
+
+
+def written_out(character: str) -> str:
+    r"""Return a character as Python writes it where it cannot be shown: ``\x1b``, ``\u202e``, ``\U0001f600``."""
+    return character.encode("unicode_escape").decode()
+
+
+_UNSEEN_IN_JSON = re.compile(r"[^\n\x20-\x7e]")
+
+
+def json_escaped(text: str) -> str:
+    r"""Return JSON text with whatever cannot be seen written as JSON has it, ``\u001b``: it parses to the same.
+
+    Halves of surrogate pairs, which a name from a command line may hold, have no place in JSON and are replaced.
+    """
+    return _UNSEEN_IN_JSON.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character.isprintable():
+        return character
+    if "\ud800" <= character <= "\udfff":
+        return "\N{REPLACEMENT CHARACTER}"
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))

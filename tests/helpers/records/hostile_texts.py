@@ -1,0 +1,121 @@
+"""Texts that somebody may put where a name or a reason stands, and stores that hold nothing else."""
+
+import json
+import lzma
+import sqlite3
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlbench.reports.storage.store import Store
+
+STORES = Path(__file__).resolve().parents[2] / "characterisation" / "stores"
+
+HOSTILE = (
+    "\x1b[2J\x1b[31mred",
+    "\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x1b\\",
+    "\x1b]52;c;ZWNobyBoaQ==\x07",
+    "\x9b31m\x9d0;title\x9c\x85\x84",
+    "two\nlines\r\nand\rmore\x0b\x0c\u2028\u2029",
+    "gate passed\b\b\b\b\b\bfailed\x7f",
+    "=cmd|' /C calc'!A0",
+    "+1+2",
+    "-2+3",
+    "@SUM(1)",
+    "\t=1+1",
+    "\uff1d1+1",
+    r"\input{/etc/passwd}\write18{id}",
+    r"[0.5ex]$x^2$ 100% & # _ ^^5c ~ {",
+    "* } \\",
+    "a|b\\|c`d`",
+    "![i](https://example.org/i.png)[l](javascript:alert(1))<https://example.org>www.example.org https://example.org",
+    "# head\n- item\n1. one\n***",
+    "1. one",
+    "---",
+    "<script>alert(1)</script><!-- -->&lt;b&gt;",
+    "<img src=x onerror=alert(1)>]]><![CDATA[",
+    "&entity;\"'><svg onload=x>",
+    "[red]x[/red][link=https://example.org]y[/link][/]:boom:",
+    "\u202egnp.exe\u2066\u2069\u200f\u061c",
+    "zero\u200bwidth\u200d\ufeff\u2060\U000e0041",
+    "null\x00byte",
+    "long" * 2500,
+    "wide\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467\u4e2d\u6587" * 20,
+    "e\u0301" + "\u0300\u0323" * 40,
+    "\ue000\ufffe\U0010ffff",
+    "$\\frac{1}{$",
+)
+SURROGATES = "half\ud800of\udfffa pair"
+"""No column of a database holds it, and JSON does."""
+
+_KEPT = {
+    # What is compared with words of dlbench: anything else there is no record.
+    *("status", "verdict", "side", "stage", "purpose", "moment", "family"),
+    *("started", "finished", "applied", "what", "affinity"),
+}
+_LINKS = {"id": "run", "fingerprint": "machine"}
+"""Under which names the same is known elsewhere."""
+
+
+def hostile_store(folder: Path, name: str, turn: int) -> Path:
+    """Write a copy of one of the kept stores to a folder, every text of which is hostile.
+
+    A text becomes the same one wherever it stands under the same key; each number of a turn deals others out.
+    """
+    path = folder / f"{name}-{turn}.sqlite"
+    path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
+    with Store.open(path, upgrade=True):
+        pass
+    with sqlite3.connect(path) as database:
+        tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in set(tables) - {"schema_history"}:
+            _rewrite(database, table, turn)
+    return path
+
+
+def _rewrite(database: sqlite3.Connection, table: str, turn: int) -> None:
+    cursor = database.execute(f"SELECT rowid, * FROM {table}")
+    names = [column[0] for column in cursor.description[1:]]
+    for row, *values in cursor.fetchall():
+        changed = [_column(table, name, value, turn) for name, value in zip(names, values, strict=True)]
+        given = ", ".join(f'"{name}" = ?' for name in names)
+        database.execute(f"UPDATE {table} SET {given} WHERE rowid = ?", (*changed, row))
+
+
+def _column(table: str, name: str, value: Any, turn: int) -> Any:
+    if not isinstance(value, str):
+        return value
+    if name in ("content", "description"):
+        return json.dumps(hostile(json.loads(value), turn), separators=(",", ":"))
+    if name == "further":
+        return value
+    return hostile(value, turn, "run" if (table, name) == ("runs", "id") else name)
+
+
+def hostile(value: Any, turn: int, key: str = "") -> Any:
+    """Return plain JSON types with hostile texts for all texts that are free, all the way down."""
+    if isinstance(value, Mapping):
+        more = {HOSTILE[turn % len(HOSTILE)]: SURROGATES, SURROGATES: "1"} if key == "software" else {}
+        return {name: hostile(each, turn, name) for name, each in value.items()} | more
+    if isinstance(value, list):
+        return [hostile(each, turn, key) for each in value]
+    if not isinstance(value, str) or key in _KEPT or (not value and key != "reason"):
+        return value
+    if key == "device":
+        return value if value == "cpu" else f"{value}{dealt(value, turn)}"
+    return dealt(f"{_LINKS.get(key, key)}:{value}", turn) + value
+
+
+def dealt(text: str, turn: int) -> str:
+    """Return the hostile text that stands for this one."""
+    return HOSTILE[(zlib.crc32(text.encode()) + turn) % len(HOSTILE)]
+
+
+def texts_of(content: Any) -> Sequence[str]:
+    """Return every text in plain JSON types."""
+    if isinstance(content, Mapping):
+        return [text for pair in content.items() for each in pair for text in texts_of(each)]
+    if isinstance(content, list):
+        return [text for each in content for text in texts_of(each)]
+    return [content] if isinstance(content, str) else []
