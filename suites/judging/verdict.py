@@ -6,10 +6,10 @@ from typing import Any
 
 from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import Outcome, Status
+from dlbench.reports.formats.inert import one_line
 
 from ..launching.control import UnreadableError
 from ..launching.launcher import Launched, Order
-from ..launching.outcomes import one_line
 from .limits import Limits
 from .parity import parity_of
 from .plausibility import Claim, implausible

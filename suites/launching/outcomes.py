@@ -3,9 +3,9 @@
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dlbench.adapters.protocol import Launch, Outcome, Status
+from dlbench.reports.formats.inert import one_line
 
 from .answers import read_answer
 from .control import UnreadableError, read_phase
@@ -39,14 +39,14 @@ def outcome_of(launch: Launch, directory: Path, ending: Ending, witness: Witness
         return Outcome(Status.TIMED_OUT, f"{ending.late} during {phase}" if phase else ending.late)
     try:
         outcome = read_answer(directory, launch, judges_itself=witness is None)
-        outcome = outcome._replace(reason=one_line(outcome.reason), software=_without_home_anywhere(outcome.software))
+        outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST))
         if witness is None or outcome.status is not Status.OK or launch.only_capabilities:
             return outcome
         return _witnessed(outcome, witness)
     except FileNotFoundError:
         return _without_answer(ending)
     except UnreadableError as error:
-        return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {error}"))
+        return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {error}", _LONGEST))
 
 
 def _witnessed(outcome: Outcome, witness: Witness) -> Outcome:
@@ -69,23 +69,3 @@ def _without_answer(ending: Ending) -> Outcome:
         name = next((each.name for each in signal.Signals if each == -ending.code), "unknown")
         return Outcome(Status.CRASHED, f"ended by signal {-ending.code} ({name}){tail}")
     return Outcome(Status.CRASHED, f"exit code {ending.code}, no answer{tail}")
-
-
-def one_line(text: str) -> str:
-    """Return a guest's words as one printable line, without the user's home folder."""
-    return "".join(each if each.isprintable() else " " for each in without_home(text)).strip()[:_LONGEST]
-
-
-def without_home(text: str) -> str:
-    """Replace the user's home folder by ~, so that no record carries a user's name."""
-    home = str(Path.home())
-    return text.replace(home, "~") if len(home) > 1 else text
-
-
-def _without_home_anywhere(value: Any) -> Any:
-    """Return plain JSON data with the user's home folder replaced in every text."""
-    if isinstance(value, str):
-        return without_home(value)
-    if isinstance(value, dict):
-        return {key: _without_home_anywhere(item) for key, item in value.items()}
-    return [_without_home_anywhere(item) for item in value] if isinstance(value, list) else value

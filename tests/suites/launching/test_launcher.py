@@ -1,6 +1,5 @@
 """One launch is one process: whatever the guest does, an outcome comes back and nothing of it is left running."""
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ from processes import BRIEF, gone, null_order, wait_until
 from dlbench.adapters.protocol import Status
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.judging.verdict import judged
-from dlbench.suites.launching import control, launcher, outcomes
+from dlbench.suites.launching import control, launcher
 from dlbench.suites.launching.launcher import ProcessLauncher
 from dlbench.suites.launching.processes import MARK, of_a_launch
 
@@ -201,24 +200,6 @@ def test_no_answer_gives_the_last_words(tmp_path):
 def test_a_guest_that_says_too_much_is_cut(tmp_path):
     outcome = launch(tmp_path, interpreter=guest(tmp_path, "seq 100000 | tr '\\n' ' ' >&2; exit 1")).outcome
     assert 100 < len(outcome.reason) < 700
-
-
-@pytest.mark.parametrize("answers", [False, True])
-def test_no_reason_holds_the_users_home(tmp_path, monkeypatch, answers):
-    monkeypatch.setenv("HOME", "/home/someone")
-    body = "echo cannot open /home/someone/data/x >&2; exit 1"
-    if answers:
-        answer = {"schema_version": 1, "status": "unsupported", "reason": "cannot open /home/someone/data/x"}
-        body = f"echo '{json.dumps(answer)}' > \"$3/outcome.json\""
-    reason = launch(tmp_path, interpreter=guest(tmp_path, body)).outcome.reason
-    assert reason.endswith("cannot open ~/data/x")
-    assert "someone" not in reason
-
-
-def test_no_variable_of_a_record_holds_the_users_home(tmp_path, monkeypatch):
-    monkeypatch.setattr(outcomes.Path, "home", lambda: tmp_path)
-    outcome = launch(tmp_path, variables={"LD_LIBRARY_PATH": f"{tmp_path}/lib:/opt/lib:{tmp_path}/mpi"}).outcome
-    assert outcome.software["variables"] == {"LD_LIBRARY_PATH": "~/lib:/opt/lib:~/mpi"}
 
 
 def test_an_interpreter_that_went_away_is_a_crash_and_not_the_end_of_the_run(tmp_path):
