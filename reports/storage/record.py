@@ -174,6 +174,8 @@ def _plain(kept: Run | Record) -> dict[str, Any]:
         if isinstance(value, datetime):
             value = value.isoformat()
         content[name] = [to_dict(each) for each in value] if name == "plan" else to_dict(value)
+    if "outcome" in content:
+        del content["outcome"]["answer"]  # the judge's alone
     return content
 
 
