@@ -233,7 +233,7 @@ def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
         return
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.parity.verdict == "agrees", outcome.parity.reason
-    assert len(outcome.parity.losses) == NETWORKS["lstm32"].parity.steps
+    assert outcome.parity.losses
     assert outcome.threads.requested == 2
     # Both workers work, whatever processes or threads they are.
     assert sum(1 for seconds in outcome.threads.cpu_seconds_by_thread if seconds > 0.02) >= 2
