@@ -3,7 +3,7 @@
     python3 suites/bootstrap.py kills --count 1000               about half an hour
     python3 suites/bootstrap.py kills --seed 7 --trial 12        one trial again
 
-Killed are the runner, its guest, both at once, the runner while it writes to the store, and the build of an environment.
+Killed are the runner, its guest, both at once, the runner during a write to the store, and the build of an environment.
 It ends with exit code 1 at the first violation, and says how to repeat that.
 """
 

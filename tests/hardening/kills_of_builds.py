@@ -2,16 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 from kills_of_runs import demand, kill
-from made_up_pythons import make_wheel, script
-from tiny_framework import HOST, left_behind, make_framework
+from made_up_pythons import script
+from tiny_framework import left_behind, make_framework
 
 from dlbench.suites.environments import environment, folders, interpreters
 from dlbench.suites.environments.environment import State
