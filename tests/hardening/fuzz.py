@@ -62,14 +62,15 @@ def _place(what: str) -> str:
     return " at " + ":".join(places[-1]) if places else ""
 
 
-def complaint(code: int, err: str) -> str:
+def complaint(code: int, out: str, err: str) -> str:
     """Return what is wrong with how a command ended; empty where nothing is."""
     lines = err.splitlines()
     if code not in CODES:
         return f"exit code {code}: {err[:500]}"
     if "Traceback" in err:
         return err[-3000:]
-    if code in (2, 3, 4) and not (lines and lines[-1].startswith("dlbench: ")):
+    helped = "Usage: " in out  # of a command without any word
+    if code in (2, 3, 4) and not (helped or (lines and lines[-1].startswith("dlbench: "))):
         return f"exit code {code} without a word: {err[:500]}"
     if len(lines) > MOST_LINES or len(err) > MOST_CHARACTERS:
         return f"{len(lines)} lines, {len(err)} characters are said: {err[:300]}"
@@ -84,7 +85,7 @@ def give(given: Input, folder: Path) -> tuple[int, str]:
     signal.signal(signal.SIGALRM, _too_long)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        code, _, err = carry_out.command(tuple(given.words))
+        code, out, err = carry_out.command(tuple(given.words))
     except Hangs:
         return -1, "it does not end\n" + traceback.format_exc()[-1500:]
     except BaseException:
@@ -92,7 +93,7 @@ def give(given: Input, folder: Path) -> tuple[int, str]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         os.chdir("/")
-    return code, complaint(code, err)
+    return code, complaint(code, out, err)
 
 
 def _too_long(number: int, frame: object) -> None:
@@ -110,14 +111,17 @@ def _forget() -> None:
 def prepare() -> None:
     """Load the command, and keep what each call of it would make anew."""
     import functools
+    import importlib.metadata
 
     import matplotlib as mpl
     import typer.main
 
     from dlbench.suites import cli  # noqa: F401
+    from dlbench.suites.commands import plan
 
     mpl.use("agg")
-    typer.main.get_command = functools.cache(typer.main.get_command)
+    for module, name in ((typer.main, "get_command"), (importlib.metadata, "entry_points"), (plan, "probe")):
+        setattr(module, name, functools.cache(getattr(module, name)))
     warnings.simplefilter("always")
     gigabytes = 6 << 30
     resource.setrlimit(resource.RLIMIT_AS, (gigabytes, gigabytes))

@@ -27,6 +27,7 @@ from dlbench.reports.naming import name_of
 from dlbench.reports.storage import database
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
+from dlbench.suites import cli  # noqa: F401 - loaded once, for all the forks
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 BRIEF = {"warmup_steps": 1, "steps": 3, "seconds": 0.01, "launches": 2}
