@@ -12,6 +12,7 @@ command that does not end. It ends with exit code 1 where one is found, and says
 import argparse
 import contextlib
 import faulthandler
+import itertools
 import multiprocessing
 import os
 import re
@@ -20,6 +21,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -27,13 +29,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from random import Random
 from typing import Any, NamedTuple
 
 import carry_out
 from fuzz_inputs import Input, Inputs
 
-SECONDS = 10
+SECONDS = 30
 """A command that takes longer does not end."""
 MOST_LINES, MOST_CHARACTERS = 15, 6000
 CODES = range(7)
@@ -114,6 +117,7 @@ def prepare() -> None:
     import importlib.metadata
 
     import matplotlib as mpl
+    import matplotlib.font_manager  # looks for the fonts of this machine once
     import typer.main
 
     from dlbench.suites import cli  # noqa: F401
@@ -161,7 +165,7 @@ def room() -> Iterator[tuple[Inputs, Path]]:
 def work(numbers: range, seed: int, kinds: list[str], answers: Connection) -> None:
     """Give inputs of these numbers one after the other and tell of each; in a process of its own."""
     prepare()
-    with room() as (inputs, base):
+    with contextlib.suppress(BrokenPipeError), room() as (inputs, base):  # where nobody waits for the rest
         for number in numbers:
             kind = kinds[number % len(kinds)]
             answers.send((number, kind, None))
@@ -195,21 +199,28 @@ def worker(numbers: range, seed: int, kinds: list[str]) -> Iterator[tuple[str, i
 
 def fuzz(count: int, seed: int, kinds: list[str], shares: int = 1) -> Iterator[tuple[str, int, Found | None]]:
     """Give so many inputs, by several processes side by side; yield the kind, exit code and defect of each."""
-    from concurrent.futures import ThreadPoolExecutor
-    from queue import SimpleQueue
-
     done: SimpleQueue[Any] = SimpleQueue()
 
     def share(first: int) -> None:
-        for answer in worker(range(first, count, shares), seed, kinds):
-            done.put(answer)
+        try:
+            for answer in worker(range(first, count, shares), seed, kinds):
+                done.put(answer)
+        finally:
+            done.put(None)
 
-    with ThreadPoolExecutor(shares) as pool:
-        running = [pool.submit(share, first) for first in range(shares)]
-        for _ in range(count):
-            yield done.get()
-        for each in running:
-            each.result()
+    for first in range(shares):
+        threading.Thread(target=share, args=(first,), daemon=True).start()
+    left = shares
+    while left:
+        answer = done.get()
+        left -= answer is None
+        if answer is not None:
+            yield answer
+
+
+def until(deadline: float, answers: Iterator[Any]) -> Iterator[Any]:
+    """Give what comes until then, by the monotonic clock."""
+    return itertools.takewhile(lambda _: time.monotonic() < deadline, answers)
 
 
 def tell(answers: Iterable[tuple[str, int, Found | None]], seed: int) -> int:
@@ -244,11 +255,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(every), help="of: " + ", ".join(every))
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=1e6, help="end after so long")
     parser.add_argument("--input", type=int, help="give this input alone, and show what is said")
     given = parser.parse_args()
     kinds = given.kinds.split(",")
     if given.input is None:
-        return tell(fuzz(given.count, given.seed, kinds, given.workers), given.seed)
+        answers = fuzz(given.count, given.seed, kinds, given.workers)
+        return tell(until(time.monotonic() + 60 * given.minutes, answers), given.seed)
     prepare()
     with room() as (inputs, base):
         made, code, wrong = one(inputs, base, given.seed, kinds[given.input % len(kinds)], given.input)
