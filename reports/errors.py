@@ -36,7 +36,7 @@ class RecordError(StoreError):
 
 
 def in_one_line(said: object) -> str:
-    """Return a message as one line that fits a screen and commands no terminal, whatever names and values it repeats."""
+    """Return a message as one line that fits a screen and commands no terminal, whatever it repeats."""
     line = re.sub(r"\s*[\r\n]\s*", " ", str(said).strip())
     line = "".join(each if each.isprintable() else "?" for each in line)
     half = LONGEST_LINE // 2

@@ -55,8 +55,14 @@ def back_up(engine: sa.Engine, path: str, suffix: str) -> Path:
     while target.exists():
         number += 1
         target = Path(f"{path}.{suffix}.{number}")
-    with contextlib.closing(sqlite3.connect(target)) as copy:
-        _copy(engine, copy)
+    partial = target.with_name(f"{target.name}.part")
+    partial.unlink(missing_ok=True)  # of one that was killed
+    try:
+        with contextlib.closing(sqlite3.connect(partial)) as copy:
+            _copy(engine, copy)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
     return target
 
 

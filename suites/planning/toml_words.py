@@ -35,7 +35,7 @@ LARGEST_FILE = 10_000_000
 
 
 def text_of(path: Path) -> str:
-    """Return a file's text in UTF-8; raises OSError also for what is no file: a pipe would be waited for without end."""
+    """Return a file's text in UTF-8; raises OSError also for a pipe, which would be waited for without end."""
     wrong = 0
     if path.exists() and not path.is_file():
         wrong = errno.EISDIR if path.is_dir() else errno.EINVAL

@@ -197,13 +197,13 @@ def worker(numbers: range, seed: int, kinds: list[str]) -> Iterator[tuple[str, i
             numbers = numbers[1:]
 
 
-def fuzz(count: int, seed: int, kinds: list[str], shares: int = 1) -> Iterator[tuple[str, int, Found | None]]:
-    """Give so many inputs, by several processes side by side; yield the kind, exit code and defect of each."""
+def fuzz(numbers: range, seed: int, kinds: list[str], shares: int = 1) -> Iterator[tuple[str, int, Found | None]]:
+    """Give the inputs of these numbers, by several processes; yield the kind, exit code and defect of each."""
     done: SimpleQueue[Any] = SimpleQueue()
 
     def share(first: int) -> None:
         try:
-            for answer in worker(range(first, count, shares), seed, kinds):
+            for answer in worker(numbers[first::shares], seed, kinds):
                 done.put(answer)
         finally:
             done.put(None)
@@ -255,12 +255,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(every), help="of: " + ", ".join(every))
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--minutes", type=float, default=1e6, help="end after so long")
     parser.add_argument("--input", type=int, help="give this input alone, and show what is said")
     given = parser.parse_args()
     kinds = given.kinds.split(",")
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")
     if given.input is None:
-        answers = fuzz(given.count, given.seed, kinds, given.workers)
+        answers = fuzz(range(given.first, given.first + given.count), given.seed, kinds, given.workers)
         return tell(until(time.monotonic() + 60 * given.minutes, answers), given.seed)
     prepare()
     with room() as (inputs, base):

@@ -165,14 +165,19 @@ def of_words(words: Sequence[str], others: Sequence[Sequence[str]], random: Rand
             begin = random.randrange(len(other))
             changed[place:place] = other[begin : begin + random.randint(1, 2)]
         elif kind == 3 and place < len(changed):
-            changed[place] = random.choice((*NUMBERS, *TEXTS))
+            changed[place] = _word(random)
         elif kind == 4 and place < len(changed):
             word, at = changed[place], random.randrange(len(changed[place]) + 1)
             changed[place] = word[:at] + random.choice("0-=,:*.%[ x9") + word[at + random.randint(0, 2) :]
         elif place < len(changed):
             name, equals, value = changed[place].partition("=")
-            changed[place] = f"{name}{equals or ','}{random.choice(NUMBERS + TEXTS)}{value}"
+            changed[place] = f"{name}{equals or ','}{_word(random)}{value}"
     return changed
+
+
+def _word(random: Random) -> str:
+    # No terminal gives a zero byte; what is no UTF-8 comes as Python reads it.
+    return random.choice((*NUMBERS, *TEXTS)).replace("\ud800", "\udcff").replace("\x00", "\x01")
 
 
 def of_file(path: Path, random: Random) -> None:

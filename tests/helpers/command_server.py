@@ -63,7 +63,7 @@ def _carry_out(order: "dict[str, object]", first: "Callable[[], None]") -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.closerange(3, 256)
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
     # Made when their module was loaded, for what was the terminal's width then.
     screen.out.__init__(highlight=False)  # type: ignore[misc]
     screen.err.__init__(stderr=True, highlight=False)  # type: ignore[misc]
