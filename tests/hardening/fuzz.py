@@ -264,7 +264,11 @@ def main() -> int:
         stream.reconfigure(errors="backslashreplace")
     if given.input is None:
         answers = fuzz(range(given.first, given.first + given.count), given.seed, kinds, given.workers)
-        return tell(until(time.monotonic() + 60 * given.minutes, answers), given.seed)
+        try:
+            return tell(until(time.monotonic() + 60 * given.minutes, answers), given.seed)
+        finally:
+            for each in multiprocessing.active_children():
+                each.kill()  # a command takes SIGTERM for its own
     prepare()
     with room() as (inputs, base):
         made, code, wrong = one(inputs, base, given.seed, kinds[given.input % len(kinds)], given.input)

@@ -57,7 +57,7 @@ def kill_so_often(count: int, seed: int, folder: Path) -> Counter[str]:
     began = time.monotonic()
     for number, found in trials(seed, folder, iter(range(10 * count))):
         counts.update(found)
-        if number % 50 == 49:
+        if number % 10 == 9:
             print(f"{counts.total()} kills, {time.monotonic() - began:.0f} s", file=sys.stderr)
         if counts.total() >= count:
             break
