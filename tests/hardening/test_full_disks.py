@@ -50,8 +50,8 @@ COMMANDS = {
     "a plan": ("plan", "mine.toml", "--store", "gates.sqlite"),
     "a build": ("env", "build", "mxnet"),
 }
-FREE = (0, 40_960)
-MORE = (4096, 16_384, 65_536, 131_072, 200_000, 400_000)
+FREE = (40_960,)
+MORE = (0, 4096, 16_384, 65_536, 131_072, 200_000, 400_000)
 
 
 def prepare(folder: Path) -> None:
