@@ -294,7 +294,8 @@ def trial(kind: str, place: Place, random: Random, expected: Undisturbed) -> Cou
             break
     if not (runs and runs[0].finished):
         code = ended(place.begin(*_words(runs)))
-        demand(code == 0, f"the run cannot be gone on with: exit code {code}")
+        said = (place.folder / "output" / "err").read_text()[-1500:]
+        demand(code == 0, f"the run cannot be gone on with: exit code {code}: {said}")
         runs, records = check(place, records)
     demand(runs[0].finished, "the run that was gone on with is not finished")
     demand(launches(records) == expected.launches, "the run that was gone on with has other launches")
