@@ -116,8 +116,13 @@ def _settle_streams() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Raise UsageError for an option or an argument with nothing in it, such as a variable of a script left empty."""
+    """Raise UsageError for an option or an argument with nothing in it, such as a variable of a script left empty.
+
+    Also for one that is no text: no name in a suite or a store can be meant.
+    """
     for before, word in zip(["", *words], words, strict=False):
+        if any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise UsageError(f"{word!r} is not text in UTF-8. Write it in letters that are.")
         option, equals, value = word.partition("=")
         if equals and option.startswith("--") and not value.strip():
             raise UsageError(f"{option} has an empty value. Give one, or leave the option out.")

@@ -28,10 +28,9 @@ from dlbench.reports.pytest_benchmark.untrusted_files import (
     said,
     sound_name,
 )
-from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
+from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run, sound
 
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
-_MOST_NANOSECONDS = 10**19  # three centuries
 
 _Kept = TypeVar("_Kept", Run, Record)
 
@@ -252,23 +251,12 @@ def _validated(adapter: TypeAdapter[_Kept], what: str, data: Any) -> _Kept:
 
 def _record(data: Any, run: Run, what: str) -> Record:
     record = _validated(_RECORD, what, data)
-    outcome, cell = record.outcome, record.cell
+    cell = record.cell
     if (record.run, record.suite, record.machine) != (run.id, run.suite, run.machine):
         raise ValueError(f"{what} is not of the file's own run {run.id}")
     _check_names(what, [*(text for text in cell if isinstance(text, str)), record.environment, record.interpreter])
     _check_names(what, [record.side, record.stage])
-    sound = (
-        cell.threads >= 0
-        and cell.batch_size >= 1
-        and cell.world_size >= 1
-        and record.launch >= 0
-        and record.wall_seconds >= 0
-        and 1 <= outcome.steps_per_sample <= 10**12
-        and all(0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns))
-        and max(cell.threads, cell.batch_size, cell.world_size, record.launch) < 2**31
-        and (outcome.threads is None or outcome.threads.wall_seconds >= 0)
-    )
-    if not sound:
+    if not sound(record):
         raise ValueError(f"{what} holds a number that is out of range")
     return record
 

@@ -27,6 +27,9 @@ class FileError(ReportError):
 def read_bytes(name: str) -> bytes:
     """Return a file's bytes; raises FileError where it cannot be read or is larger than `LARGEST_FILE`."""
     try:
+        # A shell's <(...) is a pipe too, which somebody writes.
+        if Path(name).is_fifo() and not name.startswith(("/dev/", "/proc/")):
+            raise FileError(f"{name} cannot be read: it is a pipe. Name a file.")
         with Path(name).open("rb") as stream:
             if os.fstat(stream.fileno()).st_size <= LARGEST_FILE:
                 raw = stream.read(LARGEST_FILE + 1)

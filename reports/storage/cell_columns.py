@@ -4,7 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from dlbench.adapters.protocol import Cell
+
+_CELL = TypeAdapter(Cell)
 
 COLUMNS = (
     "framework",
@@ -33,6 +37,6 @@ def to_columns(cell: Cell) -> dict[str, Any]:
 
 
 def from_columns(row: Mapping[str, Any]) -> Cell:
-    """Return the cell of these columns."""
+    """Return the cell of these columns; raises ValueError or TypeError where they are not those of one."""
     further = json.loads(row[FURTHER]) if row[FURTHER] else {}
-    return Cell(**{name: row[name] for name in COLUMNS}, **further)
+    return _CELL.validate_python({**{name: row[name] for name in COLUMNS}, **further})

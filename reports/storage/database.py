@@ -55,8 +55,14 @@ def back_up(engine: sa.Engine, path: str, suffix: str) -> Path:
     while target.exists():
         number += 1
         target = Path(f"{path}.{suffix}.{number}")
-    with contextlib.closing(sqlite3.connect(target)) as copy:
-        _copy(engine, copy)
+    partial = target.with_name(f"{target.name}.part")
+    partial.unlink(missing_ok=True)  # of one that was killed
+    try:
+        with contextlib.closing(sqlite3.connect(partial)) as copy:
+            _copy(engine, copy)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
     return target
 
 
@@ -88,7 +94,7 @@ def turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
 def _sqlite_path(target: str) -> Path | None:
     """Return the file of a SQLite store; None for a database server, or for one in memory."""
     if "://" not in target:
-        return Path(target).expanduser()
+        return Path(os.path.expanduser(target))  # noqa: PTH111 - Path's own raises where there is no such user
     scheme, _, rest = target.partition("://")
     if scheme.partition("+")[0] == "sqlite" and rest.startswith("/") and not rest.startswith("/:memory:"):
         return Path(rest[1:].partition("?")[0])
@@ -120,6 +126,8 @@ def _check_file(path: Path, create: bool) -> None:
             raise ValueError("its name holds a zero byte")
         if path.is_dir():
             raise StoreError(f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}.")
+        if path.exists() and not path.is_file():
+            raise StoreError(f"{path} is not a file, and no store can be kept in it; name a file with --store.")
         if path.exists():
             _check_header(path)
             return

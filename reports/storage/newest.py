@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.storage.cell_columns import from_columns
@@ -38,6 +39,9 @@ class CellSummary(NamedTuple):
     """The least and the greatest with which it was measured: one element where it was always the same."""
     product_rate: float | None
     """The highest rate of the framework's own matrix product."""
+
+
+_SUMMARY = TypeAdapter(CellSummary)
 
 
 def counting(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
@@ -90,8 +94,8 @@ def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> s
 
 
 def cell_summary(row: Any) -> CellSummary:
-    """Read a row of `cell_summaries`."""
-    return CellSummary(
+    """Read a row of `cell_summaries`; raises ValueError or TypeError where it holds what it cannot."""
+    found = CellSummary(
         machine=row.machine,
         cell=from_columns(dict(row._mapping)),
         number=row.cell_id,
@@ -105,6 +109,7 @@ def cell_summary(row: Any) -> CellSummary:
         environments=frozenset({row.least, row.greatest} - {None}),
         product_rate=row.product_rate,
     )
+    return _SUMMARY.validate_python(found)
 
 
 def contents(run: str, numbers: Collection[int], asked: bool) -> sa.Select[Any]:

@@ -5,26 +5,21 @@ results too. ``RECORD_SCHEMA`` rises whenever a reader of the old form would mis
 user's name nor a path of theirs is part of a record.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, TypeVar, get_args
 
-from dlbench.adapters.protocol import (
-    Cell,
-    Outcome,
-    Protocol,
-    ProtocolError,
-    cell_from_dict,
-    outcome_from_dict,
-    protocol_from_dict,
-    to_dict,
-)
-from dlbench.reports.errors import RecordError
+from pydantic import TypeAdapter, ValidationError
+
+from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
+from dlbench.reports.errors import RecordError, in_one_line
 from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
+_MOST_NANOSECONDS = 10**19  # three centuries
 
 
 def _utc(moment: datetime, what: str) -> datetime:
@@ -127,16 +122,27 @@ class Record:
         return _read(cls, data)
 
 
+def sound(record: Record) -> bool:
+    """Tell whether the numbers of a record can be what they are said to be."""
+    cell, outcome = record.cell, record.outcome
+    return (
+        min(cell.threads, record.launch, record.attempt) >= 0
+        and min(cell.batch_size, cell.world_size) >= 1
+        and max(cell.threads, cell.batch_size, cell.world_size, record.launch, record.attempt) < 2**31
+        and 0 <= record.wall_seconds < math.inf
+        and 1 <= outcome.steps_per_sample <= 10**12
+        and all(0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns))
+        and (outcome.threads is None or 0 <= outcome.threads.wall_seconds < math.inf)
+    )
+
+
 _Kept = TypeVar("_Kept", Run, Record)
 
 _LEFT_OUT = ("telemetry", "network")
 """Not written where there is none."""
 _READERS: dict[Any, Callable[[Any], Any]] = {
-    Cell: cell_from_dict,
-    Outcome: outcome_from_dict,
-    Protocol: protocol_from_dict,
+    **{kind: TypeAdapter(kind).validate_python for kind in (Cell, Outcome, Protocol, tuple[Cell, ...])},
     datetime: datetime.fromisoformat,
-    tuple[Cell, ...]: lambda cells: tuple(map(cell_from_dict, cells)),
     dict[str, str]: lambda words: {str(key): str(value) for key, value in words.items()},
     **{kind: kind for kind in (str, int, float)},
 }
@@ -191,9 +197,18 @@ def _read(kind: type[_Kept], data: Mapping[str, Any]) -> _Kept:
         )
     try:
         given = {name: read(data[name]) for name, must, read in _FIELDS[kind] if must or name in data}
-        return kind(**given)
+        kept = kind(**given)
+        if isinstance(kept, Record) and not sound(kept):
+            raise ValueError("a number is out of range")
+        return kept
     except KeyError as error:
         raise RecordError(f"A stored {what} lacks {error}; the store is damaged.") from error
-    except (ProtocolError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        said = " ".join(str(error).split())
-        raise RecordError(f"A stored {what} cannot be read ({said}); the store is damaged.") from error
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise RecordError(f"A stored {what} cannot be read ({_reason(error)}); the store is damaged.") from error
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return in_one_line(error)
+    first = error.errors(include_url=False)[0]
+    return in_one_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}")

@@ -161,7 +161,8 @@ class Store:
         A number is of this store alone, and of one machine: the same cell on another machine has another.
         """
         rows = self._rows(sa.select(schema.cells).order_by(schema.cells.c.id))
-        return {row.id: from_columns(dict(row._mapping)) for row in rows}
+        with self._understood():
+            return {row.id: from_columns(dict(row._mapping)) for row in rows}
 
     def nights(self, suite: Wanted = None, machine: Wanted = None, purpose: Wanted = None) -> "pd.DataFrame":
         """Return a row for each run (of these), cell, side and environment, the oldest run first.
@@ -178,7 +179,10 @@ class Store:
         if strays := of_runs - set(started):
             started |= dict(self._pairs(queries.first_starts(strays)))
         machines = dict(self._pairs(sa.select(schema.cells.c.id, schema.cells.c.machine)))
-        return frame_of_nights(sums, started, machines)
+        with self._understood():
+            if strangers := {row.cell_id for row in sums} - set(machines):
+                raise KeyError(f"cells {strangers}")
+            return frame_of_nights(sums, started, machines)
 
     def record_counts(self) -> dict[str, int]:
         """Return how many records each run has; a run without any is missing."""
@@ -219,7 +223,8 @@ class Store:
         """Return for each cell of each machine which run and environment measured it last; no content is read."""
         found: dict[int, CellSummary] = {}
         for row in self._rows(newest.cell_summaries(run, suite, machine)):
-            summary = newest.cell_summary(row)
+            with self._understood():
+                summary = newest.cell_summary(row)
             if summary.number not in found or summary.newest_id > found[summary.number].newest_id:
                 found[summary.number] = summary
         return list(found.values())
@@ -323,6 +328,14 @@ class Store:
 
     def _writing(self) -> AbstractContextManager[sa.Connection]:
         return database.writing(self._engine, self.name)
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Raise StoreError where columns hold what they cannot: SQLite lets any of them hold anything."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise database.damaged(self.name) from error
 
     def _parse(self, text: Any) -> dict[str, Any]:
         try:

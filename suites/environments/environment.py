@@ -133,6 +133,8 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
     """
     current = locate(framework)
     if current.state is State.READY:
+        # Of a build that was killed when it had all but this to do.
+        shutil.rmtree(downloads(current.directory), ignore_errors=True)
         return current
     directory = current.directory
     reason = current.reason if current.state is State.UNAVAILABLE else needs.missing(framework, directory)

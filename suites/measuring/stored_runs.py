@@ -1,5 +1,6 @@
 """Runs of a store by the words a person has for them, and the comparison of two."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -61,15 +62,21 @@ def _title(run: Run) -> str:
     return f"run {run.id} of {run.suite}, {run.started:%Y-%m-%d %H:%M} UTC"
 
 
+def _is_file(word: str) -> bool:
+    with contextlib.suppress(OSError):  # a word too long for a name
+        return Path(word).is_file()
+    return False
+
+
 def _find(word: str, store_file: str) -> Found:
     """Return the run that a word means, its records, the store it lies in, and its machine.
 
     A word is latest, previous, the beginning of an id, a store (its newest run), or STORE:ID.
     """
     file, colon, of_file = word.rpartition(":")
-    if colon and Path(file).is_file():
+    if colon and _is_file(file):
         return _find(of_file, file)
-    target = word if Path(word).is_file() or "://" in word else os.fspath(store_file)
+    target = word if _is_file(word) or "://" in word else os.fspath(store_file)
     with Store.open(target, create=False) as store:
         runs = store.runs()
         if not runs:

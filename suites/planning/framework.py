@@ -17,7 +17,7 @@ import dlbench.adapters
 
 from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
-from .toml_words import sentence
+from .toml_words import sentence, text_of
 
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
@@ -172,7 +172,7 @@ def read(path: Path) -> Framework:
     folder of any name may lie there.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(text_of(path))
         ours = path.parent.parent == GUEST_DIRECTORY
         folder = path.parent.name if ours else f"{OUTSIDE}{content.get('name')}"
         return Framework.model_validate({**content, "folder": folder, "directory": path.parent})
@@ -184,6 +184,8 @@ def read(path: Path) -> Framework:
         raise SuiteError(f"{path} is not valid TOML: {error}.") from error
     except ValidationError as error:
         raise SuiteError(f"{path} does not describe a framework: {sentence(error, Framework)}") from error
+    except (RecursionError, ValueError) as error:
+        raise SuiteError(f"{path} cannot be read: {error}.") from error
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from . import devices, networks
 from . import values as axes
 from .axes import PLAIN, joined, parse_plain
 from .framework import offered
-from .toml_words import sentence
+from .toml_words import sentence, text_of
 
 # Any numbers do for checking words at reading time; the real ones come with the plan.
 _SOME_CAPACITY = axes.Capacity(cores=1, cpus=1)
@@ -202,11 +202,12 @@ def load(name: str) -> Suite:
     if name.endswith(".toml"):
         path = Path(name)
         try:
-            return parse(path.read_text(encoding="utf-8"), str(path))
+            return parse(text_of(path), str(path))
         except UnicodeDecodeError as error:
             raise SuiteError(f"{path} is not a text file in UTF-8.") from error
-        except OSError as error:
-            raise SuiteError(f"The suite file {path} cannot be read: {error.strerror}.") from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise SuiteError(f"The suite file {path} cannot be read: {reason}.") from error
     suites = shipped()
     if name not in suites:
         unknown = unknown_name("suite", name, suites)

@@ -1,8 +1,11 @@
-"""What is wrong with a TOML file, in TOML's words: key, what is wrong, what would be right."""
+"""TOML files of a user's own: reading one, and what is wrong with it: key, what is wrong, what would be right."""
 
 import difflib
+import errno
+import os
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +28,22 @@ _MEANT: Mapping[str, str] = {
 
 _TYPES = ("int", "str", "float", "bool")
 _COUNTS = ("threads", "device_threads", "world_sizes")
+
+
+LARGEST_FILE = 10_000_000
+"""Bytes; nobody writes so much TOML."""
+
+
+def text_of(path: Path) -> str:
+    """Return a file's text in UTF-8; raises OSError also for a pipe, which would be waited for without end."""
+    wrong = 0
+    if path.exists() and not path.is_file():
+        wrong = errno.EISDIR if path.is_dir() else errno.EINVAL
+    elif path.exists() and path.stat().st_size > LARGEST_FILE:
+        wrong = errno.EFBIG
+    if wrong:
+        raise OSError(wrong, os.strerror(wrong), str(path))
+    return path.read_text(encoding="utf-8")
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:

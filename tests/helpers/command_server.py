@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 _serving: "list[subprocess.Popen[str]]" = []
@@ -43,7 +44,7 @@ def call(
     return int(code)
 
 
-def _carry_out(order: "dict[str, object]") -> None:
+def _carry_out(order: "dict[str, object]", first: "Callable[[], None]") -> None:
     """Be the command; never returns."""
     import pytest
 
@@ -62,15 +63,42 @@ def _carry_out(order: "dict[str, object]") -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.closerange(3, 256)
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
     # Made when their module was loaded, for what was the terminal's width then.
     screen.out.__init__(highlight=False)  # type: ignore[misc]
     screen.err.__init__(stderr=True, highlight=False)  # type: ignore[misc]
+    first()
     if order["program"] == "pytest":
         sys.path[:0] = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         raise SystemExit(pytest.main(order["words"]))  # type: ignore[arg-type]
     sys.argv = [str(Path(cli.__file__).with_name("__main__.py")), *order["words"]]  # type: ignore[misc]
     cli.main()
+
+
+def fork(order: "dict[str, object]", first: "Callable[[], None]" = lambda: None) -> int:
+    """Start the command in a fork of this process, which has loaded it, and return the fork's process number.
+
+    ``first`` is called in it when all but the command itself is set up.
+    """
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        _carry_out(order, first)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                code = code or 120
+        os._exit(code)
 
 
 def _serve() -> None:
@@ -84,25 +112,7 @@ def _serve() -> None:
     os.dup2(2, 1)
     for line in orders:
         order = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                _carry_out(order)
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-            except BaseException:
-                import traceback
-
-                traceback.print_exc()
-            finally:
-                for stream in (sys.stdout, sys.stderr):
-                    try:
-                        stream.flush()
-                    except OSError:
-                        code = code or 120
-                os._exit(code)
-        print(json.dumps(_wait(child, float(order["patience"]))), file=answers, flush=True)
+        print(json.dumps(_wait(fork(order), float(order["patience"]))), file=answers, flush=True)
 
 
 def _wait(child: int, patience: float) -> "int | None":

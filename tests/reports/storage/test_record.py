@@ -16,8 +16,8 @@ from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
 text = st.text(max_size=20)
 KNOWN: dict[Any, st.SearchStrategy[Any]] = {
     str: text,
-    int: st.integers(0, 2**62),
-    float: st.floats(allow_nan=False, allow_infinity=False),
+    int: st.integers(1, 2**31 - 1),  # in the range of each number
+    float: st.floats(0.0, allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
     NoneType: st.none(),
     datetime: st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),

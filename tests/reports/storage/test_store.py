@@ -167,17 +167,18 @@ def write_many(path: str, run: str, count: int) -> None:
     fill(Path(path), count, run)
 
 
-def test_several_processes_write_one_store_at_the_same_time(path: Path) -> None:
+def test_eight_processes_write_one_store_at_the_same_time(path: Path) -> None:
     # The first of them to come creates it; nobody's record is lost.
-    writers = [fresh.Process(target=write_many, args=(str(path), f"run-{n}", 40)) for n in range(4)]
+    writers = [fresh.Process(target=write_many, args=(str(path), f"run-{n}", 20)) for n in range(8)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 4
+    assert [writer.exitcode for writer in writers] == [0] * 8
     with Store.open(path, create=False) as store:
-        for n in range(4):
-            assert [record.launch for record in store.records(run=f"run-{n}")] == list(range(40))
+        for n in range(8):
+            assert [record.launch for record in store.records(run=f"run-{n}")] == list(range(20))
+        assert len(store.records()) == 160
         assert len(store.history()) == len(schema.MIGRATIONS)
 
 

@@ -93,6 +93,13 @@ def test_a_build_that_was_killed_is_half_built_and_made_anew(tiny, home, tmp_pat
     assert not (built.directory / "rest-of-before").exists()
 
 
+def test_downloads_of_a_build_that_was_killed_when_it_was_done_are_removed(tiny):
+    built = environment.build(tiny)
+    folders.make_folder(folders.downloads(built.directory))
+    assert environment.build(tiny).state is State.READY
+    assert not folders.downloads(built.directory).exists()
+
+
 def test_a_home_that_cannot_be_written_is_named_with_the_remedy(tiny, home):
     home.write_text("a file where a folder should be")
     assert environment.locate(tiny).state is State.NOT_BUILT
