@@ -22,7 +22,7 @@ ATTACKS = Path(__file__).with_name("attacks")
 VERDICTS = Path(__file__).parents[3] / "reports" / "VERDICTS.md"
 #: A step of some 50 ms with one thread.
 NETWORK = of_family("attacked", Feedforward(1024, (1024, 1024), 1024, "sigmoid"), 256)
-PROTOCOL = Protocol(warmup_steps=3, steps=20, minimum_steps=5, seconds=1.0)
+PROTOCOL = Protocol(warmup_steps=3, steps=12, minimum_steps=5, seconds=0.7)
 _SLOWER = "right after, in the parity check"
 _MATHEMATICS = "update of|loss off"
 

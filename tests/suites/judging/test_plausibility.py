@@ -17,6 +17,22 @@ from dlbench.suites.judging.plausibility import Claim, implausible
 MACHINE = probe()
 LIMITS = Limits(None, 2, 64 * 6.5e9, 32 * 1024**2)
 STEPS = 20
+#: What was measured with one thread.
+CEILING = {
+    "threads": 1,
+    "gemm_flops_per_second": 100e9,
+    "bandwidth_bytes_per_second": 10e9,
+    "gemm_samples": [100e9, 98e9, 99e9],
+    "bandwidth_samples": [10e9],
+    "gemm_order": 4096,
+    "gemm_cpus_busy": 1.0,
+    "bandwidth_cpus_busy": 1.0,
+    "cpus_available": 2.0,
+    "array_bytes": 10**8,
+    "numpy": "2",
+    "blas": None,
+    "blas_threads": 1,
+}
 
 
 def claim(step=1.0, **changes):
@@ -139,48 +155,18 @@ def test_sixteen_bits_may_be_faster():
 def test_the_limits_are_the_measured_ceilings_and_never_more_than_instructions_allow():
     bare = limits_of(MACHINE, None)
     assert bare.flops(1) in (32 * 6.5e9, 64 * 6.5e9)
-    one = {
-        "threads": 1,
-        "gemm_flops_per_second": 100e9,
-        "bandwidth_bytes_per_second": 10e9,
-        "gemm_samples": [100e9, 98e9, 99e9],
-        "bandwidth_samples": [10e9],
-        "gemm_order": 4096,
-        "gemm_cpus_busy": 1.0,
-        "bandwidth_cpus_busy": 1.0,
-        "cpus_available": 2.0,
-        "array_bytes": 10**8,
-        "numpy": "2",
-        "blas": None,
-        "blas_threads": 1,
-    }
-    measured = limits_of(MACHINE, {"measured": [one]})
+    measured = limits_of(MACHINE, {"measured": [CEILING]})
     assert measured.flops(1) == pytest.approx(100e9 * 1.3 * 1.05)
     assert measured.flops(2) == measured.flops(1), "what was not measured cannot be less than with fewer threads"
     assert measured.bandwidth(1) == pytest.approx(10.5e9)
-    too_high = limits_of(MACHINE, {"measured": [{**one, "gemm_flops_per_second": 1e15}]})
+    too_high = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_flops_per_second": 1e15}]})
     assert too_high.flops(1) == bare.flops(1)
-    doubtful = limits_of(MACHINE, {"measured": [{**one, "gemm_cpus_busy": 0.3}]})
+    doubtful = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_cpus_busy": 0.3}]})
     assert (doubtful.ceilings, doubtful.flops(1)) == (None, bare.flops(1))
 
 
 def test_weights_that_no_cache_holds_pass_through_memory():
-    one = {
-        "threads": 1,
-        "gemm_flops_per_second": 100e9,
-        "bandwidth_bytes_per_second": 10e9,
-        "gemm_samples": [100e9],
-        "bandwidth_samples": [10e9],
-        "gemm_order": 4096,
-        "gemm_cpus_busy": 1.0,
-        "bandwidth_cpus_busy": 1.0,
-        "cpus_available": 2.0,
-        "array_bytes": 10**8,
-        "numpy": "2",
-        "blas": None,
-        "blas_threads": 1,
-    }
-    limits = replace(limits_of(MACHINE, {"measured": [one]}), cache_bytes=32 * 1024**2)
+    limits = replace(limits_of(MACHINE, {"measured": [CEILING]}), cache_bytes=32 * 1024**2)
     cell = {"batch_size": 1}
     assert "GB/s, and the memory's measured bandwidth is 10.5 GB/s" in reason(claim(0.09, cell=cell, limits=limits))
     assert reason(claim(0.12, cell=cell, limits=limits)) == ""
