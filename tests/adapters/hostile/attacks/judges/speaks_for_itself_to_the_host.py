@@ -24,7 +24,7 @@ class Adapter(Honest):
             break
         host.mark("begin")
         start = time.monotonic()
-        pace, count = 0.04, 20
+        pace, count = 0.04, 12
         time.sleep(pace * count)
         order = host.end(count)
         for _ in range(order.rounds):
