@@ -17,8 +17,7 @@ FRAMEWORK = "jax"
     asked.reference(only=["small-residual"], pointwise="product"),
     asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
     asked.rate("adapter._step._cache_size()"),
-    asked.reset("adapter._step._cache_size()"),
-    asked.reset("adapter._step._cache_size()", only=["small-residual"], pointwise="product"),
+    asked.reset("adapter._step._cache_size()", only=["small-convolutional", "small-recurrent"]),
     asked.queue(),
     asked.no_word_on_threads(),
     asked.memory(

@@ -76,8 +76,14 @@ def test_workers_take_their_parts_from_the_host_as_well(guest: Guest, workers: i
     ) == [True, True]
 
 
-@pytest.mark.parametrize("placement", ["resident", "pinned", "pageable"])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("workers", "placement"),
+    [
+        (2, "resident"),
+        *(pytest.param(2, placement, marks=pytest.mark.slow) for placement in ("pinned", "pageable")),
+        *(pytest.param(1, placement, marks=pytest.mark.slow) for placement in ("resident", "pinned", "pageable")),
+    ],
+)
 def test_workers_are_reset_to_their_parts(guest: Guest, workers: int, placement: str) -> None:
     made = f"team(name, {workers}, 4, placement={placement!r})"
     asked.reset("adapter._step._cache_size()", TEAMS, ["small-convolutional", "small-recurrent"], made)(guest)

@@ -16,7 +16,6 @@ FRAMEWORK = "mxnet"
     asked.threads_of_variables("mxnet"),
     asked.rate("id(adapter.block._cached_op)"),
     *(asked.reset("id(adapter.block._cached_op)", **settings) for settings in ({}, {"static": False})),
-    asked.reset("id(adapter.block._cached_op)", only=["small-residual"], fused_norm=False),
     asked.queue(),
     asked.memory(
         {

@@ -21,9 +21,8 @@ built.Model.loss = lambda *given: traces.append(1) or loss(*given)
     asked.threads_of_cells("{name: '3' for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS')}"),
     asked.rate("len(traces)", COUNTED),
     asked.rate("len(traces)", COUNTED, compile=True),
-    asked.reset("len(traces)", COUNTED),
-    asked.reset("len(traces)", COUNTED, only=["small-convolutional", "small-recurrent"], compile=True),
-    asked.reset("len(traces)", COUNTED, only=["small-recurrent"], recurrence="loop"),
+    asked.reset("len(traces)", COUNTED, only=["small-residual", "small-recurrent"]),
+    asked.reset("len(traces)", COUNTED, only=["small-convolutional"], compile=True),
     asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
     asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
     asked.description(

@@ -1,6 +1,6 @@
-"""A process that left the session, and whose parent is gone, computes half of each step; the evidence is told nothing.
+"""A process that left the session, and whose parent is gone, computes without a pause; the evidence is told nothing.
 
-The half is done on a copy of the data: what counts here is the CPU time that nobody is to see.
+It computes on a copy of the data: what counts here is the CPU time that nobody is to see.
 """
 
 import os
@@ -21,9 +21,9 @@ class Adapter(Honest):
         if os.fork():
             os._exit(0)
         os.close(write)
-        while os.read(read, 1):
+        os.read(read, 1)
+        while True:
             super().step()
-        os._exit(0)
 
     def step(self):
         os.write(self.go, b"x")
