@@ -116,7 +116,7 @@ def timed_loop(
     return samples[:done]
 
 
-def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float = 0.5) -> float:
+def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float = 0.25) -> float:
     """Return the best FLOP/s of repeated (size, size) matrix products within about this many seconds."""
     multiply()
     best = float("inf")
