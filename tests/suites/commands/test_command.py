@@ -79,8 +79,11 @@ def test_a_run_from_beginning_to_end(folder):
 
 @pytest.mark.parametrize(
     ("number", "code", "said"),
-    [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGKILL, -9, None)],
-    ids=["Ctrl-C", "SIGTERM", "kill -9"],
+    [
+        pytest.param(signal.SIGINT, 130, "Interrupted", id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, 143, "SIGTERM", id="SIGTERM", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, -9, None, id="kill -9"),
+    ],
 )
 def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, number, code, said):
     with running_command(folder, "run", "mine.toml") as process:

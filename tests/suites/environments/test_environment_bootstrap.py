@@ -93,6 +93,7 @@ def test_syntax_that_is_too_new_for_a_guest_is_noticed(tmp_path, monkeypatch, li
     assert not bootstrap.too_new((3, 11), found[3, 11])
 
 
+@pytest.mark.slow
 def test_tests_of_one_group_share_a_worker_so_that_what_they_launch_is_launched_once(tmp_path):
     """With pytest 9.2, pytest-xdist 3.8.0 takes the groups for nothing and says nothing."""
     (tmp_path / "test_it.py").write_text(

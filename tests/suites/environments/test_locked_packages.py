@@ -38,6 +38,7 @@ def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     assert not folders.downloads(environment.locate(framework).directory).exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch):
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode:
         pytest.skip("the interpreter of the tests has no pip")
