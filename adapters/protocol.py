@@ -252,6 +252,10 @@ class Outcome(NamedTuple):
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
         return [max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns]
 
+    def gives_a_number(self) -> bool:
+        """Tell whether there are samples, and nothing says that they cannot be."""
+        return bool(self.samples_ns) and self.status is not Status.IMPLAUSIBLE
+
     def timed_steps(self) -> int:
         """Return how many steps the timed samples hold together."""
         return len(self.samples_ns) * self.steps_per_sample

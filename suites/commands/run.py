@@ -135,7 +135,7 @@ def _show(store: Store, run: Run, ending: Ending, as_json: bool) -> None:
     if not as_json:
         for line in next_lines(store.name, records):
             show(line, whole=True)
-    if not any(record.outcome.samples_ns for record in records):
+    if not any(record.outcome.gives_a_number() for record in records):
         say("dlbench: no cell gave a number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
 

@@ -51,7 +51,7 @@ def percent(share: float) -> str:
 def result_line(record: Record) -> str:
     """Return what one launch gave, in a few words."""
     outcome = record.outcome
-    if outcome.samples_ns:
+    if outcome.gives_a_number():
         seconds = median(outcome.step_seconds())
         verdict = outcome.parity.verdict if outcome.parity else "unchecked"
         text = f"{seconds:.4g} s, parity {verdict}"
@@ -135,7 +135,7 @@ def pair_line(pair: PlannedPair, records: Mapping[str, Record]) -> str:
     """Return what a pair gave, in a few words."""
     stage = "confirming " if pair.stage == CONFIRM else ""
     name = f"{name_of(pair.cell)}, {stage}pair {pair.launch + 1}"
-    timed = {side: record for side, record in records.items() if record.outcome.samples_ns}
+    timed = {side: record for side, record in records.items() if record.outcome.gives_a_number()}
     if set(timed) == {BASELINE, CANDIDATE}:
         before, after = (median(timed[side].outcome.step_seconds()) for side in (BASELINE, CANDIDATE))
         return f"{name}: {before:.4g} s and {after:.4g} s ({after / before - 1:+.1%})"
