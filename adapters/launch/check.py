@@ -6,7 +6,7 @@ as the host asks for once they are over.
 """
 
 import math
-from typing import Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..base import Adapter
 from ..networks import Network
 from ..protocol import Answer, Launch
 from . import batches, contract, parity
-from .host import READ, RESET, STEPS, Host, Order
+from .host import RESET, STEPS, Host, Order
 
 
 class Weights(Mapping[str, np.ndarray]):
@@ -39,13 +39,27 @@ class Weights(Mapping[str, np.ndarray]):
 
 
 def carry_out(adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, order: Order) -> Answer:
-    """Carry out the rounds of the timed ``step`` that the host asked for; return what the last one showed."""
+    """Carry out the checks of the timed ``step`` that the host asks for; return what the last one showed."""
     network = networks.from_data(launch.network or {})
     weights, batch = Weights(network), batches.of_launch(network, launch)
     adapter.set_learning_rate(network.parity.learning_rate)
+    further: Optional[Order] = order
+    while further is not None:
+        losses = _rounds(adapter, step, (weights, batch), host, further)
+        found = parity.observe(contract.learnt(adapter, network), weights.entries, losses)
+        further = host.read()
+    finite = all(math.isfinite(each) for each in losses)
+    updates = {name: _plain(update) for name, update in found.updates.items()}
+    return Answer(losses if finite else None, updates, found.parameter_count)
+
+
+def _rounds(
+    adapter: Adapter, step: Callable[[], None], data: Tuple[Weights, batches.Batch], host: Host, order: Order
+) -> List[float]:
+    """Carry out the rounds of a check, each from these weights on this mini-batch; return the losses of the last."""
     losses: List[float] = []
     for _ in range(order.rounds):
-        adapter.reset(weights, batch)
+        adapter.reset(*data)
         adapter.synchronize()
         host.mark(RESET)
         losses = []
@@ -54,11 +68,7 @@ def carry_out(adapter: Adapter, step: Callable[[], None], launch: Launch, host: 
             losses.append(contract.loss(adapter))
         adapter.synchronize()
         host.mark(STEPS)
-    found = parity.observe(contract.learnt(adapter, network), weights.entries, losses)
-    host.mark(READ)
-    finite = all(math.isfinite(each) for each in losses)
-    updates = {name: _plain(update) for name, update in found.updates.items()}
-    return Answer(losses if finite else None, updates, found.parameter_count)
+    return losses
 
 
 def _plain(update: np.ndarray) -> Optional[List[float]]:

@@ -54,5 +54,12 @@ class Host:
 
     def end(self, steps: int) -> Optional[Order]:
         """Tell that so many steps were timed, and return the check that is asked for."""
-        answer = self.mark("%s %d" % (END, steps))
-        return Order(int(answer["steps"]), int(answer["rounds"])) if "steps" in answer else None
+        return _order(self.mark("%s %d" % (END, steps)))
+
+    def read(self) -> Optional[Order]:
+        """Tell that the parameters were read; return a further check, where the host asks for one."""
+        return _order(self.mark(READ))
+
+
+def _order(answer: Dict[str, Any]) -> Optional[Order]:
+    return Order(int(answer["steps"]), int(answer["rounds"])) if "steps" in answer else None

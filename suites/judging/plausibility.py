@@ -191,7 +191,7 @@ def _work_elsewhere(claim: Claim) -> str:
     outside = claim.outside
     copied = 4 * claim.network.family.parameter_count()
     rounds = max(1, outside.check_rounds)
-    allowed = (rounds + 1) * (_READ_SECONDS + copied / _READ_BYTES_PER_SECOND)
+    allowed = outside.checks * (rounds + 1) * (_READ_SECONDS + copied / _READ_BYTES_PER_SECOND)
     spent = outside.reset_cpu_seconds + outside.read_cpu_seconds
     waited = outside.reset_seconds + outside.read_seconds
     if spent <= allowed if claim.cell.on_cpu else waited <= allowed + 2.0:

@@ -18,7 +18,8 @@ from dlbench.adapters.protocol import Protocol, Status
 from dlbench.suites.environments import folders
 from dlbench.suites.planning.framework import OUTSIDE, find
 
-ATTACKS = Path(__file__).with_name("attacks")
+HERE = Path(__file__).parent
+ATTACKS = HERE / "attacks"
 VERDICTS = Path(__file__).parents[3] / "reports" / "VERDICTS.md"
 #: A step of some 50 ms with one thread.
 NETWORK = of_family("attacked", Feedforward(1024, (1024, 1024), 1024, "sigmoid"), 256)
@@ -58,7 +59,7 @@ OF_TORCH = {"doubled_bias": (Status.PARITY_FAILED, "update of")}
 
 def attack(name, folder, like="reference", mode="float32", network=NETWORK, **options):
     """Carry out a launch of an attack, as of an adapter that a user gives."""
-    shutil.copy(next(ATTACKS.rglob(f"{name}.py")), folder / "adapter.py")
+    shutil.copy(next(HERE.rglob(f"{name}.py")), folder / "adapter.py")
     references = {"HOSTILE_REFERENCES": str(folders.home() / "references")}
     framework = find(like).model_copy(update={"folder": f"{OUTSIDE}{name}", "directory": folder})
     return launch_once(framework, mode, network, folder, protocol=PROTOCOL, variables=references, **options)
@@ -77,6 +78,13 @@ def test_the_honest_one_is_believed(tmp_path):
     assert (outcome.status, outcome.reason) == (Status.OK, "")
     assert outcome.parity.verdict == "agrees"
     assert outcome.outside.checked_steps >= 1
+
+
+def test_a_check_among_others_is_carried_out_once_more(tmp_path):
+    outcome = attack("slow_in_its_first_check", tmp_path)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert outcome.outside.checks == 2
+    assert outcome.parity.verdict == "agrees"
 
 
 @pytest.mark.framework
