@@ -339,7 +339,7 @@ class Store:
 
     def _parse(self, text: Any) -> dict[str, Any]:
         try:
-            content = json.loads(text)
+            content = _whole(json.loads(text)) if "\\u" in text else json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
             raise database.damaged(self.name) from error
         if not isinstance(content, dict):
@@ -359,6 +359,11 @@ class Store:
             return kind.from_dict(data)
         except StoreError as error:
             raise type(error)(f"In {self.name}: {error}") from error
+
+
+def _whole(content: Any) -> Any:
+    """Return content of JSON without halves of surrogate pairs: no database and no file takes them."""
+    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
 
 
 def _json(content: Any) -> str:
