@@ -144,6 +144,7 @@ class Outside(NamedTuple):
     steps_cpu_seconds: float = 0.0
     read_seconds: float = 0.0  # to read the parameters afterwards
     read_cpu_seconds: float = 0.0
+    timed_waiting_seconds: float = 0.0  # for a CPU, of its processes and of the host: in it no sample goes on, or ends
     checks: int = 1  # resetting and reading are those of so many checks, the steps those of the last one
 
     @property

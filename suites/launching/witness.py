@@ -5,10 +5,12 @@ timed samples is drawn by lot here, and told only then.
 """
 
 import json
+import os
 import random
 import secrets
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from socket import socket
 
 import psutil
@@ -44,8 +46,8 @@ class Witness:
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
         self._expected = [BEGIN]
-        self._last = (0.0, 0.0)
-        self._spent: dict[str, tuple[float, float]] = {}
+        self._last = (0.0, 0.0, 0.0)
+        self._spent: dict[str, tuple[float, float, float]] = {}
         self._check = (0, 0)
         self._checks = 1
         self.timed_steps: int | None = None
@@ -81,19 +83,21 @@ class Witness:
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
         steps, rounds = self._check if self._asked else (0, 0)
-        reset, checked, read = (self._spent.get(word, (0.0, 0.0)) for word in (RESET, STEPS, READ))
-        return Outside(*self._spent[END], steps, rounds, *reset, *checked, *read, checks=self._checks)
+        seconds, cpu_seconds, waiting = self._spent[END]
+        reset, checked, read = (self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ))
+        return Outside(seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks)
 
     def _mark(self, words: str) -> None:
-        now = (time.monotonic(), cpu_seconds(self._keeper))
+        now = (time.monotonic(), *used_and_awaited(self._keeper))
         word, _, number = words.partition(" ")
         if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
             awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
             self.wrong = f"it said {words[:40]!r} where {awaited} belongs"
             return
         self._expected.pop(0)
-        spent = self._spent.get(word, (0.0, 0.0))
-        self._spent[word] = (spent[0] + now[0] - self._last[0], spent[1] + max(0.0, now[1] - self._last[1]))
+        spent = self._spent.get(word, (0.0, 0.0, 0.0))
+        since = (max(0.0, here - there) for here, there in zip(now, self._last, strict=True))
+        self._spent[word] = (spent[0] + next(since), spent[1] + next(since), spent[2] + next(since))
         if word == BEGIN:
             self._expected = [END]
         answer = b"{}\n"
@@ -108,7 +112,7 @@ class Witness:
             del self._spent[STEPS]
             answer = self._order()
         # The guest waits meanwhile: it used no CPU time since.
-        self._last = (time.monotonic(), now[1])
+        self._last = (time.monotonic(), now[1], now[2])
         try:
             self.line.sendall(answer)
         except OSError:
@@ -136,16 +140,29 @@ class Witness:
         return json.dumps({"steps": steps, "rounds": rounds}).encode() + b"\n"
 
 
-def cpu_seconds(keeper: int) -> float:
-    """Return the CPU seconds so far of this process and all its descendants, ended ones included."""
-    total = 0.0
+def used_and_awaited(keeper: int) -> tuple[float, float]:
+    """Return the CPU seconds so far of this process and its descendants, and those in which they waited for a CPU.
+
+    Of the first, those of ended descendants too. Of the second those of the main threads, the host's own and what the
+    hypervisor took; 0 where the kernel does not tell.
+    """
+    used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
     try:
         root = psutil.Process(keeper)
         for process in (root, *root.children(recursive=True)):
             try:
-                total += sum(process.cpu_times()[:4])  # user, system, and of ended children that were waited for
+                used += sum(process.cpu_times()[:4])  # user, system, and of ended children that were waited for
+                awaited += _waited(process.pid)
             except psutil.Error:
                 continue
     except psutil.Error:
-        return total
-    return total
+        return used, awaited
+    return used, awaited
+
+
+def _waited(process: int) -> float:
+    """Return the seconds that a process's main thread was ready to run and did not, by the kernel's scheduler."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0

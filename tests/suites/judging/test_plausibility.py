@@ -97,6 +97,12 @@ def test_a_check_that_takes_nothing_was_done_elsewhere():
     assert reason(claim(steps_seconds=0.3, steps_cpu_seconds=0.9)) == ""
 
 
+def test_samples_on_a_busy_machine_may_lie_apart():
+    assert reason(claim(told=0.83, timed_waiting_seconds=0.5)) == ""
+    assert "the host's clock saw" in reason(claim(told=0.83))
+    assert "the host's clock saw" in reason(claim(told=0.5, timed_waiting_seconds=15.0)), "a second at most"
+
+
 @pytest.mark.parametrize("told", [0.25, 0.5, 0.8, 1.1, 4.0])
 def test_a_clock_that_lies_is_seen(told):
     assert "the host's clock saw 20 s" in reason(claim(told=told))
