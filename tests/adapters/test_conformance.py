@@ -1,10 +1,10 @@
 """One suite over every adapter: what the contract promises, seen from outside, framework by mode by network.
 
 Each combination is launched once, in the framework's own interpreter, as the product launches it; the tests look at
-that one outcome. A framework's default mode trains a small network of each family but the dense one, and one at full
-size; a further mode one small network; all other pairs are slow. A framework that is not built here is skipped with the
-reason. DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and so on);
-what is about CPUs is skipped then.
+that one outcome. A framework's default mode trains a small network of each family but the dense one, and PyTorch's one
+at full size; a further mode one small network; all other pairs are slow. A framework that is not built here is skipped
+with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and
+so on); what is about CPUs is skipped then.
 """
 
 import math
@@ -22,8 +22,8 @@ from dlbench.reports.evidence.raised_flags import wanting_threads
 from dlbench.suites.planning import framework as framework_module
 from dlbench.suites.planning.framework import catalogue
 
-#: At full size every framework's default mode trains this one; `-m slow` looks at the others.
-USUAL = "fcn5"
+#: At full size one framework's default mode trains this one; `-m slow` looks at the others.
+USUAL = {"torch": "fcn5"}
 #: A network whose rate falls a thousandfold after the parity steps, so that its final loss tells the rate.
 REFERRED = "small-recurrent"
 #: With the recipes of their families, as a user's own network has.
@@ -45,7 +45,9 @@ def _marks(framework, mode=None, network=None):
     if framework.environment == "own":
         marks.append(pytest.mark.framework)
     # A launch costs seconds however small its network is: what a further mode does is seen in one.
-    looked_at = (*OF_EACH_FAMILY, USUAL) if mode is not None and framework.modes[mode].default else (OF_FURTHER_MODES,)
+    looked_at = (OF_FURTHER_MODES,)
+    if mode is not None and framework.modes[mode].default:
+        looked_at = (*OF_EACH_FAMILY, USUAL.get(framework.name, ""))
     if framework.name == "reference":
         looked_at = OF_EACH_FAMILY
     if network is not None and network not in looked_at:

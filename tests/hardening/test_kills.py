@@ -12,10 +12,9 @@ from kills_of_runs import Place, Violation
 from dlbench.reports.storage import database
 from dlbench.reports.storage.store import Store
 
-COUNT = 10
+COUNT = 50
 
 
-@pytest.mark.alone
 def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:
     counts = kills.kill_so_often(COUNT, seed=1, folder=tmp_path)
     assert counts.total() >= COUNT

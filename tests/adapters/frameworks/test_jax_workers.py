@@ -34,7 +34,7 @@ def of_workers(guest: Guest, statements: str, **variables: str) -> Any:
 @pytest.mark.parametrize(
     ("workers", "names"),
     [
-        (2, ["small-residual"]),
+        pytest.param(2, ["small-residual"], marks=pytest.mark.slow),
         pytest.param(2, ["small-dense", "small-recurrent"], marks=pytest.mark.slow),
         pytest.param(2, ["small-convolutional", "wide-recurrent"], marks=pytest.mark.slow),
         pytest.param(3, ["small-dense", "small-residual", "small-recurrent"], marks=pytest.mark.slow),
@@ -59,7 +59,7 @@ def test_workers_train_together_as_one_does(guest: Guest, workers: int, names: l
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_workers_take_their_parts_from_the_host_as_well(guest: Guest, workers: int) -> None:
     assert of_workers(
         guest,

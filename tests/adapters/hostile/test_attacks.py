@@ -64,7 +64,9 @@ def attack(name, folder, like="reference", mode="float32", network=NETWORK, **op
     shutil.copy(next(HERE.rglob(f"{name}.py")), folder / "adapter.py")
     references = {"HOSTILE_REFERENCES": str(folders.home() / "references")}
     framework = find(like).model_copy(update={"folder": f"{OUTSIDE}{name}", "directory": folder})
-    return launch_once(framework, mode, network, folder, protocol=LONGER.get(name, PROTOCOL), variables=references, **options)
+    return launch_once(
+        framework, mode, network, folder, protocol=LONGER.get(name, PROTOCOL), variables=references, **options
+    )
 
 
 @pytest.mark.parametrize("name", sorted(CAUGHT))

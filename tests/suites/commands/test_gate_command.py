@@ -45,10 +45,39 @@ def test_identical_code_passes_in_a_report_that_fits_a_terminal(folder) -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 
-def test_a_slowdown_fails_the_build_with_reports_that_others_can_read(folder) -> None:
+def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> None:
     files = ["report.md", "junit.xml", "report.json", "report.csv"]
-    words = [word for name in files for word in ("--write", name)]
-    done = run(folder, "gate", "nightly.toml", *SLOWER, "--threads", "1", *words)
+    written = [word for name in files for word in ("--write", name)]
+    words = ["gate", "nightly.toml", *SLOWER, "--threads", "1", "--store", "my.sqlite", *written]
+    with running_command(folder, *words) as child:
+        wait_until(lambda: len(records_in(folder)) > 1, "records")
+        os.kill(child.pid, signal.SIGINT)
+        _, errors = child.communicate()
+    (hint,) = re.findall(r"go on with: .*?(gate .*)", errors)
+    assert shlex.split(hint) == [*words, "--resume"]
+    with running_command(folder, *words, "--resume") as child:
+        wait_until(lambda: len(records_in(folder)) > 6, "records")
+        os.kill(child.pid, signal.SIGKILL)
+    before = len(records_in(folder))
+    other = run(folder, "gate", "nightly.toml", "--same", "--resume", "--threads", "1", "--store", "my.sqlite")
+    assert other.returncode == 2
+    assert "The unfinished run's candidate was" in other.stderr
+    done = run(folder, *shlex.split(hint))
+    check_regression(folder, done)
+    with Store.open(folder / "my.sqlite", create=False) as store:
+        (stored,) = store.runs()
+    assert stored.finished is not None
+    assert stored.purpose == "gate"
+    firsts = [(each.stage, each.launch, each.side) for each in records_in(folder) if each.attempt == 0]
+    assert len(firsts) == len(set(firsts)), "what was measured was measured again"
+    assert len(records_in(folder)) > before
+    nothing = run(folder, *shlex.split(hint))
+    assert nothing.returncode == 2
+    assert "no unfinished gate" in nothing.stderr
+
+
+def check_regression(folder, done) -> None:
+    """Hold the end of a gate, the reports that it wrote and the stored run to a regression."""
     assert done.returncode == 1, done.stderr
     assert "REGRESSION" in done.stdout
     assert "confirming pair 20" in done.stderr
@@ -58,36 +87,12 @@ def test_a_slowdown_fails_the_build_with_reports_that_others_can_read(folder) ->
     assert cell["verdict"] == "REGRESSION"
     assert 5 < cell["ratio"] < 100
     assert "REGRESSION" in (folder / "report.md").read_text()
-    # The stored run tells the same again.
-    again = run(folder, "compare", "latest")
+    again = run(folder, "compare", "latest", "--store", "my.sqlite")
     assert again.returncode == 0
     assert "REGRESSION" in again.stdout
 
 
-def test_a_gate_that_was_killed_goes_on(folder) -> None:
-    words = ["gate", "nightly.toml", *SLOWER, "--threads", "1"]
-    with running_command(folder, *words) as child:
-        wait_until(lambda: (folder / "dlbench.sqlite").exists() and len(records_in(folder)) > 4, "records")
-        os.kill(child.pid, signal.SIGKILL)
-    before = len(records_in(folder))
-    other = run(folder, "gate", "nightly.toml", "--same", "--resume", "--threads", "1")
-    assert other.returncode == 2
-    assert "The unfinished run's candidate was" in other.stderr
-    done = run(folder, *words, "--resume")
-    assert done.returncode == 1, done.stderr
-    with Store.open(folder / "dlbench.sqlite", create=False) as store:
-        (stored,) = store.runs()
-    assert stored.finished is not None
-    assert stored.purpose == "gate"
-    firsts = [(each.stage, each.launch, each.side) for each in records_in(folder) if each.attempt == 0]
-    assert len(firsts) == len(set(firsts)), "what was measured was measured again"
-    assert len(records_in(folder)) > before
-    nothing = run(folder, *words, "--resume")
-    assert nothing.returncode == 2
-    assert "no unfinished gate" in nothing.stderr
-
-
-def records_in(folder, name="dlbench.sqlite"):
+def records_in(folder, name="my.sqlite"):
     try:
         with Store.open(folder / name, create=False) as store:
             return store.records()
@@ -120,13 +125,3 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     assert "gate undecided: of 2 cells " in " ".join(done.stdout.split())
     assert "The budget is spent" in done.stderr
     assert "REGRESSION" not in done.stdout.split("inconclusive")[0] or "inconclusive" in done.stdout
-
-
-def test_the_hint_after_an_interruption_can_be_typed_as_it_stands(folder) -> None:
-    with running_command(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--store", "my.sqlite") as child:
-        wait_until(lambda: len(records_in(folder, "my.sqlite")) > 1, "records")
-        os.kill(child.pid, signal.SIGINT)
-        _, errors = child.communicate()
-    (hint,) = re.findall(r"go on with: .*?(gate .*)", errors)
-    assert shlex.split(hint) == ["gate", "nightly.toml", "--same", "--threads", "1", "--store", "my.sqlite", "--resume"]
-    agrees(run(folder, *shlex.split(hint)))
