@@ -123,9 +123,7 @@ class Answer(NamedTuple):
     losses: Optional[List[float]]  # of each step of the last round, before its update; None: not all are finite
     updates: Dict[str, Optional[List[float]]]  # of each parameter's sampled entries; None: not all are finite
     parameter_count: int  # as the framework itself counts them
-    moved: Optional[bool] = (
-        None  # whether any parameter changed up to the last timed step; None: the loss is not finite
-    )
+    moved: Optional[bool] = None  # whether any parameter changed in the timed steps; None: the loss is not finite
 
 
 class Outside(NamedTuple):
