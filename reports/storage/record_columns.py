@@ -78,10 +78,16 @@ def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
         yield some
 
 
+def read_json(text: str) -> Any:
+    """Return stored JSON without halves of surrogate pairs: no database and no file takes them. Raises ValueError."""
+    content = json.loads(text)
+    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace")) if "\\u" in text else content
+
+
 def parse(what: str, content: Any) -> dict[str, Any]:
     """Read stored JSON that must be an object; raises RecordError."""
     try:
-        parsed = json.loads(content)
+        parsed = read_json(content)
     except (TypeError, ValueError, RecursionError) as error:
         raise RecordError(f"A stored {what} is not JSON; the store is damaged.") from error
     if not isinstance(parsed, dict):

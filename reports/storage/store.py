@@ -26,7 +26,7 @@ from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.newest import CellSummary
 from dlbench.reports.storage.queries import Wanted
 from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.record_columns import batched
+from dlbench.reports.storage.record_columns import batched, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,6 +182,8 @@ class Store:
         with self._understood():
             if strangers := {row.cell_id for row in sums} - set(machines):
                 raise KeyError(f"cells {strangers}")
+            for each in of_runs:
+                datetime.fromisoformat(started[each])
             return frame_of_nights(sums, started, machines)
 
     def record_counts(self) -> dict[str, int]:
@@ -339,7 +341,7 @@ class Store:
 
     def _parse(self, text: Any) -> dict[str, Any]:
         try:
-            content = _whole(json.loads(text)) if "\\u" in text else json.loads(text)
+            content = read_json(text)
         except (TypeError, ValueError, RecursionError) as error:
             raise database.damaged(self.name) from error
         if not isinstance(content, dict):
@@ -359,11 +361,6 @@ class Store:
             return kind.from_dict(data)
         except StoreError as error:
             raise type(error)(f"In {self.name}: {error}") from error
-
-
-def _whole(content: Any) -> Any:
-    """Return content of JSON without halves of surrogate pairs: no database and no file takes them."""
-    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
 
 
 def _json(content: Any) -> str:

@@ -92,7 +92,7 @@ def give(given: Input, folder: Path) -> tuple[int, str]:
     except Hangs:
         return -1, "it does not end\n" + traceback.format_exc()[-1500:]
     except BaseException:
-        return -1, traceback.format_exc()[-3000:]
+        return -1, "\n".join(line[:300] for line in traceback.format_exc().splitlines())[-3000:]
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         os.chdir("/")

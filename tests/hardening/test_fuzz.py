@@ -137,6 +137,7 @@ def test_a_record_with_rubbish_inside_is_damaged(tmp_path: Path, place: tuple[st
     [
         ("DELETE FROM cells", ["history"]),
         ("UPDATE cells SET threads = 'many'", ["history"]),
+        ("UPDATE runs SET started = 'then'", ["history"]),
         ("UPDATE records SET product_rate = 'fast'", ["report", "matrix"]),
         ("UPDATE cells SET further = '[['", ["report", "matrix"]),
     ],
