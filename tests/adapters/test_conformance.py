@@ -22,8 +22,9 @@ from dlbench.reports.evidence.raised_flags import wanting_threads
 from dlbench.suites.planning import framework as framework_module
 from dlbench.suites.planning.framework import catalogue
 
-#: At full size one framework's default mode trains this one; `-m slow` looks at the others.
-USUAL = {"torch": "fcn5"}
+#: At full size the default modes of these train this one, and adapters outside dlbench; `-m slow` looks at the others.
+USUAL = "fcn5"
+AT_FULL_SIZE = ("torch",)
 #: A network whose rate falls a thousandfold after the parity steps, so that its final loss tells the rate.
 REFERRED = "small-recurrent"
 #: With the recipes of their families, as a user's own network has.
@@ -47,7 +48,9 @@ def _marks(framework, mode=None, network=None):
     # A launch costs seconds however small its network is: what a further mode does is seen in one.
     looked_at = (OF_FURTHER_MODES,)
     if mode is not None and framework.modes[mode].default:
-        looked_at = (*OF_EACH_FAMILY, USUAL.get(framework.name, ""))
+        looked_at = OF_EACH_FAMILY
+        if framework.name in AT_FULL_SIZE or framework.outside is not None:
+            looked_at = (*OF_EACH_FAMILY, USUAL)
     if framework.name == "reference":
         looked_at = OF_EACH_FAMILY
     if network is not None and network not in looked_at:
