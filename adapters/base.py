@@ -42,6 +42,8 @@ class Adapter:
     #: False for a framework that computes nothing: its parity is then "unchecked" with ``parity_reason``.
     computes = True
     parity_reason = ""
+    #: False where ``last_loss`` knows none: then nothing is told of it.
+    tells_loss = True
     #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
     families: Tuple[str, ...] = ("feedforward", "convolutional", "residual", "recurrent")
     #: Axes that it takes notice of beside those of `ALL_KNOW`: any other value than the usual one is refused for it.
@@ -224,6 +226,10 @@ class Adapter:
         Called after the timed steps, on the CPU too. What it raises is noted and costs nothing but the profile.
         """
         return None
+
+    def words_of(self, error: BaseException) -> str:
+        """Return in a line what this exception says, where that is better told than by its type and first line."""
+        return ""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell whether this exception of the framework means that memory ran out."""

@@ -19,6 +19,7 @@ from .commands.export_and_import import export_command, import_command
 from .commands.gate import gate_command
 from .commands.history import history_command
 from .commands.list_and_probe import list_command, probe_command
+from .commands.new import new_app
 from .commands.options import AxesOfACell
 from .commands.plan import plan_command
 from .commands.report import report_app
@@ -41,6 +42,7 @@ app = typer.Typer(
     ),
 )
 app.add_typer(env_app, name="env")
+app.add_typer(new_app, name="new")
 app.add_typer(report_app, name="report")
 app.add_typer(store_app, name="store")
 

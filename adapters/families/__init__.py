@@ -13,12 +13,13 @@ from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
 from .feedforward import Feedforward
 from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, Parameter
 from .numbers import NumbersError
+from .own import Own
 from .recurrent import Recurrent
 from .residual import Bottleneck, Residual
 
 #: By the name that suites use.
 FAMILIES: Dict[str, Type[Family]] = {
-    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent)
+    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent, Own)
 }
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Layer",
     "MaxPool",
     "NumbersError",
+    "Own",
     "Parameter",
     "ParityRecipe",
     "Recurrent",

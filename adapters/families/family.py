@@ -73,6 +73,8 @@ class Family:
     normalises = False
     #: Whether a step needs the gradient by the mini-batch's inputs, as it does where these are looked up in a weight.
     learns_inputs = False
+    #: Whether its mathematics is known. Where it is not, launches are held against one another; see `Own`.
+    specified = True
     #: Keys of the numbers that are lists themselves.
     lists: Tuple[str, ...] = ()
 

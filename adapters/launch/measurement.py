@@ -89,9 +89,30 @@ class Taken(NamedTuple):
     readings: Tuple[evidence.Snapshot, evidence.Snapshot]
     cpus: Optional[List[int]]
     on_device: Optional[device.Timed]
-    final_loss: float
+    final_loss: Optional[float]
     peak_memory_bytes: int
     order: Optional[Order]  # the parity check that the host asks for
+
+
+class FirstLosses:
+    """The losses of the steps before the timed ones, of a network whose mathematics only its adapter knows."""
+
+    def __init__(self, adapter: Adapter, network: networks.Network) -> None:
+        self.adapter = adapter
+        self.wanted = not network.family.specified
+        self.losses: List[float] = []
+
+    def note(self) -> None:
+        """Read the loss of the last step."""
+        if self.wanted and self.adapter.tells_loss:
+            self.losses.append(contract.loss(self.adapter))
+
+    def answer(self) -> Optional[Answer]:
+        """Return them for the host to hold against those of other launches; None where a reference does better."""
+        if not self.wanted:
+            return None
+        finite = all(math.isfinite(each) for each in self.losses)
+        return Answer(self.losses if finite else None, {}, 0)
 
 
 def _prepare(
@@ -115,11 +136,14 @@ def _prepare(
     return adapter, before, time.perf_counter() - start
 
 
-def _warm_up(adapter: Adapter, launch: Launch) -> Warm:
+def _warm_up(adapter: Adapter, launch: Launch, note_loss: Callable[[], None]) -> Warm:
     """Carry out the steps before the timed ones, and find out how many steps make a sample."""
     step, protocol = extra_work.step_of(adapter), launch.protocol
+    warmup = []
     # The first step was one already.
-    warmup = [timing.time_one(step, adapter.synchronize) for _ in range(max(1, protocol.warmup_steps - 1))]
+    for _ in range(max(1, protocol.warmup_steps - 1)):
+        warmup.append(timing.time_one(step, adapter.synchronize))
+        note_loss()
     if not launch.cell.on_cpu:
         warmup += timing.keep_busy(step, adapter.synchronize, device.WARM_UP_SECONDS)
     count, tried = timing.steps_per_sample(step, adapter.synchronize, min(warmup), protocol.sample_seconds)
@@ -143,7 +167,7 @@ def _take(adapter: Adapter, launch: Launch, warm: Warm, host: Host) -> Taken:
     bound = team.needed(adapter, launch) and launch.cpus
     cpus = sorted(launch.cpus or []) if bound else affinity.cpus_allowed()
     on_device = warm.watch.end()
-    loss = contract.loss(adapter)
+    loss = contract.loss(adapter) if adapter.tells_loss else None
     return Taken(series, (begun, ended), (earlier, later), cpus, on_device, loss, evidence.peak_memory_bytes(), order)
 
 
@@ -196,14 +220,16 @@ def measure(
         adapter.set_learning_rate(LEARNING_RATE)
         phases.enter("first step")
         first_step_seconds = timing.time_one(adapter.step, adapter.synchronize) * 1e-9
+        losses = FirstLosses(adapter, network)
+        losses.note()
         evidence.reset_peak_memory()
         phases.enter("warm-up")
-        warm = _warm_up(adapter, launch)
+        warm = _warm_up(adapter, launch, losses.note)
         expected = warm.warmup[-1] * 1e-9 * warm.steps_per_sample * launch.protocol.steps
         phases.enter("timed", min(launch.protocol.seconds, expected))
         taken = _take(adapter, launch, warm, host)
         phases.enter("check")
-        answer = _checked(adapter, warm.step, launch, taken, before, host)
+        answer = losses.answer() or _checked(adapter, warm.step, launch, taken, before, host)
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=software.environment())
     return _told(adapter, launch, warm, taken)._replace(
@@ -224,7 +250,7 @@ def _checked(
     network = network_of(launch)
     # Where the loss is not finite, nothing is to be learnt from the parameters.
     moved = None
-    if math.isfinite(taken.final_loss):
+    if taken.final_loss is not None and math.isfinite(taken.final_loss):
         moved = not parity.stood_still(contract.learnt(adapter, network), before)
     if taken.order is None:
         return None
@@ -238,7 +264,7 @@ def _told(adapter: Adapter, launch: Launch, warm: Warm, taken: Taken) -> Outcome
     described = software.environment()
     described.update(contract.description(adapter))
     described.update(software.settings_in_force(launch))
-    finite = math.isfinite(taken.final_loss)
+    finite = None if taken.final_loss is None else math.isfinite(taken.final_loss)
     return Outcome(
         status=Status.OK,
         reason="" if adapter.computes else adapter.parity_reason,

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Self, get_type_hints
 import typer
 
 from ..errors import UsageError
-from ..planning import external_adapters, values
+from ..planning import external_adapters, own_steps, values
 from ..planning.axes import AXIS_OPTIONS, LIMITS, option_of
 from ..planning.choices import PROTOCOL_KEYS, Choices
 
@@ -208,17 +208,55 @@ Adapter = Annotated[
 ]
 
 
+Step = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--step",
+        metavar="FILE",
+        callback=own_steps.register,
+        is_eager=True,
+        help="A training step of your own, in the place of the suite's networks: see `dlbench new step`.",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class BuildOptions(OptionGroup):
-    """Interpreters and adapters of the user's own."""
+    """Interpreters, adapters and steps of the user's own."""
 
     python: Python = None
     adapter: Adapter = None
+    step: Step = None
+    loss_tolerance: Annotated[
+        str | None,
+        typer.Option(
+            "--loss-tolerance",
+            metavar="SHARE",
+            help="By how much the first losses of a step of your own may differ between launches (0.1%).",
+        ),
+    ] = None
+
+    @property
+    def own(self) -> own_steps.OwnSteps | None:
+        """The steps that --step names; None without any. Raises UsageError."""
+        names = tuple(dict.fromkeys(own_steps.name_of(text) for text in self.step or ()))
+        if not names:
+            if self.loss_tolerance is not None:
+                raise UsageError("--loss-tolerance is of steps of your own. Give one with --step FILE.")
+            return None
+        if self.loss_tolerance is None:
+            return own_steps.OwnSteps(names)
+        return own_steps.OwnSteps(names, values.share(self.loss_tolerance, "--loss-tolerance"))
+
+    @property
+    def interpreters(self) -> list[str]:
+        """The words of --python, each with the row that it is for."""
+        return own_steps.interpreters(self.python or (), self.own.names if self.own else ())
 
     @property
     def builds(self) -> tuple[values.Build, ...]:
         """The builds that --python names; raises UsageError for one that cannot be read."""
-        return tuple(values.build(text) for text in self.python or ())
+        return tuple(values.build(text) for text in self.interpreters)
 
     @property
     def joining(self) -> tuple[str, ...]:
@@ -252,4 +290,11 @@ def adapter_names(given: Sequence[str] | None) -> tuple[str, ...]:
 def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> Choices:
     """Return what the options say as one object; raises UsageError for empty words, or a --python that is none."""
     how = {key: getattr(launches, key) for key in ("steps", *PROTOCOL_KEYS)}
-    return Choices(axes.words, builds=builds.builds, joining=builds.joining, **how)
+    check_own(axes, builds)
+    return Choices(axes.words, builds=builds.builds, joining=builds.joining, own=builds.own, **how)
+
+
+def check_own(axes: AxisOptions, builds: BuildOptions) -> None:
+    """Raise UsageError where networks are named beside a step of the user's own, which has none."""
+    if builds.own is not None and axes.words.get("networks") is not None:
+        raise UsageError("--networks has no meaning beside --step: the file says what is trained. Leave one out.")

@@ -93,7 +93,10 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
 def plan_of(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
     """Return the plan of a suite on this machine; raises UsageError."""
     new = preparation.new_seed() if seed is None else seed
-    return expand(suite.load(name), chosen, preparation.capacity(machine), new)
+    found, place = suite.load(name), preparation.capacity(machine)
+    if chosen.own is None:
+        return expand(found, chosen, place, new)
+    return chosen.own.tolerated(expand(chosen.own.instead_of(found), chosen, place, new))
 
 
 def size_of(plan: Plan) -> str:

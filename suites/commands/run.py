@@ -16,6 +16,7 @@ from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say, show
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, interruptible
+from ..judging.first_losses import FirstLosses
 from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation, resuming, short_launch
 from ..measuring.attempts import Carrier
@@ -114,6 +115,7 @@ def _measure(
             gate=gate,
             default_threads=defaults,
             ceilings=store.ceilings(machine.fingerprint),
+            first_losses=FirstLosses.of(store.records(run=run.id)),
         )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(store, carrier, display, allowed)

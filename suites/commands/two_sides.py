@@ -26,6 +26,7 @@ from ..measuring.pair_runner import PairRunner
 from ..measuring.pairs import Next
 from ..planning import values
 from ..planning.choices import Choices
+from ..planning.own_steps import OwnSteps
 from ..planning.plan import Plan
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
@@ -84,17 +85,28 @@ class SideOptions(OptionGroup):
             "--candidate-adapters", metavar="REVISION", help="The adapters at this git revision as candidate."
         ),
     ] = None
+    baseline_step: Annotated[
+        str | None, typer.Option("--baseline-step", metavar="FILE", help="The file that is the baseline of --step.")
+    ] = None
+    candidate_step: Annotated[
+        str | None, typer.Option("--candidate-step", metavar="FILE", help="The file that is the candidate to --step.")
+    ] = None
     same: Annotated[
         bool, typer.Option("--same", help="Compare identical code, to see what this machine's noise does.")
     ] = False
 
-    def pair(self, python: Sequence[str], baseline: Sequence[str] = ()) -> tuple[Side, Side]:
+    def pair(
+        self, python: Sequence[str], baseline: Sequence[str] = (), own: OwnSteps | None = None
+    ) -> tuple[Side, Side]:
         """Return baseline and candidate; raises UsageError."""
+        files = (self.baseline_step, self.candidate_step)
+        if any(files) and (own is None or len(own.names) != 1):
+            raise UsageError("--baseline-step and --candidate-step need one --step FILE, whose other side they are.")
         return comparison_sides.pair(
-            python,
-            baseline,
+            (baseline, python),
             (self.baseline_env or (), self.candidate_env or ()),
             (self.baseline_adapters or "", self.candidate_adapters or ""),
+            files,
             self.same,
         )
 
@@ -158,10 +170,12 @@ class ComparisonOptions(options.GroupOfGroups):
         ``baseline`` are the words of a baseline's interpreters.
         """
         rule = self.rules.rule
-        pair = self.sides.pair(self.builds.python or (), baseline)
+        options.check_own(self.axes, self.builds)
+        pair = self.sides.pair(self.builds.interpreters, baseline, self.builds.own)
         machine = probe()
         steps, budget = self.launches.steps, self.launches.cell_budget
-        chosen = Choices(self.axes.words, steps=steps, builds=pair[1].builds, cell_budget=budget)
+        own = self.builds.own
+        chosen = Choices(self.axes.words, steps=steps, builds=pair[1].builds, own=own, cell_budget=budget)
         # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
         given = dict.fromkeys([*(build.name for build in pair[1].builds), *self.builds.joining])
         if given and not chosen["frameworks"]:
@@ -195,7 +209,9 @@ def measure(asked: Asked, following: Next) -> Comparison:
         with measuring(say, wait=True, computes=plan.computes), preparation.exclusive(run), PairDisplay(err) as display:
             gate = open_gate(store, run, say) if plan.computes else None
             ceilings = store.ceilings(machine.fingerprint)
-            carriers = comparison.carriers(plan, run, asked.pair, prepared, machine, gate, ceilings)
+            carriers = comparison.carriers(
+                plan, run, asked.pair, prepared, machine, gate, ceilings, store.records(run=run.id)
+            )
             with interruptible(go_on):
                 ending = PairRunner(store, carriers, following, display, allowed).run()
         if ending.pairs_left:

@@ -11,7 +11,9 @@ DIGEST = "adapter_digest"
 
 
 def adapter_digest(framework: Framework) -> str:
-    """Return what changes with the adapter's own code and description."""
+    """Return what changes with the adapter's own code and description; of a step of the user's own, with its file."""
+    if framework.file is not None:
+        return _digest(framework.file.parent, [framework.file])
     folder = framework.directory
     return _digest(folder, [*folder.rglob("*.py"), folder / "framework.toml"])
 

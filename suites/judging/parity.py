@@ -11,6 +11,7 @@ from ..launching.control import UnreadableError
 from ..launching.launcher import Order
 
 _STILL = "no parameter changed in all the timed steps: what was timed does not train"
+_NOT_FINITE_FIRST = "the losses of the first steps are not finite"
 _NOT_FINITE = "the losses or updates of the parity check are not finite"
 
 
@@ -18,6 +19,8 @@ def parity_of(outcome: Outcome, order: Order, network: Network) -> Parity:
     """Return the verdict on a launch; raises UnreadableError where its answer does not fit what was asked for."""
     cell, answer, outside = order.launch.cell, outcome.answer, outcome.outside
     allowed = parity.allowance(network, cell.precision)
+    if not network.family.specified:
+        return _of_own(answer, order.first_losses, network)
     if answer is None or outside is None:
         if order.computes:
             raise UnreadableError("it carried out no parity check")
@@ -34,6 +37,26 @@ def parity_of(outcome: Outcome, order: Order, network: Network) -> Parity:
         reasons = (verdict.reason, _STILL) if verdict.verdict == "disagrees" else (_STILL,)
         verdict = verdict._replace(verdict="disagrees", reason="; ".join(reasons))
     return verdict._replace(seconds=outside.reset_seconds + outside.read_seconds)
+
+
+def _of_own(answer: Answer | None, first: tuple[float, ...] | None, network: Network) -> Parity:
+    """Hold the losses of a launch's first steps against those of the first launch; of that one they are the measure."""
+    losses = [] if answer is None else answer.losses
+    if losses is None:
+        return parity.unchecked(network, "")._replace(verdict="disagrees", reason=_NOT_FINITE_FIRST)
+    if not losses:
+        return parity.unchecked(network, "the step tells no loss")
+    pairs = list(zip(losses, first or losses, strict=False))
+    error = max(abs(here - there) / max(abs(there), 1e-30) for here, there in pairs)
+    tolerance = network.parity.loss_tolerance
+    reason = ""
+    if error > tolerance:
+        reason = (
+            f"losses of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
+            f"(tolerance {tolerance:.0e})"
+        )
+    verdict = "disagrees" if reason else "agrees"
+    return Parity(verdict, reason, losses, error, None, "", tolerance, tolerance, 0.0)
 
 
 def _observation(answer: Answer, reference: Observation, outside: Outside) -> Observation:

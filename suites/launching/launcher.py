@@ -23,6 +23,7 @@ from typing import Protocol as TypingProtocol
 from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.companions import oom_kills
 from dlbench.adapters.launch.host import VARIABLE as LINE
+from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import Launch, Outcome, write_launch
 
 from ..errors import FrameworkEnvironmentError
@@ -56,10 +57,19 @@ class Order:
     guest: Path | None = None  # the folder of adapters to run; None: this installation's own
     reference: Path | None = None  # what its parity check is held against
     computes: bool = True  # False: the framework says of itself that it computes nothing
+    first_losses: tuple[float, ...] | None = None
+    """Where only the guest knows the mathematics: those of an earlier launch, which this one's must agree with."""
+
+    @property
+    def specified(self) -> bool:
+        """Whether the network's mathematics is known, and there is something to check."""
+        return self.launch.network is None or from_data(self.launch.network).family.specified
 
     @property
     def check_steps(self) -> tuple[int, ...]:
         """How many steps the parity check may have: as many as the reference tells of."""
+        if not self.specified:
+            return ()
         return (1,) if self.reference is None else parity.steps_told(str(self.reference))
 
     @property

@@ -36,7 +36,9 @@ class Witness:
     """Watches one launch."""
 
     def __init__(self, line: socket, keeper: int, check_steps: Sequence[int]) -> None:
-        """Listen on this line; the launch's processes descend from ``keeper``. Checks may have so many steps."""
+        """Listen on this line; the launch's processes descend from ``keeper``. Checks may have so many
+        steps; without any there are none.
+        """
         line.setblocking(False)
         self.line = line
         self.wrong = ""
@@ -103,7 +105,7 @@ class Witness:
         answer = b"{}\n"
         if word == END:
             self.timed_steps = int(number[:18])
-            answer = self._order()
+            answer = self._order() if self._check_steps else answer
         elif word == RESET:
             self._asked = True
         elif word == READ and self._slow() and self._checks < _MOST_CHECKS:

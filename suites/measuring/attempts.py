@@ -35,6 +35,7 @@ from ..environments import folders
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
+from ..judging.first_losses import FirstLosses
 from ..judging.limits import Limits, limits_of
 from ..judging.verdict import judged
 from ..launching.launcher import Launched, Launcher, Order, Tick, no_tick
@@ -82,6 +83,8 @@ class Carrier:
     side: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     guest: Path | None = None
+    first_losses: FirstLosses = field(default_factory=FirstLosses)
+    """Of steps of the user's own; both sides of a comparison have one of these."""
     ceilings: dict[str, Any] | None = None
     """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
     nvml: Any = field(default_factory=chosen_nvml.in_use)
@@ -140,6 +143,7 @@ class Carrier:
         else:
             carried = self._launch(cell, protocol, source.interpreter, source.folder, tick)
         outcome = carried.launched.outcome
+        self.first_losses.note(cell, outcome, self.plan.network_of(cell).family)
         told: dict[str, Any] = {}
         default = self.default_threads.get((cell.framework, cell.mode))
         if default is not None and cell.on_cpu:
@@ -147,7 +151,7 @@ class Carrier:
         if outcome.software:  # a launch that could not answer measured nothing
             told |= carried.told
             # dlbench's own adapters come with its version.
-            if source.build.framework.outside is not None:
+            if source.build.framework.brought:
                 told[DIGEST] = adapter_digest(source.build.framework)
         return Record(
             run=self.run.id,
@@ -196,9 +200,8 @@ class Carrier:
         return _Carried(launched, {**told, "gpu": identities[0], **several}, telemetry)
 
     def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
-        row = self.plan.row_of(cell)
-        framework = row.build.framework
-        settings = {**framework.modes[row.mode].settings, **self.plan.settings.get(framework.name, {})}
+        framework = self.sources[cell.framework].build.framework  # of a comparison, this side's
+        settings = {**framework.modes[cell.mode].settings, **self.plan.settings.get(framework.name, {})}
         reference = self.reference(cell)
         cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
@@ -215,7 +218,7 @@ class Carrier:
             network=to_data(self.plan.network_of(cell)),
         )
         variables = {
-            **framework.launch_variables(row.mode, cell.threads, folder),
+            **framework.launch_variables(cell.mode, cell.threads, folder),
             # What the driver compiles for a GPU is kept apart from the user's own.
             **({} if gpu is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
             **self.variables,
@@ -229,6 +232,7 @@ class Carrier:
             self.guest,
             None if reference is None else reference.path,
             framework.computes,
+            self.first_losses.told_of(cell),
         )
 
     def _cpus(self, cell: Cell) -> list[int] | None:

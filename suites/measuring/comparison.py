@@ -1,6 +1,6 @@
 """From a plan and two sides to a comparison that is measured: sources, references, carriers and the run's record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from dlbench.reports.comparison.analysis import compare_sides
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
 from dlbench.reports.comparison.verdict import DEFAULT, Rule
 from dlbench.reports.storage.hosts import Host, read_host
-from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
@@ -17,6 +17,7 @@ from ..environments import row_interpreters
 from ..environments.environment import Report
 from ..environments.row_interpreters import Source
 from ..errors import FrameworkEnvironmentError, UsageError
+from ..judging.first_losses import FirstLosses
 from ..launching.launcher import ProcessLauncher
 from ..planning.plan import Plan
 from ..planning.values import Build
@@ -55,7 +56,8 @@ def _builds(plan: Plan, side: Side) -> list[Build]:
         interpreter = override.interpreter if override else None
         if side.name == CANDIDATE and override is None:
             interpreter = build.interpreter
-        found.append(Build(build.name, build.framework, interpreter))
+        step = side.step if build.framework.file is not None else None
+        found.append(Build(build.name, step or build.framework, interpreter))
     return found
 
 
@@ -88,9 +90,14 @@ def carriers(
     machine: Machine,
     gate: BlockGate | None,
     ceilings: dict[str, Any] | None,
+    records: Iterable[Record] = (),
 ) -> dict[str, Carrier]:
-    """Return what launches each side, by its name; references that are not there yet are computed."""
+    """Return what launches each side, by its name; references that are not there yet are computed.
+
+    ``records`` are those of the run so far.
+    """
     reference = preparation.prepare_references(plan, machine, say)
+    first_losses = FirstLosses.of(records)
     return {
         side.name: Carrier(
             plan,
@@ -104,6 +111,7 @@ def carriers(
             variables=side.variables,
             guest=side.guest,
             ceilings=ceilings,
+            first_losses=first_losses,
         )
         for side in pair
     }

@@ -19,8 +19,9 @@ from ..environments.adapter_digest import adapter_digest
 from ..environments.interpreters import inspect
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
+from ..planning import own_steps
 from ..planning import values as axes
-from ..planning.framework import GUEST_DIRECTORY
+from ..planning.framework import GUEST_DIRECTORY, Framework
 from ..planning.values import Build
 from .privacy import private_value
 
@@ -40,6 +41,8 @@ class Side:
     """Of the adapters' code; empty: the code as it is."""
     guest: Path = GUEST_DIRECTORY
     """Where that code lies."""
+    step: Framework | None = None
+    """The file that this side runs instead of the row's own."""
 
 
 def variables(words: Sequence[str]) -> dict[str, str]:
@@ -115,14 +118,14 @@ def words(side: Side, sources: Iterable[Source]) -> str:
     """Return the side as a reader of a report should see it: versions and environments, no paths (they name users)."""
     parts = []
     for source in sources:
-        outside = source.build.framework.outside is not None
+        brought = source.build.framework.brought
         if source.interpreter is None:
             parts.append(f"{source.build.name} missing")
             continue
         framework = source.build.framework
         packages = inspect(source.interpreter).distributions if framework.computes else {}
         version = packages.get(framework.imports, "")
-        code = f", adapter {adapter_digest(framework)}" if outside else ""
+        code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if brought else ""
         about = f"(environment {source.digest}{code})"
         parts.append(" ".join(w for w in (source.build.name, version, about) if w))
     parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
@@ -131,32 +134,35 @@ def words(side: Side, sources: Iterable[Source]) -> str:
 
 
 def pair(
-    python: Sequence[str],
-    baseline_python: Sequence[str],
+    python: tuple[Sequence[str], Sequence[str]],
     environments: tuple[Sequence[str], Sequence[str]],
     revisions: tuple[str, str],
+    files: tuple[str | None, str | None] = (None, None),
     same: bool = False,
 ) -> tuple[Side, Side]:
     """Return (baseline, candidate) from the command line's words; raises UsageError where they do not differ at all.
 
-    ``environments`` are NAME=VALUE words and ``revisions`` those of the adapters, each (baseline's, candidate's).
+    ``python`` are the words of --baseline and of --python. ``environments`` are NAME=VALUE words, ``revisions`` those
+    of the adapters and ``files`` steps of the user's own, each (baseline's, candidate's).
     """
-    first, second = builds(python)
+    baseline_python = python[0]
+    first, second = builds(python[1])
     if baseline_python:
         if first:
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
         first = tuple(axes.build(word, "--baseline") for word in baseline_python)
     sides = []
-    for name, chosen, words, revision in zip(
-        (BASELINE, CANDIDATE), (first, second), environments, revisions, strict=True
+    for name, chosen, words, revision, file in zip(
+        (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True
     ):
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
-        sides.append(Side(name, chosen, variables(words), revision, guest))
-    launched_with = [(side.builds, side.variables, side.guest) for side in sides]
+        step = own_steps.read(file, f"--{name}-step") if file else None
+        sides.append(Side(name, chosen, variables(words), revision, guest, step))
+    launched_with = [(side.builds, side.variables, side.guest, side.step) for side in sides]
     if launched_with[0] == launched_with[1] and not same:
         raise UsageError(
             "Both sides are the same. Give what differs: an interpreter (--python; of a gate --baseline "
-            "FRAMEWORK=PATH), --candidate-env NAME=VALUE, or --baseline-adapters REVISION; --same compares identical "
-            "code on purpose."
+            "FRAMEWORK=PATH), --candidate-env NAME=VALUE, --candidate-step FILE, or --baseline-adapters REVISION; "
+            "--same compares identical code on purpose."
         )
     return sides[0], sides[1]

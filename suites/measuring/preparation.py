@@ -129,7 +129,11 @@ def exclusive(run: Run) -> Iterator[None]:
 def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
     """Return a look-up of each cell's parity reference, computing what is not there yet."""
     computing = {row.build.name for row in plan.rows if row.build.framework.computes}
-    wanted = dict.fromkeys(_of_reference(plan, cell) for cell in plan.cells if cell.framework in computing)
+    wanted = dict.fromkeys(
+        _of_reference(plan, cell)
+        for cell in plan.cells
+        if cell.framework in computing and plan.network_of(cell).family.specified
+    )
     # Those of the CPU first: what is computed for it then serves the GPU too.
     found = {
         key: references.fitting(*key[:3], report, capacity(machine).cores, key[3])

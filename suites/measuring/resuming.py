@@ -119,9 +119,11 @@ def _check_same_environment(build: Build, record: Record) -> None:
 
 def _check_same_adapter(build: Build, record: Record) -> None:
     then = record.outcome.software.get(DIGEST)
-    if build.framework.outside is not None and then not in (None, adapter_digest(build.framework)):
+    if build.framework.brought and then not in (None, adapter_digest(build.framework)):
+        code = build.framework.file or build.framework.outside
+        what = "file" if build.framework.file else "adapter"
         raise UsageError(
-            f"The unfinished run measured {build.name} with another adapter than {build.framework.outside} is now: its "
+            f"The unfinished run measured {build.name} with another {what} than {code} is now: its "
             "code has changed. Put it back, or leave out --resume to start a run of its own."
         )
 

@@ -7,7 +7,8 @@ import json
 import math
 from pathlib import Path
 
-from dlbench.adapters.networks import to_data
+from dlbench.adapters.families import Own
+from dlbench.adapters.networks import of_family, to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
@@ -18,7 +19,7 @@ from ..environments.environment import Report
 from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..launching.launcher import Launcher, Order
-from ..planning import devices, networks
+from ..planning import devices, networks, own_steps
 from ..planning.framework import Framework
 from ..planning.plan import Plan
 
@@ -44,7 +45,7 @@ def ask(
     variables name; 0 leaves each out.
     """
     known = networks.shipped()
-    network = known[_NETWORK]
+    network = known[_NETWORK] if framework.file is None else of_family(own_steps.NETWORK, Own())
     cell = Cell(framework.name, framework.folder, mode, network.name, "cpu", calls, network.batch_size)
     launch = Launch(
         cell,

@@ -102,6 +102,7 @@ class Framework(_Data):
     disk_megabytes: int = 0
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
+    file: Path | None = None  # of a step of the user's own
 
     @model_validator(mode="after")
     def _has_modes(self) -> "Framework":
@@ -136,6 +137,11 @@ class Framework(_Data):
     def outside(self) -> str | None:
         """The adapter's folder where it lies outside dlbench, as a launch is told; else None."""
         return None if self.directory.parent == GUEST_DIRECTORY else str(self.directory)
+
+    @property
+    def brought(self) -> bool:
+        """Whether the code that it runs is the user's: dlbench's own comes with its version."""
+        return self.outside is not None or self.file is not None
 
     @property
     def lock_file(self) -> Path:

@@ -16,7 +16,7 @@ NO_REVISIONS = ("", "")
 
 
 def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS, same=False):
-    return comparison_sides.pair(python, baseline, environments, revisions, same)
+    return comparison_sides.pair((baseline, python), environments, revisions, same=same)
 
 
 @pytest.mark.parametrize(

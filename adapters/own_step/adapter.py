@@ -1,0 +1,116 @@
+"""A step of one's own: the file that the setting ``file`` names defines ``prepare(cell)``.
+
+``prepare`` builds whatever is trained and returns a call without arguments that does one training step; or a pair of
+that and a call that returns the loss of the last step. Where steps go on after their call has returned (on a GPU, or
+in JAX), the file defines ``synchronize()`` too, which waits for them. ``cell`` has ``threads``, ``batch_size``,
+``device``, ``precision`` and the other axes.
+"""
+
+import hashlib
+import importlib.util
+import os
+import sys
+import traceback
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+import numpy as np
+
+from ..base import Adapter
+from ..launch.batches import Batch
+from ..launch.contract import ContractBroken
+from ..networks import Network
+from ..protocol import Cell
+
+_OFFERS = "a call that does one training step, or a pair of it and a call that returns the loss"
+
+
+class OwnStep(Adapter):
+    """Calls what the file returns, and nothing around it."""
+
+    families = ("own",)
+
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
+        self.file = str(settings["file"])
+        settings["file"] = os.path.basename(self.file)  # what is stored of it: its folder may name the user
+        self.loss: Optional[Callable[[], Any]] = None
+        self.content = b""
+
+    def refuses_gpu(self) -> str:
+        """Refuse nothing: what the file can do, it shows."""
+        return ""
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Take whatever axes the file is given."""
+        return True, ""
+
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        """Run the file and its ``prepare``."""
+        folder, name = os.path.split(self.file)
+        with open(self.file, "rb") as file:
+            self.content = file.read()
+        sys.path.insert(0, folder)
+        sys.dont_write_bytecode = True
+        # Known by its name, so that processes that it starts can import it.
+        module_name = os.path.splitext(name)[0]
+        spec = importlib.util.spec_from_file_location(module_name, self.file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        spec.loader.exec_module(module)
+        prepare = getattr(module, "prepare", None)
+        if not callable(prepare):
+            raise ContractBroken("%s defines no function prepare(cell)" % name)
+        made = prepare(self.cell)
+        step, loss = made if isinstance(made, (tuple, list)) and len(made) == 2 else (made, None)
+        if not callable(step) or not (loss is None or callable(loss)):
+            raise ContractBroken("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
+        wait = getattr(module, "synchronize", None)
+        if wait is not None and not callable(wait):
+            raise ContractBroken("synchronize in %s is %.80r, not a function" % (name, wait))
+        self.step = step
+        self.loss = loss
+        self.tells_loss = loss is not None
+        if wait is not None:
+            self.synchronize = wait  # type: ignore[method-assign]
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Do nothing: what the file has made is its own, and the host asks for no check."""
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Leave the rate to the file."""
+
+    def last_loss(self) -> float:
+        """Return what the file says."""
+        assert self.loss is not None
+        value = self.loss()
+        # A tensor of one number, of whatever framework.
+        return float(value) if np.ndim(value) else value  # type: ignore[no-any-return]
+
+    def parameters(self) -> Any:
+        """Yield nothing: nobody knows them."""
+        return iter(())
+
+    def words_of(self, error: BaseException) -> str:
+        """Return the error with the line of the file that it came from."""
+        if isinstance(error, SyntaxError) and error.filename == self.file:
+            return "%s, line %s: SyntaxError: %s" % (os.path.basename(self.file), error.lineno, error.msg)
+        lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
+        if not lines:
+            return ""
+        said = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
+        where = "%s, line %d" % (os.path.basename(self.file), lines[-1].lineno or 0)
+        return "%s: %s: %s" % (where, type(error).__name__, said)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Know the names that frameworks give to it."""
+        return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "ResourceExhaustedError")
+
+    def describe(self) -> Dict[str, Any]:
+        """Tell the file's name and digest, and which versions of frameworks it loaded."""
+        name = os.path.splitext(os.path.basename(self.file))[0]
+        return {"framework": name, "version": "file " + hashlib.sha256(self.content).hexdigest()[:12]}
+
+
+ADAPTER = OwnStep

@@ -1,0 +1,49 @@
+"""`dlbench new`: files to start from."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..display.screen import say
+from ..environments.folders import write_whole
+from ..errors import UsageError, unknown_name
+from ..planning import own_steps
+
+new_app = typer.Typer(no_args_is_help=True, help="Write a file to start from.")
+_FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
+
+
+@new_app.callback()
+def _of_files() -> None:
+    """Keep `step` a word of its own while it is the only command."""
+
+
+@new_app.command("step")
+def step_command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The new file, such as train_step.py.")],
+    framework: Annotated[
+        str, typer.Option("--with", metavar="NAME", help="numpy, torch, jax or tensorflow.")
+    ] = "numpy",
+) -> None:
+    """Write a training step of your own, which runs as it is: put your network in the place of the example's.
+
+    Examples:
+
+    - `dlbench new step train_step.py --with torch`
+    - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
+    """
+    known = sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".py"))
+    if framework not in known:
+        raise unknown_name("framework with an example", framework, known)
+    own_steps.name_of(file, "FILE")
+    path = Path(file)
+    if path.exists():
+        raise UsageError(f"{file} exists already. Name a new file, or remove it first.")
+    try:
+        write_whole(path, (_FOLDER / f"{framework}.py").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+    interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
+    say(f"{file} is written. Next: dlbench run threads --step {file}{interpreter}")
