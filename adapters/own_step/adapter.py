@@ -17,11 +17,14 @@ import numpy as np
 
 from ..base import Adapter
 from ..launch.batches import Batch
-from ..launch.contract import ContractBroken
 from ..networks import Network
 from ..protocol import Cell
 
 _OFFERS = "a call that does one training step, or a pair of it and a call that returns the loss"
+
+
+class NoStepError(Exception):
+    """The file does not give what it should."""
 
 
 class OwnStep(Adapter):
@@ -61,15 +64,15 @@ class OwnStep(Adapter):
         spec.loader.exec_module(module)
         prepare = getattr(module, "prepare", None)
         if not callable(prepare):
-            raise ContractBroken("%s defines no function prepare(cell)" % name)
+            raise NoStepError("%s defines no function prepare(cell)" % name)
         made = prepare(self.cell)
         step, loss = made if isinstance(made, (tuple, list)) and len(made) == 2 else (made, None)
         if not callable(step) or not (loss is None or callable(loss)):
-            raise ContractBroken("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
+            raise NoStepError("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
         wait = getattr(module, "synchronize", None)
         if wait is not None and not callable(wait):
-            raise ContractBroken("synchronize in %s is %.80r, not a function" % (name, wait))
-        self.step = step
+            raise NoStepError("synchronize in %s is %.80r, not a function" % (name, wait))
+        self.step = step  # type: ignore[method-assign]
         self.loss = loss
         self.tells_loss = loss is not None
         if wait is not None:
@@ -86,7 +89,7 @@ class OwnStep(Adapter):
         assert self.loss is not None
         value = self.loss()
         # A tensor of one number, of whatever framework.
-        return float(value) if np.ndim(value) else value  # type: ignore[no-any-return]
+        return float(value) if np.ndim(value) else value
 
     def parameters(self) -> Any:
         """Yield nothing: nobody knows them."""
@@ -94,6 +97,8 @@ class OwnStep(Adapter):
 
     def words_of(self, error: BaseException) -> str:
         """Return the error with the line of the file that it came from."""
+        if isinstance(error, NoStepError):
+            return str(error)
         if isinstance(error, SyntaxError) and error.filename == self.file:
             return "%s, line %s: SyntaxError: %s" % (os.path.basename(self.file), error.lineno, error.msg)
         lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]

@@ -7,8 +7,7 @@ import json
 import math
 from pathlib import Path
 
-from dlbench.adapters.families import Own
-from dlbench.adapters.networks import of_family, to_data
+from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
@@ -19,7 +18,7 @@ from ..environments.environment import Report
 from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..launching.launcher import Launcher, Order
-from ..planning import devices, networks, own_steps
+from ..planning import devices, networks
 from ..planning.framework import Framework
 from ..planning.plan import Plan
 
@@ -45,7 +44,7 @@ def ask(
     variables name; 0 leaves each out.
     """
     known = networks.shipped()
-    network = known[_NETWORK] if framework.file is None else of_family(own_steps.NETWORK, Own())
+    network = known[_NETWORK]
     cell = Cell(framework.name, framework.folder, mode, network.name, "cpu", calls, network.batch_size)
     launch = Launch(
         cell,
@@ -96,6 +95,8 @@ def threads_by_default(
     for row in plan.rows:
         framework, source = row.build.framework, sources[row.build.name]
         if source.interpreter is None or not framework.computes or (row.build.name, row.mode) not in on_cpu:
+            continue
+        if framework.file is not None:  # it builds nothing but its own, and may take its time for it
             continue
         key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{row.mode}"
         if key not in known:

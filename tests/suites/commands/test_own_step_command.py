@@ -1,0 +1,245 @@
+"""`--step FILE` as a person uses it, with plain NumPy."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from processes import run_command
+from suites_of_null import suite_of_null
+
+from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe import probe
+from dlbench.reports.storage.store import Store
+from dlbench.suites.commands.plan import plan_of
+from dlbench.suites.measuring import comparison, comparison_sides, preparation
+from dlbench.suites.planning import own_steps
+from dlbench.suites.planning.choices import Choices
+
+SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 5})
+QUICK = ("--no-ceilings", "--no-quiet-gate")
+STEP = """
+def prepare(cell):
+    state = {{"loss": 1.0}}
+
+    def step():
+        sum(range({work}))
+        state["loss"] *= 0.5
+
+    return {returned}
+"""
+WITH_LOSS = 'step, lambda: state["loss"]'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.toml").write_text(SUITE)
+    return tmp_path
+
+
+def write(folder: Path, name: str = "train_step.py", returned: str = WITH_LOSS, work: int = 100_000) -> str:
+    (folder / name).write_text(STEP.format(work=work, returned=returned))
+    return name
+
+
+def run(folder: Path, *words: str):
+    return run_command(folder, "run", "mine.toml", *QUICK, *words)
+
+
+def records(folder: Path):
+    with Store.open(folder / "dlbench.sqlite", create=False) as store:
+        return store.records()
+
+
+def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
+    written = run_command(folder, "new", "step", "train_step.py")
+    assert written.returncode == 0, written.stderr
+    done = run(folder, "--step", "train_step.py", "--threads", "1,2", "--launches", "2", "--batch-sizes", "8")
+    assert done.returncode == 0, done.stderr
+    assert "train_step" in done.stdout
+    assert "own, mini-batch 8" in done.stdout
+    found = records(folder)
+    assert [record.outcome.status for record in found] == [Status.OK] * 4
+    assert {record.outcome.parity.verdict for record in found} == {"agrees"}
+    first, *others = [record.outcome.parity.losses for record in found]
+    assert first[0] > first[1]
+    assert others == [pytest.approx(first, rel=1e-5)] * 3
+    assert "train_step.py" in json.dumps(found[0].outcome.software)
+    assert str(folder) not in json.dumps([record.to_dict() for record in found])
+    for report in ("matrix", "tables", "threads", "runs"):
+        shown = run_command(folder, "report", report)
+        assert shown.returncode in (0, 5), shown.stderr
+    again = run_command(folder, "new", "step", "train_step.py")
+    assert (again.returncode, len(again.stderr.splitlines())) == (2, 1)
+
+
+def test_losses_that_differ_between_launches_are_no_number(folder):
+    (folder / "train_step.py").write_text(
+        "import random\ndef prepare(cell):\n    return (lambda: None), random.SystemRandom().random\n"
+    )
+    done = run(folder, "--step", "train_step.py", "--launches", "2")
+    assert done.returncode == 0, done.stderr
+    first, second = records(folder)
+    assert first.outcome.status is Status.OK
+    assert second.outcome.status is Status.PARITY_FAILED
+    assert "from those of the run's first launch (tolerance 1e-03)" in second.outcome.reason
+
+
+def test_a_wider_tolerance_is_taken(folder):
+    (folder / "train_step.py").write_text(
+        "import random\ndef prepare(cell):\n    loss = 1 + random.SystemRandom().random() / 100\n"
+        "    return (lambda: None), lambda: loss\n"
+    )
+    done = run(folder, "--step", "train_step.py", "--launches", "3", "--loss-tolerance", "2%")
+    assert done.returncode == 0, done.stderr
+    assert {record.outcome.status for record in records(folder)} == {Status.OK}
+
+
+def test_without_a_loss_it_is_unchecked(folder):
+    done = run(folder, "--step", write(folder, returned="step"))
+    assert done.returncode == 0, done.stderr
+    (record,) = records(folder)
+    assert (record.outcome.status, record.outcome.parity.verdict) == (Status.OK, "unchecked")
+    assert record.outcome.final_loss is None
+    assert record.outcome.final_loss_finite is None
+    assert record.outcome.parity.reason == "the step tells no loss"
+    assert "not checked against" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "reason"),
+    [
+        (
+            "def prepare(cell):\n    return 1 / 0\n",
+            Status.CRASHED,
+            "train_step.py, line 2: ZeroDivisionError: division",
+        ),
+        (
+            "def prepare(cell):\n    def step():\n        raise KeyError('weights')\n    return step\n",
+            Status.CRASHED,
+            "train_step.py, line 3: KeyError: 'weights'",
+        ),
+        ("def prepare(cell:\n", Status.CRASHED, r"train_step.py, line 1: SyntaxError: "),
+        ("import no_such_module\n", Status.CRASHED, "train_step.py, line 1: ModuleNotFoundError: No module named"),
+        ("x = 1\n", Status.CRASHED, "train_step.py defines no function prepare"),
+        ("def prepare(cell):\n    pass\n", Status.CRASHED, "returned None, not a call that does one training step"),
+        (
+            "def prepare(cell):\n    return (lambda: None), (lambda: float('nan'))\n",
+            Status.PARITY_FAILED,
+            "the losses of the first steps are not finite",
+        ),
+        ("import os\ndef prepare(cell):\n    os._exit(3)\n", Status.CRASHED, "exit code 3"),
+        ("def prepare(cell):\n    raise MemoryError\n", Status.OUT_OF_MEMORY, "MemoryError"),
+        ("def prepare(cell):\n    while True: pass\n", Status.TIMED_OUT, "during build"),
+        (
+            "import os\nos.chdir('/')\ndef prepare(cell):\n    os.chdir('/tmp')\n    return lambda: os.chdir('/')\n",
+            Status.OK,
+            "",
+        ),
+        (
+            "import sys\ndef prepare(cell):\n    for _ in range(64):\n        sys.stderr.write('x' * 2**20)\n"
+            "        sys.stdout.write('\\x1b[31m' * 2**18)\n    return lambda: print('y')\n",
+            Status.OK,
+            "",
+        ),
+    ],
+    ids=[
+        "raises",
+        "step raises",
+        "syntax",
+        "import",
+        "no prepare",
+        "nothing",
+        "nan",
+        "exit",
+        "memory",
+        "hangs",
+        "chdir",
+        "prints",
+    ],
+)
+def test_a_bad_file_is_a_cell_with_its_reason_and_the_line(folder, text, status, reason):
+    (folder / "train_step.py").write_text(text)
+    patience = "3s" if status is Status.TIMED_OUT else "60s"
+    done = run(folder, "--step", "train_step.py", "--cell-budget", patience)
+    assert done.returncode == (0 if status in (Status.OK, Status.PARITY_FAILED) else 1), done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    (record,) = records(folder)
+    assert record.outcome.status is status, record.outcome.reason
+    assert re.search(reason, record.outcome.reason), record.outcome.reason
+    assert (folder / "train_step.py").read_text() == text
+
+
+def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("DLBENCH_HOME", str(folder / "home"))
+    fast, slow = write(folder, "fast.py"), write(folder, "slow.py", work=5_000_000)
+    own_steps.register([fast])
+    machine = probe()
+    plan = plan_of("mine.toml", Choices(own=own_steps.OwnSteps(("fast",))), machine, seed=1)
+    sides = comparison_sides.pair(([], []), ([], []), ("", ""), (None, slow))
+    prepared = comparison.prepare(plan, sides, print, build_missing=False)
+    run = preparation.new_run(plan, machine)
+    carriers = comparison.carriers(plan, run, sides, prepared, machine, None, None)
+    (planned,) = plan.order()
+    baseline, candidate = (next(carrier.attempts(planned, plan.protocol)) for carrier in carriers.values())
+    for record in (baseline, candidate):
+        assert record.outcome.status is Status.OK, record.outcome.reason
+        assert record.outcome.parity.verdict == "agrees"
+        assert record.cell == planned.cell
+    assert min(candidate.outcome.samples_ns) > 3 * max(baseline.outcome.samples_ns)
+    assert baseline.outcome.software["adapter_digest"] != candidate.outcome.software["adapter_digest"]
+    assert comparison_sides.words(sides[0], prepared["baseline"].values()) != comparison_sides.words(
+        sides[1], prepared["candidate"].values()
+    )
+
+
+def test_a_run_is_not_resumed_with_another_file(folder):
+    done = run(folder, "--step", write(folder), "--launches", "2", "--budget", "10ms")
+    assert done.returncode == 0, done.stderr
+    write(folder, work=10)
+    other = run(folder, "--step", "train_step.py", "--launches", "2", "--resume")
+    assert other.returncode == 2
+    assert "another file than" in other.stderr
+    write(folder)
+    resumed = run(folder, "--step", "train_step.py", "--launches", "2", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert [record.outcome.status for record in records(folder)] == [Status.OK] * 2
+
+
+def test_its_interpreter_is_a_path_alone(folder):
+    write(folder)
+    done = run(folder, "--step", "train_step.py", "--python", sys.executable)
+    assert done.returncode == 0, done.stderr
+    (record,) = records(folder)
+    assert record.outcome.status is Status.OK
+    missing = run(folder, "--step", "train_step.py", "--python", "/no/such/python")
+    assert missing.returncode == 3
+    assert "/no/such/python is not a Python interpreter" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--step", "missing.py"], "there is no file missing.py. `dlbench new step missing.py` writes one"),
+        (["--step", "step.txt"], "is not a Python file that can be imported"),
+        (["--step", "my-step.py"], "Name it with letters, digits and underscores"),
+        (["--step", "torch.py"], "torch is the name of a framework of dlbench"),
+        (["--step", "train_step.py", "--networks", "fcn5"], "--networks has no meaning beside --step"),
+        (["--step", "train_step.py", "--loss-tolerance", "200%"], "--loss-tolerance 200% is out of range"),
+        (["--loss-tolerance", "2%"], "Give one with --step FILE"),
+        (["--python", "/usr/bin/python3"], "--python '/usr/bin/python3' cannot be read"),
+        (["--step", "train_step.py", "--step", "other/train_step.py"], "have one name"),
+    ],
+)
+def test_a_wrong_word_costs_one_line(folder, words, said):
+    write(folder)
+    (folder / "other").mkdir()
+    write(folder / "other")
+    write(folder, "torch.py")
+    done = run(folder, *words)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert not (folder / "dlbench.sqlite").exists()
