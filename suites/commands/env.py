@@ -8,11 +8,12 @@ import typer
 
 from dlbench.reports.formats.inert import visible
 
+from ..display import listing
 from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
 from ..errors import DlbenchError
 from ..planning.framework import find, offered
-from . import listing, options
+from . import options
 
 env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 

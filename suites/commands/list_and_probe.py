@@ -7,6 +7,7 @@ import typer
 
 from dlbench.hardware_probe import describe, measure, probe
 
+from ..display import listing
 from ..display.screen import counted, print_json, say, show, table
 from ..environments import row_interpreters
 from ..errors import UsageError
@@ -16,7 +17,7 @@ from ..planning import values as axes
 from ..planning.framework import offered
 from ..planning.values import Build
 from ..quiet.machine_lock import measuring
-from . import listing, options
+from . import options
 
 
 def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]]:

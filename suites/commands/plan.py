@@ -14,6 +14,7 @@ from dlbench.reports.errors import StoreError
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.store import Store
 
+from ..display import listing
 from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, show, table
 from ..measuring import preparation
@@ -21,7 +22,7 @@ from ..planning import suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.plan import Plan
-from . import listing, options
+from . import options
 from .options import grouped
 
 
