@@ -208,25 +208,48 @@ Adapter = Annotated[
 ]
 
 
-Step = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--step",
-        metavar="FILE",
-        callback=own_steps.register,
-        is_eager=True,
-        help="A training step of your own, in the place of the suite's networks: see `dlbench new step`.",
-    ),
-]
-
-
 @dataclass(frozen=True)
 class BuildOptions(OptionGroup):
-    """Interpreters, adapters and steps of the user's own."""
+    """Interpreters and adapters of the user's own."""
 
     python: Python = None
     adapter: Adapter = None
-    step: Step = None
+
+    @property
+    def own(self) -> own_steps.OwnSteps | None:
+        """The training steps of the user's own; None without any."""
+        return None
+
+    @property
+    def interpreters(self) -> list[str]:
+        """The words of --python, each with the row that it is for."""
+        return list(self.python or ())
+
+    @property
+    def builds(self) -> tuple[values.Build, ...]:
+        """The builds that --python names; raises UsageError for one that cannot be read."""
+        return tuple(values.build(text) for text in self.interpreters)
+
+    @property
+    def joining(self) -> tuple[str, ...]:
+        """The names of the adapters that --adapter gives."""
+        return adapter_names(self.adapter)
+
+
+@dataclass(frozen=True)
+class RowOptions(BuildOptions):
+    """The same, and training steps of the user's own."""
+
+    step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--step",
+            metavar="FILE",
+            callback=own_steps.register,
+            is_eager=True,
+            help="A training step of your own, in the place of the suite's networks: see `dlbench new step`.",
+        ),
+    ] = None
     loss_tolerance: Annotated[
         str | None,
         typer.Option(
@@ -238,7 +261,7 @@ class BuildOptions(OptionGroup):
 
     @property
     def own(self) -> own_steps.OwnSteps | None:
-        """The steps that --step names; None without any. Raises UsageError."""
+        """The steps that --step names; raises UsageError."""
         names = tuple(dict.fromkeys(own_steps.name_of(text) for text in self.step or ()))
         if not names:
             if self.loss_tolerance is not None:
@@ -250,18 +273,8 @@ class BuildOptions(OptionGroup):
 
     @property
     def interpreters(self) -> list[str]:
-        """The words of --python, each with the row that it is for."""
+        """The words of --python; a path alone is the interpreter of every step."""
         return own_steps.interpreters(self.python or (), self.own.names if self.own else ())
-
-    @property
-    def builds(self) -> tuple[values.Build, ...]:
-        """The builds that --python names; raises UsageError for one that cannot be read."""
-        return tuple(values.build(text) for text in self.interpreters)
-
-    @property
-    def joining(self) -> tuple[str, ...]:
-        """The names of the adapters that --adapter gives."""
-        return adapter_names(self.adapter)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def plan_command(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
     axes: options.AxisOptions,
     launches: options.LaunchOptions,
-    builds: options.BuildOptions,
+    builds: options.RowOptions,
     seed: options.Seed = None,
     store_file: options.StoreFile = options.DEFAULT_STORE,
     as_json: options.Json = False,

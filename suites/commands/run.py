@@ -47,7 +47,7 @@ def run_command(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
     axes: options.AxisOptions,
     launches: options.LaunchOptions,
-    builds: options.BuildOptions,
+    builds: options.RowOptions,
     session: options.SessionOptions,
     how: HowToRun,
 ) -> None:
@@ -64,6 +64,7 @@ def run_command(
     - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
+    - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     """
     chosen = options.choices(axes, launches, builds)
     machine = probe()

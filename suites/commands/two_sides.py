@@ -158,7 +158,7 @@ class ComparisonOptions(options.GroupOfGroups):
 
     axes: options.AxisOptions
     launches: LaunchOptions
-    builds: options.BuildOptions
+    builds: options.RowOptions
     sides: SideOptions
     rules: RuleOptions
     session: options.SessionOptions
