@@ -7,7 +7,7 @@ import pytest
 from made_up_pythons import script
 from tiny_framework import HOST, left_behind, make_framework, refused, source_of
 
-from dlbench.suites.commands import listing
+from dlbench.suites.display import listing
 from dlbench.suites.environments import apt, environment, folders, interpreters, needs
 from dlbench.suites.environments.environment import State
 from dlbench.suites.errors import FrameworkEnvironmentError
