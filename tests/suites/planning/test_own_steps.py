@@ -14,7 +14,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.plan import plan_of
 from dlbench.suites.measuring import comparison, comparison_sides, preparation
-from dlbench.suites.planning import own_steps
+from dlbench.suites.planning import framework, own_steps
 from dlbench.suites.planning.choices import Choices
 
 SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 5})
@@ -175,6 +175,7 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("DLBENCH_HOME", str(folder / "home"))
     fast, slow = write(folder, "fast.py"), write(folder, "slow.py", work=5_000_000)
+    monkeypatch.setattr(framework, "_added", {})
     own_steps.register([fast])
     machine = probe()
     plan = plan_of("mine.toml", Choices(own=own_steps.OwnSteps(("fast",))), machine, seed=1)
