@@ -26,8 +26,8 @@ _FEWER_OPERATIONS = 4.0
 """A convolution of 3 x 3 by Winograd's F(4 x 4, 3 x 3) needs so many times fewer multiplications (Lavin, Gray 2016)."""
 _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
 """The check's steps may take so many times as long as the timed ones, and so much longer."""
-_FASTER = 0.4
-"""They take at least such a share of it."""
+_FASTER = 0.15
+"""They take at least such a share of it: the timed ones may have met others for all of their time."""
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
 """More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250."""
 _GPU_SECONDS = 2.0

@@ -26,9 +26,9 @@ _SELDOM = 0.1
 _ENOUGH_SECONDS = 0.2
 """Rounds are repeated until their steps last so long: what is shorter cannot be held against the timed samples."""
 _MOST_ROUNDS = 6
-_SLOW, _SLOW_SECONDS = 1.4, 0.03
-"""A check whose steps take so many times as long as the timed ones, and so much longer, is repeated: others may have
-used the CPUs."""
+_SLOW, _FAST, _SLACK_SECONDS = 1.4, 0.4, 0.03
+"""A check whose steps take so many times as long as the timed ones, but for so little, is repeated: others may have used
+the CPUs."""
 _MOST_CHECKS = 4
 
 
@@ -108,7 +108,7 @@ class Witness:
             answer = self._order() if self._check_steps else answer
         elif word == RESET:
             self._asked = True
-        elif word == READ and self._slow() and self._checks < _MOST_CHECKS:
+        elif word == READ and self._odd() and self._checks < _MOST_CHECKS:
             # Only the steps of the last check count, as its answer does.
             self._checks += 1
             del self._spent[STEPS]
@@ -123,9 +123,10 @@ class Witness:
     def _step_seconds(self) -> float:
         return self._spent[END][0] / max(1, self.timed_steps or 0)
 
-    def _slow(self) -> bool:
+    def _odd(self) -> bool:
         steps, rounds = self._check
-        return self._spent[STEPS][0] > _SLOW * steps * rounds * self._step_seconds() + _SLOW_SECONDS
+        expected, took = steps * rounds * self._step_seconds(), self._spent[STEPS][0]
+        return not _FAST * expected - _SLACK_SECONDS <= took <= _SLOW * expected + _SLACK_SECONDS
 
     def _order(self) -> bytes:
         """Draw the check that is asked for: the guest cannot know its length before."""

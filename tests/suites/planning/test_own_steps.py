@@ -189,7 +189,8 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
         assert record.outcome.status is Status.OK, record.outcome.reason
         assert record.outcome.parity.verdict == "agrees"
         assert record.cell == planned.cell
-    assert min(candidate.outcome.samples_ns) > 3 * max(baseline.outcome.samples_ns)
+    # Fifty times the work.
+    assert min(candidate.outcome.samples_ns) > 3 * min(baseline.outcome.samples_ns)
     assert baseline.outcome.software["adapter_digest"] != candidate.outcome.software["adapter_digest"]
     assert comparison_sides.words(sides[0], prepared["baseline"].values()) != comparison_sides.words(
         sides[1], prepared["candidate"].values()
