@@ -27,8 +27,8 @@ _ENOUGH_SECONDS = 0.2
 """Rounds are repeated until their steps last so long: what is shorter cannot be held against the timed samples."""
 _MOST_ROUNDS = 6
 _SLOW, _FAST, _SLACK_SECONDS = 1.4, 0.4, 0.03
-"""A check whose steps take so many times as long as the timed ones, but for so little, is repeated: others may have used
-the CPUs."""
+"""A check whose steps take so many times as long as the timed ones, but for so little, is repeated: others may have
+used the CPUs."""
 _MOST_CHECKS = 4
 
 
