@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Stand
+from dlbench.reports.against.published_tables import TABLES
+from dlbench.reports.claims.claim import Claim
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
@@ -20,6 +21,7 @@ from dlbench.reports.storage.results import Results
 Found = TypeVar("Found")
 
 QUANTITY, REFERENCE, AGAINST, ALL_RUNS, ALL_MODES = "quantity", "reference", "against", "all_runs", "all_modes"
+PAPER, CLAIMS, FAIL_ON = "paper", "claims", "fail_on"
 """The choices that a report may offer; stores, a run, a suite and a machine can be chosen for every one."""
 
 
@@ -36,6 +38,12 @@ class Choices:
     all_modes: bool = False
     top: int = 12
     """Of a long list, how many lines are shown."""
+    paper: str = ""
+    """Claims of this paper only."""
+    claims: tuple[Claim, ...] = ()
+    """Claims of the reader's own."""
+    fail_on: str = ""
+    """A verdict that makes the command fail."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class Source:
     def matrix(self) -> Matrix:
         """Return the matrix of the results, or the published one that was chosen instead."""
         if self.choices.reference:
-            return shi2016.table4()
+            return TABLES[self.choices.reference]()
         return build_matrix(self.results(), self.choices.all_runs)
 
     def builds(self) -> Builds:
@@ -98,6 +106,10 @@ class Report(Generic[Found]):
     """Which of the choices above it has a use for."""
     quantities: tuple[str, ...] = ()
     """What may be shown in its cells, the usual one first."""
+    check_further: Callable[[Choices], None] = lambda choices: None
+    """Raises ReportError for choices of its own that cannot be."""
+    code: Callable[[Found, Choices], int] = lambda found, choices: 0
+    """The exit code of its command."""
 
     @property
     def of_stores(self) -> bool:
@@ -105,7 +117,8 @@ class Report(Generic[Found]):
         return self.analyse is not _by_its_own_command
 
     def check(self, choices: Choices) -> None:
-        """Raise ReportError for a quantity that it does not have."""
+        """Raise ReportError for a quantity that it does not have, and for other choices that cannot be."""
+        self.check_further(choices)
         if self.quantities and choices.quantity not in self.quantities:
             known = ", ".join(self.quantities)
             raise ReportError(f"There is no quantity {choices.quantity!r} to show here; choose one of {known}.")

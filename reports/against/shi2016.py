@@ -5,12 +5,11 @@ cell and no spread, so nothing here has an interval; section 4 of the paper says
 ran their own scripts: parity is unknown, and the scripts are known to have differed.
 """
 
-import csv
 from collections.abc import Mapping
-from importlib import resources
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.analysis import CorePeak, Published
+from dlbench.reports.against.read_tables import lines_of
 from dlbench.reports.evidence.flag_kinds import NEAR_PEAK, Flag
 from dlbench.reports.evidence.statistics import published
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
@@ -89,8 +88,7 @@ def publication() -> Published:
 
 def table4() -> Matrix:
     """Return the paper's Table 4 as a matrix, its desktop, server and GPUs as machines."""
-    text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
-    cells = [_cell(line) for line in csv.DictReader(text.splitlines())]
+    cells = [_cell(line) for line in lines_of("shi2016_table4.csv")]
     return assemble(cells, {host.fingerprint: host for host in HOSTS.values()}, [f"Source: {SOURCE}. {CAVEAT}"])
 
 

@@ -37,12 +37,15 @@ _NO_SPREAD = 1e-9
 """Launches whose logarithms are this close differ by rounding alone."""
 
 
-def judge(found: Ratio, p_adjusted: float | None = None) -> Verdict:
-    """Say whether the first of two times is clearly longer ("worse"), clearly shorter, or neither."""
+def judge(found: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:
+    """Say whether the first of two times is clearly longer ("worse"), clearly shorter, or neither.
+
+    A ratio within ``worse`` of 1 is neither.
+    """
     significant = None if p_adjusted is None else p_adjusted < SIGNIFICANCE
-    if found.value > WORSE and (significant if significant is not None else found.low is None or found.low > 1.0):
+    if found.value > worse and (significant if significant is not None else found.low is None or found.low > 1.0):
         return "worse"
-    if found.value < 1 / WORSE and (significant if significant is not None else found.high is None or found.high < 1.0):
+    if found.value < 1 / worse and (significant if significant is not None else found.high is None or found.high < 1.0):
         return "better"
     return "no clear difference"
 

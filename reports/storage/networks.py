@@ -8,6 +8,7 @@ are the same, and nothing is pooled with them if dlbench ever ships other number
 
 import functools
 import json
+import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,7 @@ def read_network(data: object) -> dict[str, Any] | None:
 
 
 def in_order(name: str) -> tuple[int, str]:
-    """Return a sort key of a network's name: the paper's in its order, then others by name."""
+    """Return a sort key of a network's name: the paper's in its order, then others by name, r20 before r100."""
     places = list(FIRST)
-    return (places.index(name), "") if name in places else (len(places), name)
+    by_numbers = re.sub(r"\d+", lambda found: found[0].zfill(9), name)
+    return (places.index(name), "") if name in places else (len(places), by_numbers)

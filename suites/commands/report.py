@@ -10,6 +10,7 @@ import typer
 
 from dlbench.reports import report as of_reports
 from dlbench.reports.against import shi2016
+from dlbench.reports.against.published_tables import TABLES
 from dlbench.reports.catalogue import reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.formats.pictures import check_picture
@@ -22,15 +23,19 @@ from dlbench.reports.storage.store import Store
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning.axes import AXIS_OPTIONS, narrowing_help
+from ..planning.claim_files import read_claim
 from ..planning.lineage import release_dates, stands_for_2016
 from . import options
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
 
-_REFERENCE = typer.Option("--reference", help="A published table instead of a store: shi2016 (the paper's Table 4).")
+_REFERENCE = typer.Option("--reference", help=f"A published table instead of a store: {', '.join(TABLES)}.")
 _AGAINST = typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
 _ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
 _ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
+_PAPER = typer.Option("--paper", help="Only the claims of this paper: shi2016, brandfonbrener2017, ...")
+_CLAIM = typer.Option("--claim", metavar="FILE", help="A claim of your own (TOML). Repeat the option for several.")
+_FAIL_ON = typer.Option("--fail-on", help="Exit code 1 where a claim has this verdict here: differs, ...")
 _PLOT = typer.Option("--plot", metavar="FILE", help="Draw a picture too (.png or .svg), with a panel for each network.")
 _STORES = typer.Option("--store", metavar="FILE", help="Result store. Repeat the option to compare machines.")
 _RUN = typer.Option("--run", help="Only this run: latest, previous, its id or the beginning of it.")
@@ -39,6 +44,9 @@ _OFFERED: dict[str, tuple[Any, Any]] = {
     of_reports.AGAINST: (Annotated[str, _AGAINST], ""),
     of_reports.ALL_RUNS: (Annotated[bool, _ALL_RUNS], False),
     of_reports.ALL_MODES: (Annotated[bool, _ALL_MODES], False),
+    of_reports.PAPER: (Annotated[str, _PAPER], ""),
+    of_reports.CLAIMS: (Annotated[list[Path] | None, _CLAIM], None),
+    of_reports.FAIL_ON: (Annotated[str, _FAIL_ON], ""),
 }
 _ALWAYS: dict[str, tuple[Any, Any]] = {
     "store": (Annotated[list[str] | None, _STORES], None),
@@ -80,11 +88,14 @@ def command_of(report: Report[Any]) -> Callable[..., None]:
 def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
     """Analyse, draw, print."""
     form = _form(given["form"], given["as_json"])
+    if of_reports.CLAIMS in given:
+        given[of_reports.CLAIMS] = tuple(map(read_claim, given[of_reports.CLAIMS] or ()))
     choices = Choices(**{name: value for name, value in given.items() if name in Choices.__dataclass_fields__})
     report.check(choices)
-    for what, name in (("reference", choices.reference), ("published table", choices.against)):
-        if name and name != shi2016.NAME:
-            raise unknown_name(what, name, [shi2016.NAME])
+    published = (("reference", choices.reference, TABLES), ("published table", choices.against, [shi2016.NAME]))
+    for what, name, known in published:
+        if name and name not in known:
+            raise unknown_name(what, name, known)
     if choices.against:
         if choices.reference or choices.quantity != report.quantities[0]:
             other = "--reference" if choices.reference else "--quantity"
@@ -107,6 +118,8 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         else:
             say(f"There is nothing to draw: {plot} was not written.")
     print(to_stdout(report, found, choices, form))
+    if code := report.code(found, choices):
+        raise typer.Exit(code)
 
 
 def _form(form: str | None, as_json: bool) -> str:

@@ -1,0 +1,93 @@
+"""The figures of Brandfonbrener's study of small recurrent networks, in the form that our reports take.
+
+Brandfonbrener, 2017: simple recurrent networks trained on one example at a time, on two GPUs, a cluster's CPU and a
+laptop. A figure there is the seconds of a whole run of 2000 updates, what the framework compiled first included; here
+it is divided by their number. The modes of the rows are the numbers of the figures, since they tell what was the same.
+"""
+
+from typing import NamedTuple
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.against.read_tables import lines_of
+from dlbench.reports.evidence.statistics import published
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
+from dlbench.reports.matrix.places import column_at, group_at, row_at
+from dlbench.reports.storage.hosts import Host
+
+NAME = "brandfonbrener2017"
+UPDATES = 2000
+"""Of a run: 1000 examples, twice, one at a time."""
+SOURCE = "Brandfonbrener, 2017, Figures 2 to 10: the seconds of a run divided by its 2000 updates, compilation included"
+CAVEAT = (
+    "Data are on the device in Figures 2, 4 and, by its level, 5 (GPU), and handed over with each update in Figure 3; of "
+    "the others it is not said. The first trial of several figures took far longer than its neighbours (section 4.2)."
+)
+HOSTS = {
+    "Tesla K80 (Grace)": Host("brandfonbrener2017:k80", "Tesla K80", description=(("GPU", "NVIDIA Tesla K80"),)),
+    "M2090 (Omega; the caption says M2070)": Host(
+        "brandfonbrener2017:m2090", "Tesla M2090", description=(("GPU", "NVIDIA Tesla M2090"),)
+    ),
+    "Ivy Bridge 2.2 GHz 10 cores (Grace)": Host(
+        "brandfonbrener2017:e5-2660v2", "E5-2660 v2, 10 cores", 10, description=(("CPU", "Intel Xeon E5-2660 v2"),)
+    ),
+    "MacBook Pro 2016 i7 2.9 GHz": Host(
+        "brandfonbrener2017:macbook", "MacBook Pro 2016", description=(("CPU", "Intel Core i7, 2.9 GHz"),)
+    ),
+}
+
+
+class Trial(NamedTuple):
+    """One run of the study."""
+
+    figure: int
+    software: str
+    device: str
+    machine: str
+    activation: str
+    inputs: int
+    """As many as outputs."""
+    hidden: int
+    steps: int
+    seconds: float
+    first: bool
+    """Whether it was the first of its figure, of which the author says that it took too long."""
+
+
+def trials() -> list[Trial]:
+    """Return every run, in the order of the figures."""
+    return [
+        Trial(
+            int(line["figure"].removeprefix("Figure ")),
+            line["software"],
+            line["device"],
+            line["machine"],
+            line["activation"],
+            int(line["n_in"]),
+            int(line["n_rec"]),
+            int(line["n_steps"]),
+            float(line["seconds"]),
+            line["note"].startswith("first trial"),
+        )
+        for line in lines_of("brandfonbrener2017.csv")
+    ]
+
+
+def figures() -> Matrix:
+    """Return all figures as one matrix."""
+    hosts = {host.fingerprint: host for host in HOSTS.values()}
+    return assemble([_cell(each) for each in trials()], hosts, [f"Source: {SOURCE}. {CAVEAT}"])
+
+
+def _cell(trial: Trial) -> MatrixCell:
+    size = f"r{trial.hidden}-t{trial.steps}-i{trial.inputs}-o{trial.inputs}"
+    seconds = trial.seconds / UPDATES
+    return MatrixCell(
+        group=group_at(f"rnn-{size}-{trial.activation}", 1),
+        row=row_at(trial.software, f"Figure {trial.figure}"),
+        column=column_at(HOSTS[trial.machine].fingerprint, trial.device, None),
+        status=Status.OK,
+        reason="",
+        seconds=published(seconds),
+        items_per_second=1 / seconds,
+        run=NAME,
+    )

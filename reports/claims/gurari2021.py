@@ -1,0 +1,71 @@
+"""What Gurari's lecture of 2021 claims: of losses (Karpathy and others, 2016), and of transfer."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from dlbench.reports.against.read_tables import lines_of
+from dlbench.reports.claims.cells import Cells
+from dlbench.reports.claims.claim import Test
+from dlbench.reports.claims.questions import MORE, Claimed, Question, of_times, of_value
+from dlbench.reports.matrix.analysis import MatrixCell
+
+
+class Setting(NamedTuple):
+    """A network of the table of losses."""
+
+    text: str
+    cell: str
+    layers: int
+    size: int
+
+
+def losses() -> dict[Setting, float]:
+    """Return the test losses of character language models; there is none of the largest plain networks."""
+    return {
+        Setting(line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
+        for line in lines_of("karpathy2016_losses.csv")
+        if line["loss"]
+    }
+
+
+def _compare(other: Callable[[Setting], Setting | None], names: str) -> Iterator[Question]:
+    """Ask for each network whether the other one, if there is one, has the higher loss."""
+    found = losses()
+    for setting, loss in found.items():
+        against = other(setting)
+        if against in found:
+            what = f"{setting.text}, {setting.cell} {setting.layers} x {setting.size}: {names}"
+            yield of_value(what, found[against] / loss, MORE, "of published losses")
+
+
+def gated() -> Iterator[Question]:
+    """G1: LSTM and GRU have a lower loss than the plain network of the same size and layers."""
+    yield from _compare(lambda it: None if it.cell == "rnn" else it._replace(cell="rnn"), "loss of rnn / its own")
+
+
+def deeper() -> Iterator[Question]:
+    """G2: one layer more lowers the loss."""
+    yield from _compare(lambda it: it._replace(layers=it.layers - 1), "loss with a layer less / its own")
+
+
+def larger() -> Iterator[Question]:
+    """G3: twice the size lowers the loss."""
+    yield from _compare(lambda it: it._replace(size=it.size // 2), "loss of half the size / its own")
+
+
+def transfer(cells: Cells) -> Iterator[Question]:
+    """G4: a mini-batch that is copied from pageable memory in each step takes longer than one on the device."""
+    found: dict[object, dict[str, MatrixCell]] = {}
+    for cell in cells.matrix.cells.values():
+        if not cell.cell.on_cpu:
+            where = cell.column, cell.row, cell.group._replace(placement="")
+            found.setdefault(where, {})[cell.group.placement] = cell
+    for of_place in found.values():
+        over, under = of_place.get("pageable"), of_place.get("resident")
+        if over is not None and under is not None:
+            what = f"{over.row.framework} {over.group.network}, pageable / resident"
+            yield of_times(what, over, under, Claimed(least=1.05))
+
+
+TESTS: Mapping[str, Test] = {"G4": transfer}
+ON_PAPER: Mapping[str, Callable[[], Iterable[Question]]] = {"G1": gated, "G2": deeper, "G3": larger}

@@ -1,0 +1,136 @@
+"""The claims with their verdicts, for every exporter (``reports/SCHEMA.md`` describes every key)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dlbench.reports.claims.analysis import Claims, Evidence, Tried
+from dlbench.reports.claims.claim import OWN, Claim
+from dlbench.reports.claims.list_of_claims import PAPERS
+from dlbench.reports.claims.questions import FACT, Answer, Question
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.json import plain
+from dlbench.reports.formats.layout import Entry, Page, Table, number
+
+NONE = "There is no claim to try."
+SHOWN = 4
+"""So many figures of a claim are each shown in words; of more, their range."""
+_COLUMNS = (
+    *("id", "paper", "where", "claim", "verdict_on_paper", "verdict_here"),
+    *("holds_on_paper", "of_on_paper", "holds_here", "of_here", "note", "measure"),
+)
+
+
+def claims_page(found: Claims) -> Page:
+    """Return a table of each paper's claims, and beneath it what each verdict rests on."""
+    if not found.tried:
+        return Page((NONE,), ())
+    papers = dict.fromkeys(each.claim.paper for each in found.tried)
+    here = f"on {found.reference}" if found.reference else "here"
+    tables = [_table(paper, here, [each for each in found.tried if each.claim.paper == paper]) for paper in papers]
+    return Page(("What was claimed, and what figures say of it.",), tuple(tables), (*_legend(), *found.notes))
+
+
+def claims_data(found: Claims) -> list[dict[str, Any]]:
+    """Return an object for each claim."""
+    return [_claim(each) for each in found.tried]
+
+
+def claims_rows(found: Claims) -> Rows:
+    """Return a line for each claim."""
+    return Rows(_COLUMNS, claims_data(found))
+
+
+def _table(paper: str, here: str, tried: Sequence[Tried]) -> Table:
+    own = paper == OWN
+    head = ("", "claim", *(() if own else ("on its own table",)), here)
+    rows = []
+    for each in tried:
+        verdicts = [_verdict(found) for found in (each.on_paper, each.here) if found is not None]
+        rows.append((Entry(each.claim.id), Entry(each.claim.words), *verdicts))
+    title = "Claims of one's own" if own else PAPERS[paper]
+    return Table(title, head, tuple(rows), tuple(_notes(tried, here)), words=True)
+
+
+def _verdict(found: Evidence) -> Entry:
+    more = f"{found.holds} of {found.of}" if found.verdict is Answer.PARTLY else found.note.partition(":")[0]
+    return Entry(", ".join(filter(None, (found.verdict.value, more))), hole=found.verdict is Answer.DIFFERS)
+
+
+def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
+    """Yield what each verdict rests on, and what is missing; claims that lack the same together."""
+    lacking: dict[tuple[str, str], list[str]] = {}
+    for each in tried:
+        for where, found in (("on its own table", each.on_paper), (here, each.here)):
+            if found is not None and found.of:
+                yield f"{each.claim.id} {where}: {_figures(found)}."
+        if each.here.missing or not each.here.of:
+            lacking.setdefault((_missing(each), each.claim.measure), []).append(each.claim.id)
+    for (what, command), names in lacking.items():
+        yield f"Not measured for {', '.join(names)}: {what}." + (f" Measure: {command}" if command else "")
+
+
+def _figures(found: Evidence) -> str:
+    """Return the figures in words: each of a few, else from the least to the largest, and how many hold."""
+    told = [question for question, _ in found.figures if question.found is not None]
+    facts = all(question.found is not None and question.found.method == FACT for question in told)
+    claimed = "" if facts else f", claimed {' or '.join(dict.fromkeys(each.claimed.words for each in told))}"
+    if len(told) <= SHOWN:
+        return "; ".join(map(_figure, told)) + claimed
+    values = [question.found.value for question in told if question.found is not None]
+    span = "" if facts else f"{number(min(values))} to {number(max(values))}"
+    return f"{span}{claimed}: {found.holds} of {found.of} hold".removeprefix(": ")
+
+
+def _figure(question: Question) -> str:
+    found = question.found
+    assert found is not None
+    if found.method == FACT:
+        return f"{question.what}: {'yes' if found.value else 'no'}"
+    ends = "" if found.low is None or found.high is None else f" ({number(found.low)} to {number(found.high)})"
+    return f"{question.what} {number(found.value)}{ends}"
+
+
+def _missing(tried: Tried) -> str:
+    found = tried.here
+    if not found.missing:
+        return tried.claim.needs or "its cells"
+    first, *others = [question.what for question in found.missing]
+    more = f" and {len(others)} more" if others else ""
+    return f"{first}{more} ({found.missing[0].missing.removesuffix('.')})"
+
+
+def _legend() -> tuple[str, ...]:
+    return (
+        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies where the claim has the "
+        "figure, and that is within a factor of 2 of the size it says, if it says one; in direction: of another size; "
+        "differs: on the other side; of several figures 80 % decide, else partly. Printed numbers have no interval.",
+        "Tools are the frameworks that stand for the paper's, in their fastest mode; here is another machine.",
+    )
+
+
+def _claim(tried: Tried) -> dict[str, Any]:
+    claim = tried.claim
+    found = {"on_paper": tried.on_paper, "here": tried.here}
+    shown: dict[str, Any] = {"id": claim.id, "paper": claim.paper, "where": claim.where, "claim": claim.words}
+    shown |= {f"verdict_{on}": None if each is None else each.verdict.value for on, each in found.items()}
+    for on, each in found.items():
+        shown |= {f"holds_{on}": each and each.holds, f"of_{on}": each and each.of}
+    shown["note"] = claim.no_numbers
+    shown["numbers"] = [line for on, each in found.items() if each for line in _numbers(on, each)]
+    shown["missing"] = [line for on, each in found.items() if each for line in _holes(on, each, claim)]
+    return {**shown, "measure": claim.measure or None}
+
+
+def _numbers(on: str, found: Evidence) -> Iterator[dict[str, Any]]:
+    for question, answer in found.figures:
+        if question.found is not None:
+            ends = {end: getattr(question.found, end) for end in ("value", "low", "high", "method")}
+            yield {"on": on, "what": question.what, **ends, "claimed": plain(question.claimed), "answer": answer.value}
+
+
+def _holes(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
+    for question in found.missing:
+        yield {"on": on, "what": question.what, "reason": question.missing}
+    if not found.figures:
+        what = claim.needs or "its cells" if on == "here" else claim.no_numbers or "its numbers"
+        yield {"on": on, "what": what, "reason": "not measured"}
