@@ -19,8 +19,8 @@ UPDATES = 2000
 """Of a run: 1000 examples, twice, one at a time."""
 SOURCE = "Brandfonbrener, 2017, Figures 2 to 10: the seconds of a run divided by its 2000 updates, compilation included"
 CAVEAT = (
-    "Data are on the device in Figures 2, 4 and, by its level, 5 (GPU), and handed over with each update in Figure 3; of "
-    "the others it is not said. The first trial of several figures took far longer than its neighbours (section 4.2)."
+    "Data are on the device in Figures 2, 4 and, by its level, 5 (GPU), and handed over with each update in Figure 3; "
+    "of the others it is not said. The first trial of several figures took far longer than others (section 4.2)."
 )
 HOSTS = {
     "Tesla K80 (Grace)": Host("brandfonbrener2017:k80", "Tesla K80", description=(("GPU", "NVIDIA Tesla K80"),)),

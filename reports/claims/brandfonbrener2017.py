@@ -6,6 +6,7 @@ the laptop over the numbers of units. The first trial of a figure counts in B11 
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -113,7 +114,7 @@ def gain_at_5000() -> Iterator[Question]:
 
 def exponents() -> Iterator[Question]:
     """B7: on the GPU time grows about linearly in the units, and below quadratically."""
-    for few, many in zip(LARGE, LARGE[1:], strict=False):
+    for few, many in itertools.pairwise(LARGE):
         exponent = _exponent(study().large("gpu", few), study().large("gpu", many), many / few)
         yield of_value(f"exponent of n_rec from {few} to {many}", exponent, Claimed(most=2.0, size=1.0))
 

@@ -14,6 +14,7 @@ from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.storage.builds import fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
+from dlbench.reports.threads.curve import computes_nothing
 
 FCNS, CNNS, RNNS = ("fcn5", "fcn8"), ("alexnet", "resnet50"), ("lstm32", "lstm64")
 NETWORKS = (*FCNS, *CNNS, *RNNS)
@@ -53,7 +54,7 @@ class Cells:
         for cell in matrix.cells.values():
             spot, column = Spot(cell.column.machine, cell.column.device), cell.column
             usual = all(getattr(cell.cell, name) == getattr(axes.BLANK, name) for name in _DIFFERENT)
-            if usual and (machines is None or spot.machine in machines):
+            if usual and not computes_nothing(cell) and (machines is None or spot.machine in machines):
                 work = Work(cell.group.network, cell.group.batch_size)
                 threads = column.threads if spot.on_cpu else None
                 self._found.setdefault((spot, work, tool_of(cell), threads), []).append(cell)
@@ -119,4 +120,10 @@ def tools_of_stands(
     adapters: Mapping[str, str], adapter_of: Callable[[MatrixCell], str]
 ) -> Callable[[MatrixCell], str]:
     """Return what says which tool a cell is of: ``adapters`` names the papers' tools by the adapter that stands."""
-    return lambda cell: adapters.get(adapter_of(cell), cell.row.framework)
+
+    def tool_of(cell: MatrixCell) -> str:
+        adapter, row = adapter_of(cell), cell.row.framework
+        # A row may have the name of a tool of the papers, and be another program.
+        return adapters.get(adapter, f"{row} by {adapter}" if row in adapters.values() else row)
+
+    return tool_of

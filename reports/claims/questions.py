@@ -19,6 +19,7 @@ from enum import Enum
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence.contrasts import WORSE, Verdict, holm, judge, welch
+from dlbench.reports.evidence.flag_kinds import Flag
 from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
 from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.threads.curve import computes_nothing
@@ -79,6 +80,8 @@ class Question:
     """What it is the ratio of, where it is one."""
     missing: str = ""
     """Why there is no figure."""
+    flags: tuple[Flag, ...] = ()
+    """What the evidence of its cells says against taking them at face value."""
 
 
 def of_times(what: str, over: MatrixCell | None, under: MatrixCell | None, claimed: Claimed) -> Question:
@@ -89,7 +92,8 @@ def of_times(what: str, over: MatrixCell | None, under: MatrixCell | None, claim
         missing = [f"the {which}: {why_missing(cell)}" for which, cell in lacking]
         same = len(lacking) == 2 and why_missing(over) == why_missing(under)
         return Question(what, claimed, None, missing=why_missing(over) if same else "; ".join(missing))
-    return Question(what, claimed, ratio(one, other), (one, other))
+    flags = {flag.kind: flag for cell in (over, under) if cell is not None for flag in cell.flags}
+    return Question(what, claimed, ratio(one, other), (one, other), flags=tuple(flags.values()))
 
 
 def of_value(what: str, value: float, claimed: Claimed, method: str = "of published values") -> Question:

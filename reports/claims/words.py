@@ -1,6 +1,6 @@
 """The claims with their verdicts, for every exporter (``reports/SCHEMA.md`` describes every key)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dlbench.reports.claims.analysis import Claims, Evidence, Tried
@@ -27,7 +27,7 @@ def claims_page(found: Claims) -> Page:
     papers = dict.fromkeys(each.claim.paper for each in found.tried)
     here = f"on {found.reference}" if found.reference else "here"
     tables = [_table(paper, here, [each for each in found.tried if each.claim.paper == paper]) for paper in papers]
-    return Page(("What was claimed, and what figures say of it.",), tuple(tables), (*_legend(), *found.notes))
+    return Page(("What was claimed, and what figures say of it.",), tuple(tables), (*_legend(papers), *found.notes))
 
 
 def claims_data(found: Claims) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
     for each in tried:
         for where, found in (("on its own table", each.on_paper), (here, each.here)):
             if found is not None and found.of:
-                yield f"{each.claim.id} {where}: {_figures(found)}."
+                yield f"{each.claim.id} {where}: {_figures(found)}{_warnings(found)}."
         if each.here.missing or not each.here.of:
             lacking.setdefault((_missing(each), each.claim.measure), []).append(each.claim.id)
     for (what, command), names in lacking.items():
@@ -81,6 +81,13 @@ def _figures(found: Evidence) -> str:
     return f"{span}{claimed}: {found.holds} of {found.of} hold".removeprefix(": ")
 
 
+def _warnings(found: Evidence) -> str:
+    """Return how many figures rest on cells with a flag, and which flags these are."""
+    flagged = [question.flags for question, _ in found.figures if question.found is not None and question.flags]
+    kinds = dict.fromkeys(flag.kind.name for flags in flagged for flag in flags)
+    return f" ({len(flagged)} with a warning: {', '.join(kinds)})" if flagged else ""
+
+
 def _figure(question: Question) -> str:
     found = question.found
     assert found is not None
@@ -93,19 +100,23 @@ def _figure(question: Question) -> str:
 def _missing(tried: Tried) -> str:
     found = tried.here
     if not found.missing:
-        return tried.claim.needs or "its cells"
+        return tried.claim.needs or "none of its cells"
     first, *others = [question.what for question in found.missing]
     more = f" and {len(others)} more" if others else ""
     return f"{first}{more} ({found.missing[0].missing.removesuffix('.')})"
 
 
-def _legend() -> tuple[str, ...]:
-    return (
+def _legend(papers: Iterable[str]) -> Iterator[str]:
+    yield (
         "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies where the claim has the "
         "figure, and that is within a factor of 2 of the size it says, if it says one; in direction: of another size; "
-        "differs: on the other side; of several figures 80 % decide, else partly. Printed numbers have no interval.",
-        "Tools are the frameworks that stand for the paper's, in their fastest mode; here is another machine.",
+        "differs: on the other side; of several figures 80 % decide, else partly."
     )
+    if set(papers) != {OWN}:
+        yield (
+            "Printed numbers have no interval. Here tools are the frameworks that stand for the paper's, in their "
+            "fastest mode, and machines are others."
+        )
 
 
 def _claim(tried: Tried) -> dict[str, Any]:
@@ -125,12 +136,13 @@ def _numbers(on: str, found: Evidence) -> Iterator[dict[str, Any]]:
     for question, answer in found.figures:
         if question.found is not None:
             ends = {end: getattr(question.found, end) for end in ("value", "low", "high", "method")}
-            yield {"on": on, "what": question.what, **ends, "claimed": plain(question.claimed), "answer": answer.value}
+            claimed = {"claimed": plain(question.claimed), "answer": answer.value, "flags": plain(question.flags)}
+            yield {"on": on, "what": question.what, **ends, **claimed}
 
 
 def _holes(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
     for question in found.missing:
         yield {"on": on, "what": question.what, "reason": question.missing}
     if not found.figures:
-        what = claim.needs or "its cells" if on == "here" else claim.no_numbers or "its numbers"
+        what = claim.needs or "none of its cells" if on == "here" else claim.no_numbers or "its numbers"
         yield {"on": on, "what": what, "reason": "not measured"}

@@ -12,6 +12,7 @@ from dlbench.reports import report as of_reports
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.published_tables import TABLES
 from dlbench.reports.catalogue import reports
+from dlbench.reports.claims.list_of_claims import PAPERS
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.report import Choices, Report, Source
@@ -33,7 +34,7 @@ _REFERENCE = typer.Option("--reference", help=f"A published table instead of a s
 _AGAINST = typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
 _ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
 _ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
-_PAPER = typer.Option("--paper", help="Only the claims of this paper: shi2016, brandfonbrener2017, ...")
+_PAPER = typer.Option("--paper", help=f"Only the claims of this paper: {', '.join(PAPERS)}.")
 _CLAIM = typer.Option("--claim", metavar="FILE", help="A claim of your own (TOML). Repeat the option for several.")
 _FAIL_ON = typer.Option("--fail-on", help="Exit code 1 where a claim has this verdict here: differs, ...")
 _PLOT = typer.Option("--plot", metavar="FILE", help="Draw a picture too (.png or .svg), with a panel for each network.")

@@ -16,7 +16,7 @@ SUBCOMMANDS = (
     *("", "list", "plan", "run", "probe", "compare", "gate", "export", "import", "doctor", "history", "explain"),
     *("env", "env list", "env build", "env remove", "store", "store upgrade"),
     *("report", "report matrix", "report threads", "report scaling", "report progress", "report figure1"),
-    *("report tables", "report ceilings", "report runs"),
+    *("report tables", "report ceilings", "report runs", "report claims"),
 )
 
 
@@ -91,6 +91,19 @@ def add_reports() -> None:
     for report in ("scaling", "figure1", "progress"):
         store = "workers" if report == "scaling" else "cpu"
         add(f"{report}-plot", f"report {report} --store {store}.sqlite --plot drawn.svg")
+
+
+def add_claims() -> None:
+    """Add what papers claim, and their tables."""
+    add_formats("claims-cpu", "report claims --store cpu.sqlite")
+    add("claims-gpu", "report claims --store gpu.sqlite --paper shi2016")
+    add("claims-many-cpus", "report claims --store many-cpus.sqlite --paper shi2016")
+    add("claims-wuensche2018", "report claims --reference wuensche2018 --paper shi2016")
+    add("claims-own", "report claims --store cpu.sqlite --claim claim.toml --fail-on differs")
+    of_claims = ("--paper shi2061", "--fail-on fails", "--claim none.toml", "--claim small.toml", "--reference shi")
+    add("claims-bad", *(f"report claims --store cpu.sqlite {words}" for words in of_claims))
+    for table in ("wuensche2018", "brandfonbrener2017"):
+        add(f"matrix-{table}", f"report matrix --reference {table}")
 
 
 def add_comparisons() -> None:
@@ -263,6 +276,7 @@ def add_bad_input() -> None:
 
 
 add_reports()
+add_claims()
 add_comparisons()
 add_exchange()
 add_live()

@@ -1,0 +1,43 @@
+"""Launches to try claims on, and what the report makes of them."""
+
+from collections.abc import Iterable
+
+import factory_of_records as make
+
+from dlbench.reports.claims.analysis import Evidence, try_claims
+from dlbench.reports.claims.cells import Cells, tools_of_stands
+from dlbench.reports.claims.claim import Claim
+from dlbench.reports.claims.list_of_claims import claims
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.storage.builds import Builds
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
+
+ADAPTERS = {"caffe": "caffe", "cntk": "cntk", "tensorflow": "tensorflow", "pytorch": "torch"}
+"""Which tool of the papers each adapter stands for."""
+CLAIMS = {each.id: each for each in claims()}
+
+
+def timed(tool: str, seconds: float, network: str = "fcn5", **of_cell: object) -> list[Record]:
+    """Three launches of a tool of the papers."""
+    adapter = {"torch": "pytorch"}.get(tool, tool)
+    batch = {"fcn": 64, "lst": 128}.get(network[:3], 16)
+    named = {"framework": tool, "adapter": adapter, "mode": "graph", "network": network, "batch_size": batch}
+    return make.launches(seconds, **{**named, **of_cell})
+
+
+def cells_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Cells:
+    """The cells of these records; every machine has so many cores and these GPUs."""
+    found = tuple(records)
+    told = tuple((f"GPU {index}", f"{model}, 8 GiB") for index, model in enumerate(gpus))
+    hosts = {each.machine: Host(each.machine, "a machine", cores, cores, float(cores), told) for each in found}
+    builds = Builds(found, {})
+    return Cells(build_matrix(Results(found, hosts)), tools_of_stands(ADAPTERS, lambda cell: builds.of(cell).adapter))
+
+
+def here(claim: str | Claim, records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Evidence:
+    """What the records say of one claim."""
+    chosen = CLAIMS[claim] if isinstance(claim, str) else claim
+    (tried,) = try_claims([chosen], cells_of(records, cores, gpus)).tried
+    return tried.here

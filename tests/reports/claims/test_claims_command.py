@@ -1,0 +1,79 @@
+"""`dlbench report claims`: what it prints, and what it refuses."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from records_of_claims import timed
+
+from dlbench.reports.claims.list_of_claims import PAPERS, claims
+from dlbench.reports.formats.export import FORMATS
+from dlbench.reports.storage.store import Store
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(command: Call, tmp_path: object) -> Call:
+    path = f"{tmp_path}/kept.sqlite"
+    with Store.open(path) as opened:
+        for each in (*timed("tensorflow", 2.5, "resnet50"), *timed("caffe", 1.0, "resnet50")):
+            opened.append(each)
+    return lambda *words: command("report", "claims", "--store", path, *words)
+
+
+def test_json_is_a_list_of_claims_with_both_verdicts(call: Call) -> None:
+    code, out, _ = call("--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [each["id"] for each in found] == [each.id for each in claims()]
+    (one,) = [each for each in found if each["id"] == "A1"]
+    assert (one["paper"], one["verdict_on_paper"], one["verdict_here"]) == ("shi2016", "partly", "not measured")
+    assert {each["on"] for each in one["numbers"]} == {"on_paper"}
+    assert one["missing"][-1] == {"on": "here", "what": "a machine of 16 cores or more", "reason": "not measured"}
+    for each in found:
+        for on in ("on_paper", "here"):
+            assert len([n for n in each["numbers"] if n["on"] == on]) == each[f"of_{on}"]
+            lacks = any(m["on"] == on for m in each["missing"])
+            assert lacks or each[f"verdict_{on}"] != "not measured"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_paper_in_each_format(paper: str, form: str, call: Call) -> None:
+    code, out, _ = call("--paper", paper, "--format", form)
+    assert code == 0
+    assert all((each.id in out) is (each.paper == paper) for each in claims() if each.id not in ("M1", "M2", "M3"))
+    if form == "terminal":
+        assert max(map(len, out.splitlines())) <= 80
+
+
+def test_words_that_are_wrong_are_one_line(call: Call) -> None:
+    for words, part in (
+        (("--paper", "shi2061"), "choose one of shi2016"),
+        (("--fail-on", "fails"), "choose one of reproduces"),
+        (("--reference", "wuensche"), "Did you mean 'wuensche2018'?"),
+    ):
+        code, out, errors = call(*words)
+        assert (code, out) == (2, "")
+        assert part in " ".join(errors.split())
+
+
+def test_a_published_table_may_stand_in_place_of_a_store(call: Call) -> None:
+    code, out, _ = call("--reference", "shi2016", "--paper", "shi2016", "--json")
+    assert code == 0
+    for each in json.loads(out):
+        # Of one machine of the table the paper speaks alone; here every machine counts.
+        if each["id"] in ("A1", "A2", "A3", "A4", "A5", "A13", "A16"):
+            assert each["verdict_here"] == each["verdict_on_paper"], each["id"]
+    _, out, _ = call("--reference", "wuensche2018", "--paper", "wuensche2018", "--json")
+    assert next(each["verdict_here"] for each in json.loads(out)) == "partly"
+
+
+def test_what_is_to_be_measured_can_be_planned(command: Call) -> None:
+    commands = {each.measure for each in claims() if each.measure and "cuda" not in each.measure}
+    assert len(commands) > 5
+    for words in commands:
+        asked = words.removeprefix("dlbench run ").split()
+        code, _, errors = command("plan", *asked, *(() if "--devices" in asked else ("--devices", "cpu")))
+        assert code == 0, (words, errors)

@@ -1,0 +1,207 @@
+"""The claims of papers on made-up records: each that dlbench can measure is brought to hold, and to fail."""
+
+import factory_of_records as make
+import pytest
+from records_of_claims import CLAIMS, cells_of, here, timed
+
+from dlbench.adapters.protocol import BOUND, Status
+from dlbench.reports.claims.analysis import try_claims
+from dlbench.reports.claims.cells import CNNS, FCNS, NETWORKS, RNNS
+from dlbench.reports.claims.questions import Answer
+
+REPRODUCES, DIFFERS, NOT_MEASURED = Answer.REPRODUCES, Answer.DIFFERS, Answer.NOT_MEASURED
+GPU = {"device": "cuda:0", "threads": 1}
+
+
+def on_gpu(tool: str, seconds: float, networks: tuple[str, ...], **of_cell: object) -> list[make.Record]:
+    return [each for network in networks for each in timed(tool, seconds, network, **{**GPU, **of_cell})]
+
+
+def on_cpu(tool: str, seconds: dict[int, float], networks: tuple[str, ...], **more: object) -> list[make.Record]:
+    return [
+        each
+        for network in networks
+        for threads, time in seconds.items()
+        for each in timed(tool, time, network, threads=threads, **more)
+    ]
+
+
+def failed(tool: str, status: Status, networks: tuple[str, ...], **of_cell: object) -> list[make.Record]:
+    return [each for network in networks for each in holes(tool, status, network, **of_cell)]
+
+
+def holes(tool: str, status: Status, network: str, **of_cell: object) -> list[make.Record]:
+    where = timed(tool, 1.0, network, **of_cell)[0].cell._asdict()
+    return [make.hole(status, "it ended", **where)]
+
+
+def test_many_cores_that_gain_little() -> None:
+    slow, fast = {4: 1.0, 16: 0.9}, {4: 1.0, 16: 0.3}
+    assert here("A1", on_cpu("torch", slow, NETWORKS), cores=16).verdict is REPRODUCES
+    assert here("A1", on_cpu("torch", fast, NETWORKS), cores=16).verdict is DIFFERS
+    # Every tool that was measured counts, not the four of the paper alone.
+    mixed = [*on_cpu("torch", slow, FCNS), *on_cpu("mxnet", fast, FCNS)]
+    found = here("A1", mixed, cores=16)
+    assert (found.verdict, found.holds, found.of) == (Answer.PARTLY, 2, 4)
+    small = here("A1", on_cpu("torch", slow, NETWORKS), cores=8)
+    assert (small.verdict, small.figures) == (NOT_MEASURED, ())
+
+
+@pytest.mark.parametrize(("claim", "tool", "networks"), [("A2", "caffe", FCNS), ("A3", "tensorflow", CNNS)])
+def test_the_fastest_on_gpus(claim: str, tool: str, networks: tuple[str, ...]) -> None:
+    others = [each for each in ("caffe", "cntk", "tensorflow", "torch") if each != tool]
+    slower = [each for other in others for each in on_gpu(other, 2.0, networks)]
+    assert here(claim, [*slower, *on_gpu(tool, 1.0, networks)]).verdict is REPRODUCES
+    assert here(claim, [*slower, *on_gpu(tool, 3.0, networks)]).verdict is DIFFERS
+    # A faster tool that the paper does not have is of no matter; without any of the others nothing is fastest.
+    assert here(claim, [*slower, *on_gpu(tool, 1.0, networks), *on_gpu("jax", 0.1, networks)]).verdict is REPRODUCES
+    assert here(claim, on_gpu(tool, 1.0, networks)).verdict is NOT_MEASURED
+
+
+def test_cntk_on_rnns_on_gpus_and_on_cpus() -> None:
+    def of(seconds: float) -> list[make.Record]:
+        others = [each for tool in ("torch", "tensorflow") for each in on_gpu(tool, 1.0, RNNS)]
+        return [*others, *on_gpu("cntk", seconds, RNNS)]
+
+    assert here("A4", of(3.0)).verdict is REPRODUCES
+    assert here("A4", of(1.5)).verdict is DIFFERS
+    for seconds, expected in ((0.3, REPRODUCES), (0.8, DIFFERS)):
+        cpu = [each for tool in ("torch", "tensorflow") for each in on_cpu(tool, {1: 1.0, 2: 1.0}, RNNS)]
+        found = here("A5", [*cpu, *on_cpu("cntk", {1: seconds, 2: seconds}, RNNS)])
+        assert (found.verdict, found.of) == (expected, 8)
+
+
+def test_gpus_are_known_by_their_models() -> None:
+    names = ("NVIDIA GeForce GTX 1080", "NVIDIA GeForce GTX 980", "Tesla K80")
+    times = (1.0, 1.5, 3.0)
+    records = [
+        each for index, seconds in enumerate(times) for each in on_gpu("torch", seconds, CNNS, device=f"cuda:{index}")
+    ]
+    assert here("A7", records, gpus=names).verdict is REPRODUCES
+    found = here("A16", records, gpus=names)
+    assert (found.verdict, found.of) == (REPRODUCES, 4)
+    assert here("A7", records, gpus=("NVIDIA GeForce GTX 980", "NVIDIA GeForce GTX 1080", "Tesla K80")).holds < 4
+    another = ("NVIDIA GeForce GTX 1080 Ti", *names[1:])
+    assert here("A7", records, gpus=another).verdict is NOT_MEASURED
+
+
+def test_what_cannot_run_beyond_the_cores() -> None:
+    ended = [*failed("caffe", Status.CRASHED, FCNS, threads=8), *failed("torch", Status.TIMED_OUT, FCNS, threads=8)]
+    assert here("A8", ended).verdict is REPRODUCES
+    assert here("A8", [*on_cpu("caffe", {8: 1.0}, FCNS), *on_cpu("torch", {8: 1.0}, FCNS)]).verdict is DIFFERS
+    # An environment that is not there tells nothing.
+    assert here("A8", failed("caffe", Status.SKIPPED, FCNS, threads=8)).verdict is NOT_MEASURED
+
+
+def test_twice_as_many_threads_as_cores() -> None:
+    gains, suffers = {4: 1.0, 8: 0.8}, {2: 0.9, 4: 1.0, 8: 1.5}
+    assert here("A9", on_cpu("tensorflow", gains, NETWORKS)).verdict is REPRODUCES
+    assert here("A9", on_cpu("tensorflow", suffers, NETWORKS)).verdict is DIFFERS
+    found = here("A10", on_cpu("torch", suffers, NETWORKS))
+    assert found.verdict is REPRODUCES
+    assert found.figures[0][0].found is not None
+    assert found.figures[0][0].found.value == pytest.approx(1.5 / 0.9)  # against the best within the cores
+    assert here("A10", on_cpu("torch", gains, NETWORKS)).verdict is DIFFERS
+    assert here("W1", on_cpu("torch", suffers, FCNS)).verdict is REPRODUCES
+    assert here("W1", on_cpu("torch", gains, FCNS)).verdict is DIFFERS
+    # As many threads as these are none too many on a larger machine.
+    assert here("A10", on_cpu("torch", suffers, NETWORKS), cores=8).verdict is NOT_MEASURED
+
+
+def test_the_best_within_the_cores_is_of_the_same_machine() -> None:
+    elsewhere = on_cpu("torch", {4: 0.01}, ("fcn5",), machine="m-two")
+    found = here("A10", [*on_cpu("torch", {4: 1.0, 8: 1.5}, ("fcn5",)), *elsewhere])
+    (value,) = [each.found.value for each, _ in found.figures if each.found is not None]
+    assert value == pytest.approx(1.5)
+
+
+def test_single_tools_on_single_networks() -> None:
+    resnet = ("resnet50",)
+    assert here("A11", on_cpu("torch", {2: 1.0, 4: 50.0, 8: 60.0}, resnet)).verdict is REPRODUCES
+    assert here("A11", on_cpu("torch", {2: 1.0, 4: 0.5, 8: 0.6}, resnet)).verdict is DIFFERS
+    caffe = on_cpu("caffe", {1: 1.0, 4: 0.5}, ("fcn8", *resnet))
+    found = here("A12", [*caffe, *on_cpu("tensorflow", {1: 6.0, 8: 2.0}, ("fcn8",))])
+    assert (found.verdict, found.of) == (REPRODUCES, 1)
+    assert here("A13", [*caffe, *on_cpu("tensorflow", {1: 2.5}, resnet)]).verdict is REPRODUCES
+    assert here("A13", [*caffe, *on_cpu("tensorflow", {1: 9.0}, resnet)]).verdict is Answer.IN_DIRECTION
+    assert here("A13", [*caffe, *on_cpu("tensorflow", {1: 0.5}, resnet)]).verdict is DIFFERS
+
+
+def test_how_rnns_gain_from_threads() -> None:
+    flat, steep = {1: 1.0, 4: 0.9}, {1: 1.0, 4: 0.28}
+    as_said = [*on_cpu("torch", flat, RNNS), *on_cpu("cntk", flat, RNNS), *on_cpu("tensorflow", steep, RNNS)]
+    assert here("A14", as_said).verdict is REPRODUCES
+    assert here("A14", [*on_cpu("torch", steep, RNNS), *on_cpu("tensorflow", flat, RNNS)]).verdict is DIFFERS
+
+
+def test_a_gpu_against_cores() -> None:
+    alexnet = ("alexnet",)
+    gpu, cpu = on_gpu("tensorflow", 0.01, alexnet), on_cpu("tensorflow", {4: 1.0}, alexnet)
+    assert here("A15", [*gpu, *cpu]).verdict is REPRODUCES
+    assert here("A15", [*on_gpu("tensorflow", 0.1, alexnet), *cpu]).verdict is Answer.IN_DIRECTION
+    assert here("A15", [*on_gpu("tensorflow", 2.0, alexnet), *cpu]).verdict is DIFFERS
+
+
+def test_over_mini_batches() -> None:
+    sizes = (64, 128, 256)
+    caffe = [each for size in sizes for each in on_gpu("caffe", 1.0, FCNS, batch_size=size)]
+    torch = [each for size in sizes for each in on_gpu("torch", 2.0 if size < 256 else 0.5, FCNS, batch_size=size)]
+    found = here("A17", [*caffe, *torch])
+    assert (found.verdict, found.of) == (REPRODUCES, 4)  # 256 is no matter
+    growing = [each for size in sizes for each in on_gpu("torch", size / 64, FCNS, batch_size=size)]
+    assert here("A19", growing).verdict is REPRODUCES
+    assert here("A19", caffe).verdict is Answer.CANNOT_BE_TOLD
+    lstm = ("lstm64",)
+    for seconds, expected in ((1.0, REPRODUCES), (2.0, DIFFERS)):
+        two = [*on_gpu("torch", 1.0, lstm, batch_size=256), *on_gpu("torch", seconds, lstm, batch_size=512)]
+        assert here("A19", two).verdict is expected
+
+
+def test_where_memory_ends() -> None:
+    resnet, oom = ("resnet50",), Status.OUT_OF_MEMORY
+    ends = (("caffe", 16), ("cntk", 32), ("torch", 64))
+    as_said = [each for tool, size in ends for each in failed(tool, oom, resnet, **GPU, batch_size=size)]
+    fits = on_gpu("tensorflow", 1.0, resnet, batch_size=64)
+    assert here("A18", [*as_said, *fits]).verdict is REPRODUCES
+    large = [each for tool, size in ends for each in on_gpu(tool, 1.0, resnet, batch_size=size)]
+    found = here("A18", [*large, *failed("tensorflow", oom, resnet, **GPU, batch_size=128), *fits])
+    assert (found.verdict, found.of) == (DIFFERS, 4)
+
+
+def test_twice_the_gpus() -> None:
+    def of(two: float) -> list[make.Record]:
+        return [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", two, CNNS, world_size=2)]
+
+    assert here("W2", of(0.9)).verdict is REPRODUCES
+    assert here("W2", of(1.2)).verdict is DIFFERS
+    assert here("W2", on_gpu("torch", 1.0, CNNS)).verdict is NOT_MEASURED
+
+
+def test_copies_to_the_device() -> None:
+    def of(copied: float) -> list[make.Record]:
+        return [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", copied, CNNS, placement="pageable")]
+
+    assert here("G4", of(1.5)).verdict is REPRODUCES
+    assert here("G4", of(1.0)).verdict is DIFFERS
+
+
+def test_the_fastest_mode_stands_for_a_tool_and_other_conditions_for_none() -> None:
+    def of(mode: str, seconds: float, **more: object) -> list[make.Record]:
+        return [each for network in RNNS for each in timed("torch", seconds, network, threads=4, mode=mode, **more)]
+
+    tensorflow = on_cpu("tensorflow", {4: 12.0}, RNNS)
+    found = here("A6", [*tensorflow, *of("eager", 3.0), *of("compile", 1.0), *of("bound", 0.1, affinity=BOUND)])
+    assert [round(each.found.value) for each, _ in found.figures if each.found is not None] == [12, 12]
+    # Another build of the framework is the same tool; one by the name alone is not.
+    own = [each for network in RNNS for each in timed("torch", 1.0, network, threads=4, framework="mine")]
+    assert here("A6", [*tensorflow, *own]).verdict is REPRODUCES
+    alone = [each for network in RNNS for each in timed("torch", 1.0, network, threads=4, adapter="of-mine")]
+    assert here("A6", [*tensorflow, *alone]).verdict is NOT_MEASURED
+
+
+def test_of_an_empty_store_nothing_is_told_and_every_claim_says_what_it_needs() -> None:
+    found = try_claims(list(CLAIMS.values()), cells_of([]))
+    assert {each.here.verdict for each in found.tried} == {NOT_MEASURED}
+    for each in found.tried:
+        assert each.claim.needs or each.claim.measure, each.claim.id
+        assert (each.claim.test is not None) is bool(each.claim.measure), each.claim.id

@@ -1,0 +1,184 @@
+"""A claim of a user's own, from its file to its verdict."""
+
+import json
+import re
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import factory_of_records as make
+import pytest
+from records_of_claims import here, timed
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.claims.questions import Answer
+from dlbench.reports.storage.store import Store
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning.claim_files import read_claim
+
+Call = Callable[..., tuple[int, str, str]]
+MINE = """\
+words = "torch:onednn is at least 1.5 times as fast as torch:eager on fcn5"
+least = 1.5
+cells = { network = "fcn5" }
+slower = { framework = "torch:eager" }
+faster = { framework = "torch:onednn" }
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "mine.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def modes(eager: float, onednn: float, **of_cell: object) -> list[make.Record]:
+    return [
+        *timed("torch", eager, **{"mode": "eager", **of_cell}),
+        *timed("torch", onednn, **{"mode": "onednn", **of_cell}),
+    ]
+
+
+def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(mine: Callable[[str], Path]) -> None:
+    claim = read_claim(mine(MINE))
+    assert (claim.id, claim.paper) == ("mine", "own")
+    records = [*modes(2.0, 1.0, threads=1), *modes(2.0, 1.0, threads=2), *modes(1.0, 9.0, network="lstm32")]
+    found = here(claim, records)
+    assert (found.verdict, found.holds, found.of) == (Answer.REPRODUCES, 2, 2)
+    assert [question.what for question, _ in found.figures] == [
+        "fcn5, mini-batch 64: torch eager, 1 thread / torch onednn, 1 thread",
+        "fcn5, mini-batch 64: torch eager, 2 threads / torch onednn, 2 threads",
+    ]
+    assert here(claim, modes(1.2, 1.0)).verdict is Answer.DIFFERS
+    assert here(claim, [*modes(2.0, 1.0, threads=1), *modes(1.0, 1.0, threads=2)]).verdict is Answer.PARTLY
+
+
+def test_a_missing_side_is_named(mine: Callable[[str], Path]) -> None:
+    claim = read_claim(mine(MINE))
+    ended = make.hole(Status.CRASHED, "it fell", mode="onednn")
+    found = here(claim, [*timed("torch", 1.0, mode="eager", threads=1), ended])
+    assert found.verdict is Answer.NOT_MEASURED
+    assert found.missing[0].missing == "the second: crashed, it fell"
+    found = here(claim, timed("torch", 1.0, mode="eager"))
+    assert found.missing[0].what == "fcn5, mini-batch 64: torch eager, 1 thread / ?"
+    assert here(claim, []).verdict is Answer.NOT_MEASURED
+
+
+def test_sides_may_differ_in_any_axis(mine: Callable[[str], Path]) -> None:
+    threads = read_claim(
+        mine('words = "w"\nmost = 0.6\nsize = 0.5\nslower = { threads = 4 }\nfaster = { threads = [1] }\n')
+    )
+    records = [*timed("torch", 1.0, threads=1), *timed("torch", 0.5, threads=4), *timed("jax", 0.4, threads=4)]
+    found = here(threads, records)
+    assert (found.verdict, found.of, len(found.missing)) == (Answer.REPRODUCES, 1, 1)
+    pattern = read_claim(mine('words = "w"\nleast = 2\n[slower]\nnetwork = "lstm*"\n[faster]\nnetwork = "fcn?"\n'))
+    same = {"batch_size": 64}
+    found = here(pattern, [*timed("torch", 3.0, "lstm32", **same), *timed("torch", 1.0, "fcn5", **same)])
+    assert found.verdict is Answer.REPRODUCES
+    # The fastest mode stands for a framework of which none is named.
+    row = read_claim(mine('words = "w"\nleast = 2\nslower = { framework = "jax" }\nfaster = { framework = "torch" }\n'))
+    found = here(row, [*timed("jax", 2.5, mode="jit"), *modes(1.0, 3.0)])
+    assert found.verdict is Answer.REPRODUCES
+
+
+SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ["key words: it is missing"]),
+        ("words = ", ["is not TOML"]),
+        (f'words = ""\nleast = 1\n{SIDES}', ["key words: it must not be empty"]),
+        (f"words = 3\nleast = 1\n{SIDES}", ["key words: 3 is not text in quotes"]),
+        (f'words = "w"\n{SIDES}', ["least or most must say", "as in least = 1.5"]),
+        (f'words = "w"\nleast = "2x"\n{SIDES}', ['key least: "2x" is not a number']),
+        (f'words = "w"\nleast = 0\n{SIDES}', ["key least", "must be more than 0"]),
+        (f'words = "w"\nmost = nan\n{SIDES}', ["key most: it must be a finite number"]),
+        (f'words = "w"\nleast = 2\nmost = 1\n{SIDES}', ["least = 2 must be below most = 1"]),
+        (f'words = "w"\nleast = 2\nsize = 1.5\n{SIDES}', ["size = 1.5 must lie where"]),
+        (f'words = "w"\nlest = 2\n{SIDES}', ["key lest: unknown key. Did you mean 'least'?"]),
+        ('words = "w"\nleast = 1\nslower = { mode = "a" }\n', ["key faster: it is missing"]),
+        ('words = "w"\nleast = 1\nslower = "a"\nfaster = "b"\n', ["key slower: it must be a table of axes"]),
+        (
+            'words = "w"\nleast = 1\nslower = { framwork = "a" }\nfaster = { framework = "b" }\n',
+            ["key slower: there is no axis 'framwork'. Did you mean 'framework'?"],
+        ),
+        (
+            'words = "w"\nleast = 1\nslower = { threads = "2" }\nfaster = { threads = 1 }\n',
+            ["key slower: threads must be a whole number"],
+        ),
+        (
+            'words = "w"\nleast = 1\nslower = { threads = true }\nfaster = { threads = 1 }\n',
+            ["key slower: threads must be a whole number"],
+        ),
+        (
+            'words = "w"\nleast = 1\nslower = { mode = [] }\nfaster = { mode = "b" }\n',
+            ["key slower: mode must be text in quotes"],
+        ),
+        ('words = "w"\nleast = 1\nslower = { mode = "a" }\nfaster = { mode = "a" }\n', ["are the same cells"]),
+    ],
+)
+def test_a_bad_file_is_one_clear_line(text: str, parts: list[str], mine: Callable[[str], Path], command: Call) -> None:
+    path = mine(text)
+    with pytest.raises(UsageError) as caught:
+        read_claim(path)
+    for part in parts:
+        assert part in str(caught.value)
+    code, out, errors = command("report", "claims", "--claim", str(path))
+    assert (code, out) == (2, "")
+    assert str(path) in "".join(errors.split("\n"))
+    assert "Traceback" not in errors
+
+
+def test_a_file_that_is_none(tmp_path: Path, command: Call) -> None:
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    for path in (tmp_path, tmp_path / "none.toml", tmp_path / "bytes.toml"):
+        code, out, errors = command("report", "claims", "--claim", str(path))
+        assert (code, out, "Traceback" in errors) == (2, "", False)
+        assert len(errors.strip().splitlines()) <= 3
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    path = tmp_path / "kept.sqlite"
+    with Store.open(path) as opened:
+        for each in modes(2.0, 1.0):
+            opened.append(each)
+    return str(path)
+
+
+def test_the_command_fails_on_a_verdict_where_that_is_asked_for(
+    store: str, mine: Callable[[str], Path], command: Call
+) -> None:
+    right, wrong = str(mine(MINE)), "wrong.toml"
+    Path(wrong).write_text(MINE.replace("1.5", "3"), encoding="utf-8")
+    of_store = ("report", "claims", "--store", store, "--json")
+    for files, verdicts, code in (
+        ([right], ["reproduces"], 0),
+        ([wrong], ["differs"], 1),
+        ([right, wrong], ["reproduces", "differs"], 1),
+    ):
+        words = [word for file in files for word in ("--claim", file)]
+        plainly, out, _ = command(*of_store, *words)
+        failing, again, _ = command(*of_store, *words, "--fail-on", "differs")
+        assert (plainly, failing, out) == (0, code, again)
+        found = json.loads(out)
+        assert [each["verdict_here"] for each in found] == verdicts
+        assert [each["verdict_on_paper"] for each in found] == [None] * len(files)
+        assert [each["paper"] for each in found] == ["own"] * len(files)
+    code, out, _ = command(*of_store[:-1], "--claim", right, "--paper", "wuensche2018")
+    assert code == 0
+    assert "Claims of one's own" in out
+    assert "Wuensche 2018" in out
+
+
+def test_the_guides_example_is_a_claim(mine: Callable[[str], Path]) -> None:
+    guide = resources.files("dlbench.reports").joinpath("README.md").read_text(encoding="utf-8")
+    (example,) = [each for each in re.findall(r"```toml\n(.*?)```", guide, re.DOTALL) if "slower" in each]
+    claim = read_claim(mine(example))
+    assert here(claim, [*modes(2.0, 1.0, threads=1), *modes(2.0, 1.0, threads=4)]).of == 1

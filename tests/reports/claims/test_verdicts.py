@@ -1,0 +1,185 @@
+"""How figures become verdicts: by intervals, sizes, tests adjusted for their number, and majorities."""
+
+import math
+from collections import Counter
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
+from records_of_claims import here, timed
+from scipy.stats import ttest_ind
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.claims.questions import HOLDS, MORE, Answer, Claimed, Question, answers, of_fact, of_value, verdict
+from dlbench.reports.evidence.statistics import Summary, ratio, summarise
+
+A6, A9 = "A6", "A9"
+"""T(tensorflow) / T(torch) on LSTMs at 4 threads: above 1, about 12. T(8) / T(4) of TensorFlow: below 1."""
+
+
+def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[make.Record]:
+    found = []
+    for network in ("lstm32", "lstm64"):
+        found += timed("tensorflow", tensorflow, network, threads=4, spread=spread)
+        found += timed("torch", torch, network, threads=4, spread=spread)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "spread", "expected"),
+    [
+        (12.0, 0.01, Answer.REPRODUCES),
+        (7.0, 0.01, Answer.REPRODUCES),  # within a factor of 2 of 12
+        (23.0, 0.01, Answer.REPRODUCES),
+        (25.0, 0.01, Answer.IN_DIRECTION),
+        (2.0, 0.01, Answer.IN_DIRECTION),
+        (0.5, 0.01, Answer.DIFFERS),
+        (1.01, 0.001, Answer.CANNOT_BE_TOLD),  # a difference of 1 % is none worth a word
+        (1.3, 0.4, Answer.CANNOT_BE_TOLD),  # noise
+    ],
+)
+def test_each_verdict_can_be_brought_about(tensorflow: float, spread: float, expected: Answer) -> None:
+    found = here(A6, two_tools(tensorflow, 1.0, spread))
+    assert found.verdict is expected
+    assert (found.of, found.holds) == (2, 2 if expected in HOLDS else 0)
+
+
+def test_figures_on_both_sides_are_partly() -> None:
+    found = here(A6, [*two_tools(12.0, 1.0)[:6], *two_tools(0.5, 1.0)[6:]])
+    assert (found.verdict, found.holds, found.of) == (Answer.PARTLY, 1, 2)
+
+
+def test_what_was_not_measured_is_named_with_its_reason() -> None:
+    found = here(
+        A6,
+        [
+            *timed("torch", 1.0, "lstm32", threads=4),
+            make.hole(
+                Status.OUT_OF_MEMORY,
+                "8 GB",
+                framework="tensorflow",
+                adapter="tensorflow",
+                mode="graph",
+                network="lstm32",
+                batch_size=128,
+                threads=4,
+            ),
+        ],
+    )
+    assert found.verdict is Answer.NOT_MEASURED
+    assert [(each.what, each.missing) for each in found.missing] == [
+        ("lstm32 at 4, tensorflow / torch", "the first: out of memory, 8 GB"),
+        ("lstm64 at 4, tensorflow / torch", "not measured"),
+    ]
+
+
+def test_wrong_mathematics_counts_for_nothing() -> None:
+    wrong = make.outcome([1.0] * 5, 4, status=Status.PARITY_FAILED, parity=make.parity("disagrees", "other weights"))
+    where = {"framework": "torch", "network": "lstm32", "batch_size": 128, "threads": 4}
+    found = here(A6, [*timed("tensorflow", 12.0, "lstm32", threads=4), make.record(result=wrong, **where)])
+    assert found.verdict is Answer.NOT_MEASURED
+    assert found.missing[0].missing == "the second: parity failed, other weights"
+
+
+def summary(medians: tuple[float, ...]) -> Summary:
+    return summarise([each] * 5 for each in medians)
+
+
+LAUNCHES = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=5).map(tuple)
+
+
+@given(over=LAUNCHES, under=LAUNCHES, bound=st.sampled_from([0.5, 1.4, 2.0, 3.0]))
+@examples(60)
+def test_one_test_is_welchs_t_against_the_bound(
+    over: tuple[float, ...], under: tuple[float, ...], bound: float
+) -> None:
+    one, other = summary(over), summary(under)
+    found = ratio(one, other)
+    (answer,) = answers([Question("it", Claimed(least=bound), found, (one, other))])
+    shifted, logs = np.log(over) - math.log(bound), np.log(under)
+    if min(np.ptp(shifted), np.ptp(logs)) < 1e-3:
+        return
+    p = ttest_ind(shifted, logs, equal_var=False).pvalue
+    wanted = Answer.REPRODUCES if found.value > bound else Answer.DIFFERS
+    assert answer is (wanted if p < 0.05 else Answer.CANNOT_BE_TOLD)
+
+
+def test_tests_are_adjusted_for_their_number() -> None:
+    one, other = summary((1.10, 1.16, 1.22)), summary((1.0, 1.04, 1.08))
+    p = ttest_ind(np.log(one.launch_medians), np.log(other.launch_medians), equal_var=False).pvalue
+    assert 0.025 < p < 0.05
+    question = Question("it", MORE, ratio(one, other), (one, other))
+    assert answers([question]) == [Answer.REPRODUCES]
+    assert answers([question] * 2) == [Answer.CANNOT_BE_TOLD] * 2
+    # What has no test takes nothing from one that has.
+    assert answers([question, of_value("x", 2.0, MORE)]) == [Answer.REPRODUCES, Answer.REPRODUCES]
+
+
+@given(value=st.floats(0.01, 100), least=st.floats(0.01, 10), width=st.floats(0.01, 10), size=st.floats(0.1, 10))
+@examples(60)
+def test_a_value_without_an_interval_decides_alone(value: float, least: float, width: float, size: float) -> None:
+    most = least + width
+    (answer,) = answers([of_value("it", value, Claimed(least, most, size))])
+    if least < value < most:
+        assert answer is (Answer.REPRODUCES if 0.5 <= value / size <= 2 else Answer.IN_DIRECTION)
+    elif value < least or value > most:
+        assert answer is Answer.DIFFERS
+    else:
+        assert answer is Answer.CANNOT_BE_TOLD
+
+
+def test_facts_are_so_or_not_or_unknown() -> None:
+    assert answers([of_fact("it", so) for so in (True, False, None)]) == [
+        Answer.REPRODUCES,
+        Answer.DIFFERS,
+        Answer.NOT_MEASURED,
+    ]
+
+
+ONE = st.sampled_from([each for each in Answer if each is not Answer.PARTLY])
+
+
+@given(st.lists(ONE, max_size=30))
+@examples(100)
+def test_a_large_majority_decides(found: list[Answer]) -> None:
+    counted = Counter(each for each in found if each is not Answer.NOT_MEASURED)
+    of, said = counted.total(), verdict(found)
+    if not of:
+        assert said is Answer.NOT_MEASURED
+    elif said is Answer.PARTLY:
+        right = counted[Answer.REPRODUCES] + counted[Answer.IN_DIRECTION]
+        assert all(5 * n < 4 * of for n in (right, counted[Answer.DIFFERS], counted[Answer.CANNOT_BE_TOLD]))
+    elif said is Answer.IN_DIRECTION:
+        assert 5 * (counted[Answer.REPRODUCES] + counted[said]) >= 4 * of > 5 * counted[Answer.REPRODUCES]
+    else:
+        assert 5 * counted[said] >= 4 * of
+    assert verdict([*found, Answer.NOT_MEASURED]) is said
+
+
+@given(st.lists(ONE, min_size=1, max_size=12), st.randoms())
+@examples(30)
+def test_the_order_of_figures_is_of_no_matter(found: list[Answer], random: object) -> None:
+    mixed = list(found)
+    random.shuffle(mixed)  # type: ignore[attr-defined]
+    assert verdict(mixed) is verdict(found)
+
+
+def test_one_launch_of_each_is_told_as_such() -> None:
+    records = [each for each in two_tools(12.0, 1.0) if each.launch == 0]
+    found = here(A6, records)
+    assert found.verdict is Answer.REPRODUCES
+    assert {flag.kind.name for question, _ in found.figures for flag in question.flags} == {"few_launches"}
+
+
+def test_a_gain_that_noise_explains_is_none() -> None:
+    for over, expected in ((0.8, Answer.REPRODUCES), (0.995, Answer.CANNOT_BE_TOLD), (1.2, Answer.DIFFERS)):
+        records = [
+            each
+            for network in ("fcn5", "lstm32")
+            for threads, seconds in ((4, 1.0), (8, over))
+            for each in timed("tensorflow", seconds, network, threads=threads, spread=0.002)
+        ]
+        assert here(A9, records).verdict is expected
