@@ -7,7 +7,7 @@ a mini-batch that is copied to the device) take no part.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
@@ -20,6 +20,9 @@ FCNS, CNNS, RNNS = ("fcn5", "fcn8"), ("alexnet", "resnet50"), ("lstm32", "lstm64
 NETWORKS = (*FCNS, *CNNS, *RNNS)
 _DIFFERENT = [axis.name for axis in axes.AXES if axis.usual is not None]
 """Axes that have their usual value in every cell that takes part."""
+
+
+Networks = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 class Spot(NamedTuple):
@@ -45,11 +48,19 @@ class Cells:
     """The cells of a matrix that take part."""
 
     def __init__(
-        self, matrix: Matrix, tool_of: Callable[[MatrixCell], str], machines: Sequence[str] | None = None
+        self,
+        matrix: Matrix,
+        tool_of: Callable[[MatrixCell], str],
+        machines: Sequence[str] | None = None,
+        networks: Networks | None = None,
     ) -> None:
-        """Take a matrix, what tool a cell is of, and of which machines; without any of all."""
+        """Take a matrix, what tool a cell is of, of which machines (without any of all), and what is known of networks.
+
+        These are named with their specification: their family and numbers, as records keep them.
+        """
         self.matrix = matrix
         self.tool_of = tool_of
+        self.networks = networks or {}
         self._found: dict[tuple[Spot, Work, str, int | None], list[MatrixCell]] = {}
         for cell in matrix.cells.values():
             spot, column = Spot(cell.column.machine, cell.column.device), cell.column
@@ -61,10 +72,15 @@ class Cells:
 
     def hosts(self, cores: int = 1) -> Iterator[tuple[Spot, Host, int]]:
         """Yield the CPUs of machines with so many physical cores of their own: where, the machine, how many."""
-        for spot in dict.fromkeys(spot for spot, *_ in self._found):
-            host = self.matrix.hosts[spot.machine]
-            if spot.on_cpu and host.own_cores is not None and host.own_cores >= cores:
-                yield spot, host, host.own_cores
+        measured = {spot for spot, *_ in self._found}
+        yield from (each for each in self.all_hosts() if each[0] in measured and each[2] >= cores)
+
+    def all_hosts(self) -> Iterator[tuple[Spot, Host, int]]:
+        """Yield the same of every machine whose CPUs have any cell at all."""
+        for machine in dict.fromkeys(column.machine for column in self.matrix.columns if column.on_cpu):
+            host = self.matrix.hosts[machine]
+            if host.own_cores is not None:
+                yield Spot(machine, "cpu"), host, host.own_cores
 
     def gpus(self, model: str = "") -> list[Spot]:
         """Return the GPUs, or those whose model has these words in its name."""

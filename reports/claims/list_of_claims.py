@@ -4,7 +4,7 @@ import functools
 import tomllib
 from importlib import resources
 
-from dlbench.reports.claims import brandfonbrener2017, gurari2021, shi2016, wuensche2018
+from dlbench.reports.claims import brandfonbrener2017, gurari2021, shi2016, small_recurrent, wuensche2018
 from dlbench.reports.claims.claim import Claim
 
 PAPERS = {
@@ -15,7 +15,7 @@ PAPERS = {
     "slides": "Slides on simulating recurrent networks",
 }
 """The papers by the names that --paper takes."""
-_TESTS = {**shi2016.TESTS, **gurari2021.TESTS, **wuensche2018.TESTS}
+_TESTS = {**shi2016.TESTS, **small_recurrent.TESTS, **gurari2021.TESTS, **wuensche2018.TESTS}
 _ON_PAPER = {**shi2016.ON_PAPER, **brandfonbrener2017.ON_PAPER, **gurari2021.ON_PAPER, **wuensche2018.ON_PAPER}
 
 

@@ -36,7 +36,10 @@ def _analyse(source: Source) -> Claims:
     else:
         adapters = {stand.adapter: tool for tool, stand in source.stands.items() if stand.adapter}
         builds = source.builds()
-        cells = Cells(matrix, tools_of_stands(adapters, lambda cell: builds.of(cell).adapter))
+        records = source.results().records
+        networks = {(each.cell.network, each.cell.specification): each.network for each in records if each.network}
+        tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
+        cells = Cells(matrix, tool_of, networks=networks)
     return try_claims(_chosen(choices), cells, choices.reference)
 
 

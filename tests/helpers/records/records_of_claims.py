@@ -1,6 +1,7 @@
 """Launches to try claims on, and what the report makes of them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import factory_of_records as make
 
@@ -27,13 +28,25 @@ def timed(tool: str, seconds: float, network: str = "fcn5", **of_cell: object) -
     return make.launches(seconds, **{**named, **of_cell})
 
 
+def small(
+    seconds: float, hidden: int, steps: int, inputs: int = 2, activation: str = "relu", **of_cell: object
+) -> list[Record]:
+    """Three launches of a small recurrent network."""
+    sizes = {"inputs": inputs, "hidden": hidden, "outputs": inputs, "steps": steps, "activation": activation}
+    name = f"rnn-r{hidden}-t{steps}-i{inputs}-{activation}"
+    where = {"network": name, "specification": f"of {name}", "batch_size": 1, **of_cell}
+    return [replace(each, network={"family": "elman", "numbers": sizes}) for each in timed("torch", seconds, **where)]
+
+
 def cells_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Cells:
     """The cells of these records; every machine has so many cores and these GPUs."""
     found = tuple(records)
     told = tuple((f"GPU {index}", f"{model}, 8 GiB") for index, model in enumerate(gpus))
     hosts = {each.machine: Host(each.machine, "a machine", cores, cores, float(cores), told) for each in found}
     builds = Builds(found, {})
-    return Cells(build_matrix(Results(found, hosts)), tools_of_stands(ADAPTERS, lambda cell: builds.of(cell).adapter))
+    networks = {(each.cell.network, each.cell.specification): each.network for each in found if each.network}
+    tool_of = tools_of_stands(ADAPTERS, lambda cell: builds.of(cell).adapter)
+    return Cells(build_matrix(Results(found, hosts)), tool_of, networks=networks)
 
 
 def here(claim: str | Claim, records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Evidence:
