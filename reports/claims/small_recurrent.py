@@ -6,7 +6,7 @@ outputs), and over the activation. Leaky units and other limits of gradients tha
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED
 from dlbench.reports.claims.cells import Cells, Spot
@@ -61,9 +61,7 @@ def lines(cells: Cells, on_cpu: bool) -> Lines:
     return found
 
 
-def _pairs(
-    found: Lines, one: Mapping[str, object], other: Mapping[str, object], claimed: Claimed
-) -> Iterator[Question]:
+def _pairs(found: Lines, one: Mapping[str, Any], other: Mapping[str, Any], claimed: Claimed) -> Iterator[Question]:
     """Ask for the ratio of two networks of each line that differ in these numbers, whatever the others are."""
     for line, sizes in found.items():
         for size in (size for size in sizes if all(getattr(size, name) == value for name, value in one.items())):
