@@ -182,3 +182,15 @@ def test_the_guides_example_is_a_claim(mine: Callable[[str], Path]) -> None:
     (example,) = [each for each in re.findall(r"```toml\n(.*?)```", guide, re.DOTALL) if "slower" in each]
     claim = read_claim(mine(example))
     assert here(claim, [*modes(2.0, 1.0, threads=1), *modes(2.0, 1.0, threads=4)]).of == 1
+
+
+def test_pairs_are_of_one_machine_and_of_one_network(mine: Callable[[str], Path]) -> None:
+    claim = read_claim(mine(MINE))
+    apart = [*timed("torch", 2.0, mode="eager"), *timed("torch", 1.0, mode="onednn", machine="m-two")]
+    assert here(claim, apart).verdict is Answer.NOT_MEASURED
+    other = [*timed("torch", 2.0, mode="eager"), *timed("torch", 1.0, mode="onednn", specification="of mine")]
+    assert here(claim, other).verdict is Answer.NOT_MEASURED
+    networks = read_claim(mine('words = "w"\nleast = 1.5\nslower = { network = "a" }\nfaster = { network = "b" }\n'))
+    sized = {"batch_size": 8}
+    two = [*timed("torch", 2.0, "a", specification="1", **sized), *timed("torch", 1.0, "b", specification="2", **sized)]
+    assert here(networks, two).verdict is Answer.REPRODUCES

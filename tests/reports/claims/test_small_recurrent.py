@@ -93,3 +93,10 @@ def test_inputs_and_activations() -> None:
 def test_larger_mini_batches_are_another_study() -> None:
     steep = study(lambda n, *_: n / 1e3, (20, 200), batch_size=64, **GPU)
     assert here("B3", steep).verdict is Answer.NOT_MEASURED
+
+
+def test_a_thread_for_each_core_is_what_is_poor() -> None:
+    poor = study(lambda n, *_: n / 1e3, (20, 100, 200), threads=4)
+    fine = study(lambda n, *_: 1e-3, (20, 100, 200), threads=1)
+    assert here("B4", [*poor, *fine], cores=4).verdict is Answer.REPRODUCES
+    assert here("B4", [*poor, *fine], cores=8).verdict is Answer.NOT_MEASURED
