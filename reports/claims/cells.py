@@ -70,9 +70,13 @@ class Cells:
                 threads = column.threads if spot.on_cpu else None
                 self._found.setdefault((spot, work, tool_of(cell), threads), []).append(cell)
 
+    def cpus(self) -> list[Spot]:
+        """Return the CPUs of every machine, whether its cores are known or not."""
+        return list(dict.fromkeys(spot for spot, *_ in self._found if spot.on_cpu))
+
     def hosts(self, cores: int = 1) -> Iterator[tuple[Spot, Host, int]]:
         """Yield the CPUs of machines with so many physical cores of their own: where, the machine, how many."""
-        measured = {spot for spot, *_ in self._found}
+        measured = self.cpus()
         yield from (each for each in self.all_hosts() if each[0] in measured and each[2] >= cores)
 
     def all_hosts(self) -> Iterator[tuple[Spot, Host, int]]:

@@ -45,7 +45,7 @@ def scaling(cells: Cells) -> Iterator[Question]:
 
 def cntk_on_rnns(cells: Cells) -> Iterator[Question]:
     """A5: on CPUs CNTK takes less than half the time, whatever the threads."""
-    for spot, _, _ in cells.hosts():
+    for spot in cells.cpus():
         for tool in ("torch", "tensorflow"):
             for network in RNNS:
                 for p in cells.counts(spot):
@@ -101,15 +101,17 @@ def torch_resnet(cells: Cells) -> Iterator[Question]:
 
 def best_of_fcn8(cells: Cells) -> Iterator[Question]:
     """A12: TensorFlow's best FCN-8 takes 1.9 / 0.48 times as long as Caffe's."""
-    for spot, host, _ in cells.hosts():
+    for spot in cells.cpus():
         over, under = (cells.best(spot, "fcn8", tool) for tool in ("tensorflow", "caffe"))
-        yield of_times(f"best fcn8 on {host.name}, tensorflow / caffe", over, under, Claimed(1.0, size=1.9 / 0.48))
+        yield of_times(
+            f"best fcn8 on {cells.name(spot)}, tensorflow / caffe", over, under, Claimed(1.0, size=1.9 / 0.48)
+        )
 
 
 def best_seconds() -> Iterator[Question]:
     """A12 on the paper: the seconds that its text prints, against its table."""
     cells = of_table4(DESKTOP)
-    for spot, _, _ in cells.hosts():
+    for spot in cells.cpus():
         for tool, printed in (("tensorflow", 1.9), ("caffe", 0.48)):
             cell = cells.best(spot, "fcn8", tool)
             if cell is not None and cell.timed is not None:
@@ -118,9 +120,9 @@ def best_seconds() -> Iterator[Question]:
 
 def one_core(cells: Cells) -> Iterator[Question]:
     """A13: on one core TensorFlow's ResNet-50 takes up to 3 times as long as Caffe's."""
-    for spot, host, _ in cells.hosts():
+    for spot in cells.cpus():
         over, under = (cells.at(spot, "resnet50", tool, 1) for tool in ("tensorflow", "caffe"))
-        yield of_times(f"resnet50 at 1 on {host.name}, tensorflow / caffe", over, under, Claimed(1.0, size=3.0))
+        yield of_times(f"resnet50 at 1 on {cells.name(spot)}, tensorflow / caffe", over, under, Claimed(1.0, size=3.0))
 
 
 def gain_on_rnns(cells: Cells) -> Iterator[Question]:

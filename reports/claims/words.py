@@ -52,8 +52,11 @@ def _table(paper: str, here: str, tried: Sequence[Tried]) -> Table:
 
 
 def _verdict(found: Evidence) -> Entry:
-    more = f"{found.holds} of {found.of}" if found.verdict is Answer.PARTLY else found.note.partition(":")[0]
-    return Entry(", ".join(filter(None, (found.verdict.value, more))), hole=found.verdict is Answer.DIFFERS)
+    """Return the verdict, how many figures hold where not all agree, and how many there are where some are missing."""
+    there = f"{found.of} of {len(found.figures)} figures" if found.of and found.missing else ""
+    holds = f"{found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
+    words = (found.verdict.value, holds or there, found.note.partition(":")[0])
+    return Entry(", ".join(filter(None, words)), hole=found.verdict is Answer.DIFFERS)
 
 
 def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
