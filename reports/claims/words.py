@@ -61,15 +61,16 @@ def _verdict(found: Evidence) -> Entry:
 
 def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
     """Yield what each verdict rests on, and what is missing; claims that lack the same together."""
-    lacking: dict[tuple[str, str], list[str]] = {}
+    lacking: dict[tuple[str, str, str], list[str]] = {}
     for each in tried:
         for where, found in (("on its own table", each.on_paper), (here, each.here)):
             if found is not None and found.of:
                 yield f"{each.claim.id} {where}: {_figures(found)}{_warnings(found)}."
         if each.here.missing or not each.here.of:
-            lacking.setdefault((_missing(each), each.claim.measure), []).append(each.claim.id)
-    for (what, command), names in lacking.items():
-        yield f"Not measured for {', '.join(names)}: {what}." + (f" Measure: {command}" if command else "")
+            how = "Missing for" if each.here.of else "Not measured for"
+            lacking.setdefault((how, _missing(each), each.claim.measure), []).append(each.claim.id)
+    for (how, what, command), names in lacking.items():
+        yield f"{how} {', '.join(names)}: {what}." + (f" Measure: {command}" if command else "")
 
 
 def _figures(found: Evidence) -> str:
