@@ -64,7 +64,7 @@ summary = "compiled"
 """
 SAFE = ("list", "plan", "report", "history", "compare", "export", "import", "store")
 """Commands whose words are fuzzed: those that measure and build nothing."""
-REPORTS = ("matrix", "threads", "scaling", "progress", "figure1", "tables", "ceilings", "runs")
+REPORTS = ("matrix", "threads", "scaling", "progress", "figure1", "tables", "ceilings", "runs", "claims")
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 
 
@@ -105,6 +105,7 @@ class Inputs:
         self.networks = [own, own[: own.index(b"[[network]]")] + shipped.replace(b'name = "', b'name = "my')]
         self.imports = [each.read_bytes() for each in sorted((KEPT / "inputs").glob("*.json"))]
         self.imports.append(lzma.decompress((KEPT / "inputs" / "exported.json.xz").read_bytes()))
+        self.claim = (KEPT / "inputs" / "claim.toml").read_bytes()
         self.given = {each.name for each in (KEPT / "inputs").iterdir()}
         frameworks = sorted((ROOT / "adapters").glob("*/framework.toml"))
         named = [each.read_bytes().replace(f'name = "{_name(each)}"'.encode(), b'name = "mine"') for each in frameworks]
@@ -116,6 +117,7 @@ class Inputs:
             "network": self._network,
             "store": self._store,
             "import": self._import,
+            "claim": self._claim,
             "framework": self._framework,
             "words": self._words,
         }
@@ -170,6 +172,10 @@ class Inputs:
         self._damaged(path, content, random, mutations.of_bytes, mutations.of_lines, as_tree, as_tree, as_tree)
         one = ["--one-run"] if random.random() < 0.3 else []
         return Input(["import", *one, path.name, "--store", "made.sqlite"], path)
+
+    def _claim(self, folder: Path, random: Random) -> Input:
+        path = self._damaged(folder / "mine.toml", self.claim, random, mutations.of_bytes, mutations.of_lines)
+        return Input(["report", "claims", "--reference", "shi2016", "--claim", path.name], path)
 
     def _framework(self, folder: Path, random: Random) -> Input:
         mine = folder / "adapter"

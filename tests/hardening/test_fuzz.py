@@ -14,7 +14,7 @@ from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
 COUNT = 2000
-KINDS = ["suite", "network", "words"] * 4 + ["import", "framework", "store"]
+KINDS = ["suite", "network", "words"] * 4 + ["import", "framework", "store", "claim"]
 """The quick ones more often."""
 
 
@@ -49,6 +49,7 @@ def test_what_counts_as_a_defect(ended: tuple[int, str, str], part: str) -> None
     ("name", "words", "code"),
     [
         ("mine.toml", ["plan", "mine.toml"], 2),
+        ("mine.toml", ["report", "claims", "--claim", "mine.toml"], 2),
         ("mine/framework.toml", ["list", "--adapter", "mine=mine"], 2),
         ("x.sqlite", ["report", "matrix", "--store", "x.sqlite"], 4),
         ("x.json", ["import", "x.json"], 2),
