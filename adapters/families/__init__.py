@@ -9,7 +9,8 @@ from typing import Dict, Type
 
 from .chain import Chain
 from .convolutional import Convolutional
-from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
+from .elman import Elman
+from .family import LEARNING_RATE, LOSSES, Drawn, Family, ParityRecipe
 from .feedforward import Feedforward
 from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, Parameter
 from .numbers import NumbersError
@@ -19,19 +20,21 @@ from .residual import Bottleneck, Residual
 
 #: By the name that suites use.
 FAMILIES: Dict[str, Type[Family]] = {
-    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent, Own)
+    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent, Elman, Own)
 }
 
 __all__ = [
     "ACTIVATIONS",
     "FAMILIES",
     "LEARNING_RATE",
+    "LOSSES",
     "Bottleneck",
     "Chain",
     "Convolution",
     "Convolutional",
     "Dense",
     "Drawn",
+    "Elman",
     "Family",
     "Feedforward",
     "Flatten",

@@ -14,6 +14,9 @@ from .numbers import Numbers
 #: Of the timed steps; a parity recipe has a rate of its own.
 LEARNING_RATE = 0.01
 
+#: By a family's ``loss``, in words for tables; each is a mean over the mini-batch and, where there are any, steps.
+LOSSES = {"cross_entropy": "cross-entropy", "squares": "mean squared error"}
+
 
 class Drawn(NamedTuple):
     """What is drawn for each example of a synthetic mini-batch, see ``launch/batches.py``."""
@@ -67,8 +70,12 @@ class Family:
     name = ""
     #: What it asks of a framework, for tables: "dense", "convolutional" or "recurrent".
     kind = ""
-    #: What the last layer's outputs and the labels are compared by: mean softmax cross-entropy.
+    #: What the last layer's outputs and the labels are compared by, a key of `LOSSES`.
     loss = "cross_entropy"
+    #: Largest norm of the gradients of all parameters together, to which a step scales them down; 0: there is none.
+    clip = 0.0
+    #: Whether adapters turn a mini-batch so that the steps come first and the examples second.
+    time_major = False
     #: Whether statistics of the whole mini-batch are part of the mathematics: then workers need equal parts.
     normalises = False
     #: Whether a step needs the gradient by the mini-batch's inputs, as it does where these are looked up in a weight.

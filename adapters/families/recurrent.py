@@ -30,6 +30,7 @@ class Recurrent(_Numbers, Family):
     name = "recurrent"
     kind = "recurrent"
     learns_inputs = True
+    time_major = True
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Recurrent":

@@ -26,6 +26,7 @@ class JaxAdapter(Adapter):
     says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
+    families = (*Adapter.families, "elman")
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
@@ -62,11 +63,11 @@ class JaxAdapter(Adapter):
         differentiated = jax.value_and_grad(mean_loss(network, CONVOLUTIONS[self._pointwise], narrow))
         if self.cell.world_size == 1:
             self._everywhere: Any = self._devices[0]
-            self._step = jax.jit(training_step(differentiated), donate_argnums=0)
+            self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=0)
         else:
             self._workers = parallel.Workers(self._devices)
             self._everywhere = self._workers.everywhere
-            step = training_step(self._workers.share(differentiated, self._workers.split(batch)))
+            step = training_step(self._workers.share(differentiated, self._workers.split(batch)), network.family.clip)
             self._step = jax.jit(step, donate_argnums=0, out_shardings=self._everywhere)
         if self.cell.placement != "resident":
             self.step = self._step_with_copy  # type: ignore[method-assign]
@@ -142,7 +143,7 @@ class JaxAdapter(Adapter):
             "matmul_precision": str(jax.config.jax_default_matmul_precision),
             "float64_enabled": bool(jax.config.jax_enable_x64),
             "execution": "one jitted step, parameters' buffers donated",
-            "recurrence": "lax.scan",
+            "recurrence": "scan",
             "image_layout": "NHWC",
             "pointwise_convolutions": self._pointwise,
             "kept_programs": jax.config.jax_compilation_cache_dir,
@@ -199,11 +200,17 @@ class JaxAdapter(Adapter):
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
-def training_step(differentiated: parallel.Differentiated) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss)."""
+def training_step(differentiated: parallel.Differentiated, clip: float) -> Callable[[Any, Any, Any, Any], Any]:
+    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss).
+
+    Gradients whose norm, that of all together, is beyond ``clip`` are scaled down to it; 0 lets them be.
+    """
 
     def step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
         value, gradients = differentiated(parameters, inputs, labels)
+        if clip:
+            norm = jax.numpy.sqrt(sum(jax.numpy.vdot(each, each) for each in gradients.values()))
+            rate = rate * jax.numpy.minimum(1.0, clip / norm)
         updated = {name: parameters[name] - rate * gradients[name] for name in parameters}
         return updated, value
 

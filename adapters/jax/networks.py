@@ -14,9 +14,10 @@ import numpy as np
 from jax import lax
 
 from ..base import Unsupported
-from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
+from . import elman
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
@@ -40,17 +41,18 @@ def canonical(value: Any) -> np.ndarray:
 
 
 def place(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return a copy of the mini-batch as the losses read it: labels (rows,), time-major where there are steps."""
-    inputs, labels = batch.inputs, batch.labels.astype(np.int32)
-    if labels.ndim == 2:
-        inputs, labels = inputs.T.astype(np.int32), labels.T.reshape(-1)
+    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where there are steps."""
+    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    if labels.ndim > 1:
+        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
+        labels = labels.reshape((-1,) + labels.shape[2:])
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return np.array(inputs, order="C"), np.array(labels, order="C")
 
 
 def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
-    """Return the mean softmax cross-entropy of a mini-batch as a function of parameters, inputs and labels.
+    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels.
 
     ``convolve`` is one of `CONVOLUTIONS`; ``narrow`` a data type of 16 bits to compute in, with float32 parameters,
     batch statistics and loss, or None.
@@ -63,6 +65,8 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
         logits = partial(_residual, family, convolve)
     elif isinstance(family, Recurrent):
         logits = partial(_recurrent, family)
+    elif isinstance(family, Elman):
+        logits = partial(elman.outputs, family)
     else:
         raise Unsupported("JAX: no way to build a network of type %s" % type(family).__name__)
 
@@ -72,6 +76,8 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
         scores = logits(parameters, inputs)
         if narrow is not None:
             scores = scores.astype(jnp.float32)
+        if family.loss == "squares":
+            return jnp.mean(jnp.square(scores - labels))
         chosen = jnp.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
         return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
 

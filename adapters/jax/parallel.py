@@ -73,13 +73,13 @@ class Workers:
         contiguous, whose tokens are a slice of the second axis.
         """
         parts = [place(part_of(batch, worker, self._count)) for worker in range(self._count)]
-        axis = 1 if batch.labels.ndim == 2 else 0
+        axis = 1 if batch.labels.ndim > 1 else 0
         inputs = np.concatenate([each for each, _ in parts], axis=axis)
         return inputs, np.concatenate([each for _, each in parts])
 
     def split(self, batch: Batch) -> Tuple[Any, Any]:
         """Return the shardings of the inputs and the labels that ``deal`` returns."""
-        inputs = PartitionSpec(None, AXIS) if batch.labels.ndim == 2 else PartitionSpec(AXIS)
+        inputs = PartitionSpec(None, AXIS) if batch.labels.ndim > 1 else PartitionSpec(AXIS)
         return NamedSharding(self._mesh, inputs), NamedSharding(self._mesh, PartitionSpec(AXIS))
 
     def share(self, differentiated: Differentiated, along: Tuple[Any, Any]) -> Differentiated:

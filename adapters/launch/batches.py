@@ -26,7 +26,8 @@ class Batch(NamedTuple):
     """One mini-batch in canonical layout.
 
     ``inputs`` float32 (batch, features) or (batch, channels, height, width), or int64 tokens (batch, steps);
-    ``labels`` int64 (batch,), or (batch, steps) for recurrent networks.
+    ``labels`` int64 (batch,), or (batch, steps) for recurrent networks. Of the family ``elman`` both are float32,
+    (batch, steps, features).
     """
 
     inputs: np.ndarray

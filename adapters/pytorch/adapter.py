@@ -7,6 +7,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 ``optimizer``  how eager mode updates: "fused", "foreach" or "single" (torch.optim.SGD's implementations)
 ``channels_last``  convolutional networks keep their images in NHWC memory order (default true)
 ``dense``  who multiplies in fully connected layers: "mkl", PyTorch's own choice (default), or "onednn"
+``recurrence``  simple recurrent layers (Elman): "fused", PyTorch's own where it has one (default), or "loop"
 ``flush_denormal``  denormal numbers count as zero (default false)
 """
 
@@ -17,12 +18,12 @@ import numpy as np
 import torch
 
 from ..base import PROCESSES, Adapter
-from ..families import Recurrent
+from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import OPERATOR, Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import ceilings, compiled, cuda, eager, graphs, mixed, onednn, parallel, profile
+from . import ceilings, compiled, cuda, eager, elman, graphs, mixed, onednn, parallel, profile
 from .networks import build, load, plain_dense
 from .placement import Feed, copy_of, tensors_of
 
@@ -33,6 +34,7 @@ class TorchAdapter(Adapter):
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
     """
 
+    families = (*Adapter.families, "elman")
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 
@@ -54,6 +56,7 @@ class TorchAdapter(Adapter):
         self.dense = settings.get("dense", "mkl")
         if self.dense not in ("mkl", "onednn"):
             raise ValueError("dense %r is neither mkl nor onednn" % self.dense)
+        self._loop = settings.get("recurrence", "fused") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
         self._images = torch.channels_last if settings.get("channels_last", True) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
@@ -68,14 +71,25 @@ class TorchAdapter(Adapter):
 
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline what this build, this GPU or this mode cannot do."""
-        recurrent, precision = isinstance(network.family, Recurrent), self.cell.precision
+        recurrent, precision = self._has_operator(network.family), self.cell.precision
         reason = super().supports(network)[1]
         if not reason and precision != "float32" and recurrent:
             reason = cuda.recurrent_refusal(precision, "cpu" if self.cell.on_cpu else cuda.DEVICE)
-        reason = reason or self._against_mode()
+        reason = reason or self._against_mode() or self._against_family(network.family)
         if not reason and self.compiles and precision != "float16" and not recurrent:
             reason = compiled.refuses_gradients()
         return not reason, reason
+
+    def _has_operator(self, family: Family) -> bool:
+        """Tell whether a whole recurrent layer is one operator."""
+        return isinstance(family, Recurrent) or (isinstance(family, Elman) and not elman.loops(family, self._loop))
+
+    def _against_family(self, family: Family) -> str:
+        if self._loop and not isinstance(family, Elman):
+            return "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
+        if isinstance(family, Elman) and self.compiles and not self._has_operator(family):
+            return elman.refuses_to_compile(family)
+        return ""
 
     def _against_mode(self) -> str:
         mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
@@ -107,7 +121,8 @@ class TorchAdapter(Adapter):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the module and the training step; tokens and their labels are kept time-major."""
-        built = build(network, weights, onednn.onednn_dense if self.dense == "onednn" else plain_dense)
+        dense = onednn.onednn_dense if self.dense == "onednn" else plain_dense
+        built = build(network, weights, dense, self._loop)
         self._parameters = built.parameters
         self._family = network.family
         module = built.module
@@ -127,7 +142,9 @@ class TorchAdapter(Adapter):
         if self.cell.world_size > 1:
             module = parallel.wrap(module, self.cell.on_cpu)
         trainable = list(built.parameters.values())
-        self._training = self._make_step()(eager.Task(module, trainable, inputs, labels, self.settings))
+        criterion = eager.LOSSES[network.family.loss]
+        task = eager.Task(module, trainable, inputs, labels, self.settings, criterion, network.family.clip)
+        self._training = self._make_step()(task)
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
@@ -203,6 +220,9 @@ class TorchAdapter(Adapter):
             "inter_op_threads": torch.get_num_interop_threads(),
             "training": self._training.describe() if self._parameters else {},
         }
+        if self._parameters and self._family.kind == "recurrent":
+            unrolled = "unrolled" if self.compiles else "loop"
+            described["recurrence"] = "fused" if self._has_operator(self._family) else unrolled
         if self.cell.world_size > 1:
             described["data_parallel"] = parallel.describe(self.cell.on_cpu)
         if not self.cell.on_cpu:

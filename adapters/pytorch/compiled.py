@@ -13,7 +13,6 @@ from typing import Any, Dict, Union
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from .eager import EagerStep, Task
 from .mixed import ScaledStep
@@ -59,21 +58,26 @@ def make_step(task: Task) -> "Union[WholeStep, PiecewiseStep]":
 
 
 class WholeStep:
-    """Forward, softmax cross-entropy, backward and SGD of one resident mini-batch, as one compiled function."""
+    """Forward, loss, backward and SGD of one resident mini-batch, as one compiled function."""
 
     def __init__(self, task: Task) -> None:
         self.module = task.module
         self.trainable = task.trainable
         self.inputs = task.inputs
         self.labels = task.labels
+        self.criterion = task.criterion
+        self.clip = task.clip
         # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
         self.rate = torch.zeros((), device=task.inputs.device)
         torch._dynamo.config.trace_autograd_ops = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
 
     def _step(self, inputs: torch.Tensor, labels: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
-        loss = functional.cross_entropy(self.module(inputs), labels)
+        loss = self.criterion(self.module(inputs), labels)
         gradients = torch.autograd.grad(loss, self.trainable)
+        if self.clip:
+            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients]))
+            rate = rate * torch.clamp(self.clip / norm, max=1.0)
         with torch.no_grad():
             for parameter, gradient in zip(self.trainable, gradients):
                 parameter.sub_(rate * gradient)

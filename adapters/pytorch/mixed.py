@@ -42,6 +42,9 @@ class ScaledStep(EagerStep):
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss()
         self.scaler.scale(loss).backward()
+        if self.clip:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.trainable, self.clip, foreach=True)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss.detach()

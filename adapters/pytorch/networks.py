@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..networks import Network
+from . import elman
 
 MakeDense = Callable[[int, int], nn.Linear]
 
@@ -160,8 +161,13 @@ def _recurrent(family: Recurrent, dense: MakeDense) -> Tuple[nn.Module, Dict[str
     return model, found
 
 
-def build(network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = plain_dense) -> Built:
-    """Build the network in training mode with a copy of these weights (canonical layouts)."""
+def build(
+    network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = plain_dense, loop: bool = False
+) -> Built:
+    """Build the network in training mode with a copy of these weights (canonical layouts).
+
+    With ``loop`` simple recurrent layers are loops in Python.
+    """
     family = network.family
     if isinstance(family, Chain):
         module, found = _feedforward(family, dense)
@@ -169,6 +175,8 @@ def build(network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = p
         module, found = _residual(family, dense)
     elif isinstance(family, Recurrent):
         module, found = _recurrent(family, dense)
+    elif isinstance(family, Elman):
+        module, found = elman.make(family, dense, loop)
     else:
         raise TypeError("no PyTorch network for the family %s" % type(family).__name__)
     if set(found) != set(weights):

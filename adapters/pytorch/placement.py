@@ -4,17 +4,20 @@ from typing import List, Tuple
 
 import torch
 
-from ..families import Family, Recurrent
+from ..families import Family
 from ..launch.batches import Batch
 
 
 def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
-    """Return inputs and labels in the shapes that steps read, time-major where there are tokens.
+    """Return inputs and labels in the shapes that steps read, with the steps first where the family is so.
 
     They may share the arrays' memory.
     """
     inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
-    return [inputs.t(), labels.t().flatten()] if isinstance(family, Recurrent) else [inputs, labels]
+    if family.time_major:
+        inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
+        labels = labels.flatten(0, 1)
+    return [inputs, labels]
 
 
 def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:

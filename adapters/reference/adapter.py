@@ -10,15 +10,16 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 import numpy as np
 
 from ..base import Adapter
-from ..families import Convolutional, Family, Feedforward, Recurrent, Residual
+from ..families import Convolutional, Elman, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell
+from .elman import ElmanModel
 from .feedforward import FeedforwardModel
 from .recurrent import RecurrentModel
 from .residual import ResidualModel
 
-Model = Union[FeedforwardModel, RecurrentModel, ResidualModel]
+Model = Union[ElmanModel, FeedforwardModel, RecurrentModel, ResidualModel]
 
 
 class ReferenceAdapter(Adapter):
@@ -30,6 +31,7 @@ class ReferenceAdapter(Adapter):
         Convolutional: FeedforwardModel,
         Recurrent: RecurrentModel,
         Residual: ResidualModel,
+        Elman: ElmanModel,
     }
     families = tuple(family.name for family in models)
 
@@ -53,15 +55,24 @@ class ReferenceAdapter(Adapter):
 
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""
-        tokens = batch.inputs.dtype.kind == "i"
-        self.inputs = batch.inputs.copy() if tokens else batch.inputs.astype(self.dtype)
-        self.labels = batch.labels.copy()
+        self.inputs, self.labels = [
+            values.copy() if values.dtype.kind == "i" else values.astype(self.dtype) for values in batch
+        ]
 
     def step(self) -> None:
-        """Forward, then backward with each parameter updated as soon as its gradient is there."""
+        """Forward, then backward with each parameter updated as soon as its gradient is there, or all are clipped."""
         self.loss = self.model.forward(self.inputs, self.labels)
-        for name, gradient in self.model.backward():
+        gradients = self.model.backward()
+        for name, gradient in self.clip(gradients) if self.model.family.clip else gradients:
             self.update(name, gradient)
+
+    def clip(self, gradients: Iterator[Tuple[str, np.ndarray]]) -> Iterator[Tuple[str, np.ndarray]]:
+        """Scale all gradients down together where their norm is larger than the family allows (Pascanu et al. 2013)."""
+        found = dict(gradients)
+        norm = np.sqrt(sum(float(np.sum(np.square(gradient))) for gradient in found.values()))
+        scale = self.dtype.type(min(1.0, self.model.family.clip / norm))
+        for name, gradient in found.items():
+            yield name, gradient * scale
 
     def update(self, name: str, gradient: np.ndarray) -> None:
         """Move one parameter down its gradient, whose memory is used up."""

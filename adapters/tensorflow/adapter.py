@@ -4,7 +4,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 
 ``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); of several
     workers, each one's loss and gradients alone
-``recurrence``  the form of LSTM layers, a key of ``recurrent.RECURRENCES``: "unrolled" (default) or "loop"
+``recurrence``  the form of recurrent layers, a key of ``recurrent.RECURRENCES``: "unrolled" (default) or "loop"
 ``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
     cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
 """
@@ -30,6 +30,7 @@ from .training import training_step
 class TensorFlowAdapter(Adapter):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
+    families = (*Adapter.families, "elman")
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Unsupported
-from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
+from . import elman
 from .recurrent import RECURRENCES
 
 ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh, "none": lambda values: values}
@@ -64,6 +65,9 @@ def held(layout: Layout, canonical: np.ndarray) -> Any:
 
 class Model:
     """A network as variables and one function: ``loss(inputs, labels)``, the mean loss of a mini-batch."""
+
+    #: Largest norm of the gradients of all variables together; 0: there is none.
+    clip = 0.0
 
     def __init__(self, variables: Variables) -> None:
         self.variables = variables
@@ -193,6 +197,29 @@ class RecurrentModel(Model):
         return tf.nn.bias_add(tf.matmul(values, self._weight), self._bias)
 
 
+class ElmanModel(Model):
+    """A simple recurrent layer and dense outputs at each step; inputs float32 (steps, batch, features)."""
+
+    def __init__(self, family: Elman, variables: Variables, recurrence: str) -> None:
+        super().__init__(variables)
+        self.clip = family.clip
+        self._layer = elman.RECURRENCES[recurrence](
+            family,
+            variables.make("rnn.input_weight", DenseLayout()),
+            variables.make("rnn.hidden_weight", DenseLayout()),
+            variables.make("rnn.bias"),
+        )
+        self._weight = variables.make("out.weight", DenseLayout())
+        self._bias = variables.make("out.bias")
+
+    def loss(self, inputs: Any, labels: Any) -> Any:
+        """Return the mean squared error; labels float32 (steps, batch, outputs)."""
+        states = self._layer(inputs)
+        flat = tf.reshape(states, [-1, states.shape[-1]])
+        outputs = tf.nn.bias_add(tf.matmul(flat, self._weight), self._bias)
+        return tf.reduce_mean(tf.square(outputs - tf.reshape(labels, outputs.shape)))
+
+
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve (batch, height, width, channels) with symmetric zero padding.
 
@@ -230,6 +257,8 @@ def build(network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> 
         model = ResidualModel(family, variables)
     elif isinstance(family, Recurrent):
         model = RecurrentModel(family, variables, recurrence)
+    elif isinstance(family, Elman):
+        model = ElmanModel(family, variables, recurrence)
     else:
         raise Unsupported("TensorFlow: no way to build a network of type %s" % type(family).__name__)
     variables.forget_weights()
@@ -238,9 +267,9 @@ def build(network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> 
 
 def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     """Return the mini-batch as resident tensors in the layouts the models read."""
-    inputs, labels = batch.inputs, batch.labels.astype(np.int32)
-    if isinstance(network.family, Recurrent):
-        inputs, labels = inputs.T.astype(np.int32), labels.T
+    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    if network.family.time_major:
+        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))

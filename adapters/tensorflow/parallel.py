@@ -16,7 +16,7 @@ from ..networks import Network
 from ..protocol import Cell
 from . import gpu
 from .networks import Model, place
-from .training import update
+from .training import clipped, update
 
 
 def set_up_cpu(workers: int) -> None:
@@ -96,12 +96,16 @@ class Workers:
             gradients = tf.function(gradients, jit_compile=True, autograph=False)
 
         def updated(strategy: Any, found: Any) -> None:
-            summed = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, list(zip(found, variables)))
+            summed = found
+            if not model.clip:
+                summed = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, list(zip(found, variables)))
             for variable, gradient in zip(variables, summed):
                 strategy.extended.update(variable, update, args=(gradient, rate), group=False)
 
         def worker(inputs: Any, labels: Any) -> Any:
             loss, found = gradients(inputs, labels)
+            if model.clip:  # what is clipped is the sum, so every worker needs all of it first
+                found = clipped(model, tf.distribute.get_replica_context().all_reduce("SUM", found))
             tf.distribute.get_replica_context().merge_call(updated, args=(found,))
             return loss
 

@@ -14,11 +14,16 @@ def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
         variables = model.variables.all()
         with tf.GradientTape() as tape:
             loss = model.loss(inputs, labels)
-        for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+        for variable, gradient in zip(variables, clipped(model, tape.gradient(loss, variables))):
             update(variable, gradient, rate)
         return loss
 
     return step
+
+
+def clipped(model: Model, gradients: Any) -> Any:
+    """Return the gradients, scaled down together where their norm is beyond what the model allows."""
+    return tf.clip_by_global_norm(gradients, model.clip)[0] if model.clip else gradients
 
 
 def update(variable: Any, gradient: Any, rate: Any) -> None:

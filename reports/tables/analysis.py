@@ -1,8 +1,8 @@
 """Tables 1 to 3 of the paper for one's own results: software, networks, hardware."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from dlbench.adapters.families import Family
+from dlbench.adapters.families import LOSSES, Family
 from dlbench.reports.formats.layout import Table, entries, number
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, family_of_record, in_order
@@ -73,14 +73,26 @@ def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> 
             rows.append(entries(name, "?", "?", "?", str(batch), "?"))
             continue
         flops = number(family.training_flops(batch) * 1e-9)
-        rows.append(entries(name, family.words(), family.size_words(), flops, str(batch), "cross-entropy"))
+        rows.append(entries(name, family.words(), family.size_words(), flops, str(batch), LOSSES[family.loss]))
     head = ("network", "layers", "parameters", "GFLOP/step", "batch", "loss")
     notes = (
         "GFLOP of one training step, matrix products and convolutions only, a multiply-add being two.",
-        "Softmax cross-entropy, mean over the mini-batch; of the LSTMs over its steps too. SGD, learning rate 0.01.",
+        *_of_losses([family for _, family, _ in wanted if family is not None]),
         *_as_published([name for name, _, _ in wanted]),
     )
     return Table("Table 2. Networks", head, tuple(rows), notes, words=True)
+
+
+def _of_losses(families: Sequence[Family]) -> list[str]:
+    """Return a line for each loss that these networks are trained with."""
+    lines = []
+    if not families or any(family.loss == "cross_entropy" for family in families):
+        lines.append("Softmax cross-entropy, mean over the mini-batch; of the LSTMs over its steps too.")
+    if any(family.loss == "squares" for family in families):
+        lines.append("Mean squared error: over the mini-batch, its steps and the outputs.")
+    if any(family.clip for family in families):
+        lines.append("Clip: the largest norm of all gradients together, which a step scales down to it.")
+    return [*lines[:-1], f"{lines[-1]} SGD, learning rate 0.01."]
 
 
 def _as_published(names: Iterable[str]) -> list[str]:

@@ -30,8 +30,12 @@ REFERRED = "small-recurrent"
 #: With the recipes of their families, as a user's own network has.
 SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in small_networks(networks).items()}
 EVERY = {**SMALL, **NETWORKS}
-OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent")
+OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent", "small-elman")
 OF_FURTHER_MODES = "small-relu"
+#: Modes that are about one family and refuse the others, with a network of it.
+OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
+#: Frameworks that do not build a family: their adapters refuse it.
+WITHOUT = {"elman": ("caffe", "chainer", "cntk", "keras", "mxnet", "onnx", "onnxruntime", "paddle", "theano")}
 #: Mini-batches, with references that are shipped: a step is as right with few examples as with the paper's many.
 FEW = {"fcn5": 16, "fcn8": 16, "alexnet": 4, "resnet50": 8, "lstm32": 32, "lstm64": 32}
 DEVICE = os.environ.get("DLBENCH_TEST_DEVICE", "cpu")
@@ -46,7 +50,7 @@ def _marks(framework, mode=None, network=None):
     if framework.environment == "own":
         marks.append(pytest.mark.framework)
     # A launch costs seconds however small its network is: what a further mode does is seen in one.
-    looked_at = (OF_FURTHER_MODES,)
+    looked_at = (OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES),)
     if mode is not None and framework.modes[mode].default:
         looked_at = OF_EACH_FAMILY
         if framework.name in AT_FULL_SIZE or framework.outside is not None:
@@ -88,9 +92,11 @@ def combinations():
     ]
 
 
-def may_refuse(name: str) -> bool:
-    """Tell whether a framework may refuse a network; only one outside dlbench may."""
-    return catalogue()[name].outside is not None
+def may_refuse(name: str, mode: str, network: str) -> bool:
+    """Tell whether a framework may refuse a network: one outside dlbench may, and others what is known of them."""
+    family = EVERY[network].family.name
+    of_another = (name, mode) in OF_ONE_FAMILY and EVERY[OF_ONE_FAMILY[name, mode]].family.name != family
+    return catalogue()[name].outside is not None or of_another or name in WITHOUT.get(family, ())
 
 
 #: Which modes gave at least one number in this session, among those of which any launch was looked at.
@@ -124,8 +130,8 @@ def test_it_runs_or_refuses_with_a_reason(answered, request):
     _, outcome = answered
     assert outcome.status in (Status.OK, Status.UNSUPPORTED), outcome.reason
     if outcome.status is Status.UNSUPPORTED:
-        name, _, network = request.node.callspec.params["answered"]
-        assert DEVICE != "cpu" or may_refuse(name), f"{name} refuses {network}: {outcome.reason}"
+        name, mode, network = request.node.callspec.params["answered"]
+        assert DEVICE != "cpu" or may_refuse(name, mode, network), f"{name} refuses {network}: {outcome.reason}"
         assert len(outcome.reason.split()) > 3, "a reader of the matrix needs a sentence"
         assert not outcome.samples_ns
 
@@ -299,8 +305,8 @@ def test_only_an_adapter_outside_may_refuse_what_it_likes(monkeypatch):
     ours = catalogue()["null"]
     theirs = ours.model_copy(update={"name": "theirs", "directory": ours.directory.parent.parent / "theirs"})
     monkeypatch.setitem(framework_module._added, "theirs", theirs)
-    assert may_refuse("theirs")
-    assert not may_refuse("null")
+    assert may_refuse("theirs", "null", "small-dense")
+    assert not may_refuse("null", "null", "small-dense")
 
 
 def test_every_framework_has_one_default_mode():

@@ -54,6 +54,10 @@ recurrent = st.fixed_dictionaries(
     {"vocabulary": st.integers(2, 300), "embedding": size, "hidden": size, "layers": st.integers(1, 4), "steps": size},
     optional={"cell": st.just("lstm")},
 )
+elman = st.fixed_dictionaries(
+    {"inputs": size, "hidden": size, "outputs": size, "steps": size, "activation": activation},
+    optional={"alpha": st.floats(1e-3, 1.0), "clip": st.floats(0.0, 1e3), "input_scale": scale},
+)
 specified = st.one_of(
     *(
         numbers.map(lambda found, family=family: {"family": family, "numbers": found})
@@ -62,6 +66,7 @@ specified = st.one_of(
             "convolutional": convolutional,
             "residual": residual,
             "recurrent": recurrent,
+            "elman": elman,
         }.items()
     )
 )
@@ -141,6 +146,7 @@ def test_the_recipes_that_the_shipped_references_were_made_by_stay():
 FCN = {"inputs": 784, "hidden": [512, 512], "outputs": 10, "activation": "relu"}
 CNN = {"channels": 3, "side": 32, "layers": [{"convolution": 8, "kernel": 3}, {"pool": 2}], "outputs": 10}
 RESNET = {"channels": 3, "side": 32, "blocks": [1, 1], "widths": [4, 8], "classes": 10}
+RNN = {"inputs": 2, "hidden": 8, "outputs": 2, "steps": 4, "activation": "tanh"}
 LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
 
 
@@ -181,6 +187,9 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
         ("residual", {**RESNET, "epsilon": 0}, "epsilon", "from 1e-05"),
         ("recurrent", {**LSTM, "cell": "gru"}, "cell", '"lstm"'),
         ("recurrent", {**LSTM, "steps": 2.5}, "steps", "2.5 is not a whole number"),
+        ("elman", {**RNN, "alpha": 1.5}, "alpha", "1.5 is not a number from 0.001 to 1"),
+        ("elman", {**RNN, "clip": -1}, "clip", "from 0"),
+        ("elman", {**RNN, "activation": "gelu"}, "activation", '"relu", "sigmoid", "tanh"'),
         ("made-up", {}, "family", "no family of networks is named 'made-up'. Known: feedforward"),
     ],
 )
@@ -210,4 +219,4 @@ def test_only_chains_have_layers():
     for name, _, family, numbers in SMALL:
         made = family_of({"family": family, "numbers": numbers})
         assert isinstance(made, Chain) == (family in ("feedforward", "convolutional")), name
-        assert re.fullmatch(r"[\w ,]+", made.words())
+        assert re.fullmatch(r"[\w ,.]+", made.words())

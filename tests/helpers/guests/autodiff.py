@@ -72,6 +72,26 @@ def forward_recurrent(n, family, w, tokens):
     return functional.linear(values, w["fc.weight"], w["fc.bias"])
 
 
+def forward_elman(n, family, w, values):
+    phi = ACTIVATIONS[family.activation]
+    state = torch.zeros(len(values), family.hidden, dtype=torch.float64)
+    outputs = []
+    for step in range(family.steps):
+        sums = functional.linear(values[:, step], w["rnn.input_weight"], w["rnn.bias"])
+        state = torch.lerp(state, phi(sums + functional.linear(state, w["rnn.hidden_weight"])), family.alpha)
+        outputs.append(functional.linear(state, w["out.weight"], w["out.bias"]))
+    return torch.stack(outputs, 1)
+
+
+FORWARD = {"residual": forward_residual, "recurrent": forward_recurrent, "elman": forward_elman}
+
+
+def mean_loss(family, outputs, labels):
+    if family.loss == "squares":
+        return functional.mse_loss(outputs, labels.double())
+    return functional.cross_entropy(outputs.flatten(0, -2), labels.flatten())
+
+
 def observe(guest, network, batch_size):
     n = guest.families
     initial = guest.batches.initial_weights(network)
@@ -79,17 +99,18 @@ def observe(guest, network, batch_size):
     w = {name: torch.from_numpy(value).double().requires_grad_() for name, value in initial.items()}
     batch = guest.batches.mini_batch(network, batch_size)
     inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
-    if isinstance(network.family, n.Recurrent):
-        forward = forward_recurrent
-    else:
+    if inputs.is_floating_point():
         inputs = inputs.double()
-        forward = forward_residual if isinstance(network.family, n.Residual) else forward_feedforward
+    forward = FORWARD.get(network.family.name, forward_feedforward)
     losses = []
     for _ in range(network.parity.steps):
-        logits = forward(n, network.family, w, inputs)
-        loss = functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+        loss = mean_loss(network.family, forward(n, network.family, w, inputs), labels)
         losses.append(loss.item())
         loss.backward()
+        if network.family.clip:
+            flat = torch.cat([value.grad.flatten() for value in w.values()])
+            for value in w.values():
+                value.grad *= min(1.0, network.family.clip / flat.norm().item())
         with torch.no_grad():
             for value in w.values():
                 value.sub_(network.parity.learning_rate * value.grad)

@@ -20,6 +20,7 @@ _CHAIN = [
 ]
 _RESIDUAL = {"channels": 3, "side": 17, "stem_channels": 4, "blocks": [2, 1], "widths": [3, 4], "classes": 6}
 _RECURRENT = {"vocabulary": 13, "hidden": 5, "layers": 2, "steps": 4}
+_ELMAN = {"inputs": 3, "hidden": 6, "outputs": 2, "steps": 5}
 
 #: (name, mini-batch, family, numbers): odd sizes, strides that do not divide, more than one of everything.
 SMALL = (
@@ -30,6 +31,9 @@ SMALL = (
     ("small-residual", 5, "residual", _RESIDUAL),
     ("small-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=5)),
     ("wide-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=7)),
+    ("small-elman", 3, "elman", dict(_ELMAN, activation="tanh")),
+    ("leaky-elman", 3, "elman", dict(_ELMAN, activation="relu", alpha=0.3)),
+    ("free-elman", 3, "elman", dict(_ELMAN, activation="sigmoid", clip=0)),
 )
 
 #: Mini-batches of the full networks with a shipped reference: the smallest of each family that behaves.

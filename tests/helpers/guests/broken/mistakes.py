@@ -5,13 +5,15 @@ rounding. Every mistake that can be made without changing the first loss is made
 it away too easily.
 """
 
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.families import LEARNING_RATE, Convolution, Convolutional, Recurrent, Residual
+from dlbench.adapters.families import LEARNING_RATE, Convolution, Convolutional, Elman, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter
+from dlbench.adapters.reference.elman import ElmanModel
 from dlbench.adapters.reference.feedforward import FeedforwardModel
 from dlbench.adapters.reference.recurrent import RecurrentModel
 from dlbench.adapters.reference.residual import ResidualModel
@@ -96,6 +98,70 @@ class CarriedState(RecurrentModel):
             self.weights[f"lstm{layer}.bias"] = bias
         self.carried[layer] = hidden[-1].mean(axis=0)
         return hidden
+
+
+# --- the simple recurrent network ----------------------------------------------------------------------------------
+
+
+class CarriedElmanState(ElmanModel):
+    """The last state of a mini-batch starts the next one."""
+
+    def first_state(self, batch):
+        return self.states[-1] if hasattr(self, "states") else super().first_state(batch)
+
+
+class TransposedRecurrence(ElmanModel):
+    """The recurrent weight read as (inputs, outputs), forward and backward."""
+
+    def forward(self, inputs, labels):
+        with self.transposed():
+            return super().forward(inputs, labels)
+
+    def backward(self):
+        with self.transposed():
+            found = dict(super().backward())
+        found["rnn.hidden_weight"] = found["rnn.hidden_weight"].T.copy()
+        yield from found.items()
+
+    @contextmanager
+    def transposed(self):
+        kept = self.weights["rnn.hidden_weight"]
+        self.weights["rnn.hidden_weight"] = kept.T
+        yield
+        self.weights["rnn.hidden_weight"] = kept
+
+
+class SummedOverOutputs(ElmanModel):
+    """The sum over steps and outputs, mean over the mini-batch alone; the loss is reported as the mean."""
+
+    def by_outputs(self):
+        return super().by_outputs() * self.family.steps * self.family.outputs
+
+
+class NotLeaky(ElmanModel):
+    """The leak in the state, and not in what is added to it."""
+
+    def recur(self, share, state):
+        return super().recur(share, state) / self.family.alpha
+
+    def _through_time(self, by_states):
+        self.activated = self.activated * self.family.alpha
+        return super()._through_time(by_states) / self.family.alpha
+
+
+class NotClipped(ReferenceAdapter):
+    """Gradients of any norm."""
+
+    def clip(self, gradients):
+        return gradients
+
+
+class ClippedByTensor(ReferenceAdapter):
+    """Each gradient by its own norm: Keras's clipnorm, CNTK's clipping."""
+
+    def clip(self, gradients):
+        for pair in gradients:
+            yield from super().clip(iter([pair]))
 
 
 # --- convolutions and normalisation --------------------------------------------------------------------------------
@@ -252,6 +318,8 @@ def reduced_precision(bits):
 FAMILIES = ("fcn5", "alexnet", "lstm32", "resnet50")
 #: Without ResNet-50, whose float32 conditioning leaves no room to see them.
 SHARP = ("fcn5", "alexnet", "lstm32")
+#: Simple recurrent networks, by the names of small ones: none comes with dlbench.
+SIMPLE = ("small-elman", "leaky-elman", "free-elman")
 
 MISTAKES = (
     Mistake("gates i,o,f,c", with_model(Recurrent, gates_in_order((0, 2, 3, 1))), ("lstm32",)),
@@ -261,6 +329,12 @@ MISTAKES = (
     Mistake("last step only", with_model(Recurrent, LastStepOnly), ("lstm32",)),
     Mistake("transposed tokens", with_model(Recurrent, TransposedTokens), ("lstm32",)),
     Mistake("carried state", with_model(Recurrent, CarriedState), ("lstm32",)),
+    Mistake("carried simple state", with_model(Elman, CarriedElmanState), SIMPLE),
+    Mistake("transposed recurrent weight", with_model(Elman, TransposedRecurrence), SIMPLE),
+    Mistake("squares summed", with_model(Elman, SummedOverOutputs), ("free-elman",)),
+    Mistake("leak in the state alone", with_model(Elman, NotLeaky), ("leaky-elman",)),
+    Mistake("not clipped", NotClipped, ("small-elman", "leaky-elman")),
+    Mistake("clipped by tensor", ClippedByTensor, ("small-elman", "leaky-elman")),
     Mistake("SAME padding", with_model(Convolutional, PaddedLikeSame), ("alexnet",)),
     Mistake("SAME padding, residual", with_model(Residual, ResidualPaddedLikeSame), ("resnet50",)),
     Mistake("normalisation in inference mode", with_model(Residual, NormaliseByRunningStatistics), ("resnet50",)),
@@ -268,7 +342,7 @@ MISTAKES = (
     Mistake("epsilon 1e-3", with_model(Residual, LargerEpsilon), ("resnet50",)),
     Mistake("ResNet v1.5", with_model(Residual, StrideInSecondConvolution), ("resnet50",)),
     Mistake("summed loss", SummedLoss, FAMILIES),
-    Mistake("doubled bias", DoubledBias, FAMILIES),
+    Mistake("doubled bias", DoubledBias, FAMILIES + SIMPLE),
     Mistake("frozen parameter", FrozenParameter, FAMILIES),
     Mistake("shifted labels", ShiftedLabels, FAMILIES),
     Mistake("learning rate", NotTheRate, FAMILIES),
