@@ -17,12 +17,17 @@ from . import libraries
 from .networks import arrays_of, build, from_chainer, has_gates
 
 
+LOSSES = {"cross_entropy": F.softmax_cross_entropy, "squares": F.mean_squared_error}
+
+
 class ChainerAdapter(Adapter):
     """Drives Chainer.
 
     Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
     "widest" (default) or "mkl": whether iDeep's MKL is told to take the widest kernels that the processor runs.
     """
+
+    families = (*Adapter.families, "elman")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -48,6 +53,9 @@ class ChainerAdapter(Adapter):
         if self.ideep:
             self.model.to_intel64()
         self.optimizer = chainer.optimizers.SGD(LEARNING_RATE).setup(self.model)
+        if network.family.clip:
+            self.optimizer.add_hook(chainer.optimizer_hooks.GradientClipping(network.family.clip))
+        self.criterion = LOSSES[network.family.loss]
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain SGD keeps nothing."""
@@ -56,7 +64,7 @@ class ChainerAdapter(Adapter):
 
     def step(self) -> None:
         """Forward, loss, backward and update of one mini-batch; synchronous."""
-        self.loss = F.softmax_cross_entropy(self.forward(self.inputs), self.labels)
+        self.loss = self.criterion(self.forward(self.inputs), self.labels)
         self.model.cleargrads()
         self.loss.backward()
         self.optimizer.update()

@@ -10,7 +10,7 @@ import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
@@ -135,6 +135,24 @@ def _recurrent(spec: Recurrent, w: Weights, tokens: Any) -> Any:
     return _dense(values, w, "fc")
 
 
+def _elman(spec: Elman, w: Weights, inputs: Any) -> Any:
+    """Return the outputs (steps * batch, outputs) of time-major inputs (steps * batch, inputs).
+
+    Chainer's ``n_step_rnn_tanh`` has two trainable biases; this has one, and the inputs' products of all steps at once.
+    """
+    shares = F.linear(inputs, w["rnn.input_weight"], w["rnn.bias"])
+    states: List[Any] = []
+    for sums in F.split_axis(shares, spec.steps, 0):
+        if states:
+            sums = sums + F.linear(states[-1], w["rnn.hidden_weight"])
+        state = _activated(sums, spec.activation)
+        if spec.alpha != 1.0:
+            state = spec.alpha * state
+            state = state + (1.0 - spec.alpha) * states[-1] if states else state
+        states.append(state)
+    return _dense(F.concat(states, 0), w, "out")
+
+
 def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
     """Return the network with copies of these weights."""
     model = Model(weights)
@@ -142,13 +160,20 @@ def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
         return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens))
     if isinstance(spec, Residual):
         return Built(model, lambda images: _residual(spec, model.by_name, images))
+    if isinstance(spec, Elman):
+        return Built(model, lambda inputs: _elman(spec, model.by_name, inputs))
     assert isinstance(spec, Chain)
     return Built(model, lambda values: _feedforward(spec, model.by_name, values))
 
 
 def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return copies of inputs and labels, time-major where there are steps; Chainer wants whole numbers in 32 bits."""
-    labels = batch.labels.astype(np.int32)
-    if isinstance(spec, Recurrent):
-        return batch.inputs.T.reshape(-1).astype(np.int32), np.ascontiguousarray(labels.T).reshape(-1)
-    return batch.inputs.copy(), labels
+    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each.copy() for each in batch]
+    if spec.time_major:
+        return _in_rows(inputs), _in_rows(labels)
+    return inputs, labels
+
+
+def _in_rows(values: np.ndarray) -> np.ndarray:
+    """Return (batch, steps, ...) as (steps * batch, ...)."""
+    return np.ascontiguousarray(values.swapaxes(0, 1)).reshape((-1,) + values.shape[2:])

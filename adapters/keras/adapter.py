@@ -12,13 +12,14 @@ Settings of a mode (framework.toml says which were measured to be best, and by h
     programs is taken
 """
 
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import keras
 import numpy as np
 
 from ..base import Adapter
-from ..families import LEARNING_RATE
+from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries.layouts import Layout
 from ..networks import Network
@@ -27,8 +28,16 @@ from . import backends, profile
 from .networks import Options, arrays, build
 
 
+LOSSES: Dict[str, Callable[[], Any]] = {
+    "cross_entropy": partial(keras.losses.SparseCategoricalCrossentropy, from_logits=True),
+    "squares": keras.losses.MeanSquaredError,
+}
+
+
 class KerasAdapter(Adapter):
     """Trains a compiled Keras model by its train function."""
+
+    families = (*Adapter.families, "elman")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -46,6 +55,13 @@ class KerasAdapter(Adapter):
             raise ValueError("the setting data_format is %r; on %s's CPU it can be %s" % given)
         self.jit_compile = settings.get("jit_compile", "auto")
 
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, leaky units."""
+        supported, reason = super().supports(network)
+        if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
+            return False, "alpha %g: Keras's SimpleRNN has no leaky units" % network.family.alpha
+        return supported, reason
+
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build and compile the model; a backend that compiles does so in the first step."""
         built = build(network, len(batch.inputs), self.options)
@@ -56,8 +72,10 @@ class KerasAdapter(Adapter):
         self.variables = {name: variable for name, (variable, _) in built.parameters.items()}
         self.model = built.model
         self.model.compile(
-            optimizer=keras.optimizers.SGD(learning_rate=LEARNING_RATE),
-            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            optimizer=keras.optimizers.SGD(
+                learning_rate=LEARNING_RATE, global_clipnorm=network.family.clip or None
+            ),
+            loss=LOSSES[network.family.loss](),
             jit_compile=self.jit_compile,
         )
         self.training = self.backend.training(self.model, *self._tensors(batch))
@@ -116,6 +134,7 @@ class KerasAdapter(Adapter):
             "jit_compile_asked": self.jit_compile,
             "image_layout": "NHWC" if self.options.data_format == "channels_last" else "NCHW",
             "unroll": self.options.unroll,
+            "recurrence": "unrolled" if self.options.unroll else "loop",
             "use_cudnn": self.options.use_cudnn,
             "optimizer": "keras.optimizers.SGD",
         }

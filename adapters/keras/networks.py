@@ -12,7 +12,7 @@ import numpy as np
 from keras import layers
 
 from ..base import Unsupported
-from ..families import Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
@@ -132,6 +132,22 @@ class Builder:
         self.parameters[name + ".bias"] = (layer.cell.bias, Layout())
         return values
 
+    def simple(self, values: Any, name: str, hidden: int, activation: str) -> Any:
+        """Apply a simple recurrent layer from a zero state; returns the outputs of all steps."""
+        layer = layers.SimpleRNN(
+            hidden,
+            activation=activation,
+            return_sequences=True,
+            unroll=self.options.unroll,
+            kernel_initializer="zeros",
+            recurrent_initializer="zeros",
+        )
+        values = layer(values)
+        self.parameters[name + ".input_weight"] = (layer.cell.kernel, DenseLayout())
+        self.parameters[name + ".hidden_weight"] = (layer.cell.recurrent_kernel, DenseLayout())
+        self.parameters[name + ".bias"] = (layer.cell.bias, Layout())
+        return values
+
 
 def _feedforward(family: Chain, values: Any, builder: Builder) -> Any:
     layout = None  # of the next dense weight, where it is not the usual one
@@ -186,6 +202,11 @@ def _recurrent(family: Recurrent, values: Any, builder: Builder) -> Any:
     return builder.dense(values, "fc", family.vocabulary, "none")
 
 
+def _elman(family: Elman, values: Any, builder: Builder) -> Any:
+    values = builder.simple(values, "rnn", family.hidden, family.activation)
+    return builder.dense(values, "out", family.outputs, "none")
+
+
 def build(network: Network, batch_size: int, options: Options) -> Built:
     """Return the model for mini-batches of this size; its variables do not have the starting weights yet."""
     family = network.family
@@ -202,6 +223,8 @@ def build(network: Network, batch_size: int, options: Options) -> Built:
             outputs = _feedforward(family, inputs, builder)
         elif isinstance(family, Residual):
             outputs = _residual(family, inputs, builder)
+        elif isinstance(family, Elman):
+            outputs = _elman(family, inputs, builder)
         else:
             raise Unsupported("Keras: no way to build a network of type %s" % type(family).__name__)
     return Built(keras.Model(inputs, outputs), builder.parameters)
@@ -209,9 +232,7 @@ def build(network: Network, batch_size: int, options: Options) -> Built:
 
 def arrays(network: Network, batch: Batch, options: Options) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch's inputs and labels in the types and the order of axes that the model reads."""
-    inputs = batch.inputs
-    if isinstance(network.family, Recurrent):
-        inputs = inputs.astype(np.int32)
-    elif inputs.ndim == 4 and options.data_format == "channels_last":
+    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    if inputs.ndim == 4 and options.data_format == "channels_last":
         inputs = inputs.transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(inputs), batch.labels.astype(np.int32)
+    return np.ascontiguousarray(inputs), labels

@@ -1,13 +1,13 @@
 """MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine."""
 
 import os
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
 
 from ..base import Adapter
-from ..families import LEARNING_RATE
+from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell, Profile
@@ -24,6 +24,8 @@ class MxnetAdapter(Adapter):
     more than ``sgd_update``.
     """
 
+    families = (*Adapter.families, "elman")
+
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         self.context = devices.context(cell)
@@ -35,6 +37,14 @@ class MxnetAdapter(Adapter):
     def refuses_gpu(self) -> str:
         """Decline what this build or this GPU cannot do."""
         return devices.refusal(self.cell)
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, recurrent units that the operator RNN has not."""
+        supported, reason = super().supports(network)
+        family = network.family
+        if supported and isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
+            return False, "MXNet's operator RNN has no sigmoid and no leaky units"
+        return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the block with these weights; the mini-batch becomes NDArrays."""
@@ -57,8 +67,17 @@ class MxnetAdapter(Adapter):
         with mx.autograd.record():
             self.loss = self.block(self.inputs, self.labels)
         self.loss.backward()
+        if self.family.clip:
+            self._clip([gradient for _, gradient in self.weights_and_gradients])
         for weight, gradient in self.weights_and_gradients:
             mx.nd.sgd_update(weight, gradient, out=weight, lr=self.rate, wd=0.0)
+
+    def _clip(self, gradients: List[Any]) -> None:
+        """Queue the scaling of all gradients by their norm. Gluon's clip_global_norm would wait for the norm."""
+        squares = mx.nd.multi_sum_sq(*gradients, num_arrays=len(gradients))
+        scale = mx.nd.minimum(self.family.clip * mx.nd.rsqrt(mx.nd.sum(squares)), 1.0)
+        for gradient in gradients:
+            mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim), out=gradient)
 
     def synchronize(self) -> None:
         """Wait until the engine has nothing left to do."""

@@ -11,7 +11,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn, rnn
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, Layer, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, Layer, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 
@@ -23,14 +23,17 @@ class Built(NamedTuple):
 
 
 class LossBlock(mx.gluon.HybridBlock):
-    """A body that ends in logits (rows, classes), and their softmax cross-entropy, mean over the rows."""
+    """A body that ends in rows of logits or outputs, and their loss, a mean over all of them."""
 
-    def __init__(self, body: Any) -> None:
+    def __init__(self, body: Any, loss: str) -> None:
         super().__init__()
         self.body = body
+        self.kind = loss
 
     def hybrid_forward(self, F: Any, inputs: Any, labels: Any) -> Any:  # noqa: N803 - Gluon's own name
         """Return the mean loss."""
+        if self.kind == "squares":
+            return F.mean(F.square(self.body(inputs) - labels))
         scores = F.log_softmax(self.body(inputs), axis=-1)
         return F.mean(F.negative(F.pick(scores, labels, axis=-1)))
 
@@ -81,6 +84,20 @@ class RecurrentBlock(mx.gluon.HybridBlock):
         """Return the logits of every step, time-major."""
         outputs = self.lstm(self.embedding(tokens))
         return self.dense(F.reshape(outputs, shape=(-1, self.hidden)))
+
+
+class ElmanBlock(mx.gluon.HybridBlock):
+    """A simple recurrent layer from a zero state, dense; (steps, batch, inputs) to (steps * batch, outputs)."""
+
+    def __init__(self, spec: Elman) -> None:
+        super().__init__()
+        self.hidden = spec.hidden
+        self.rnn = rnn.RNN(spec.hidden, activation=spec.activation, layout="TNC", input_size=spec.inputs)
+        self.dense = nn.Dense(spec.outputs, flatten=False, in_units=spec.hidden)
+
+    def hybrid_forward(self, F: Any, inputs: Any) -> Any:  # noqa: N803
+        """Return the outputs of every step, time-major."""
+        return self.dense(F.reshape(self.rnn(inputs), shape=(-1, self.hidden)))
 
 
 def _norm_relu(channels: int, epsilon: float, fused: bool) -> Any:
@@ -167,6 +184,15 @@ def _recurrent(spec: Recurrent, found: Dict[str, Any]) -> Any:
     return body
 
 
+def _elman(spec: Elman, found: Dict[str, Any]) -> Any:
+    body = ElmanBlock(spec)
+    found["rnn.input_weight"], found["rnn.hidden_weight"] = body.rnn.l0_i2h_weight, body.rnn.l0_h2h_weight
+    found["rnn.bias"] = body.rnn.l0_i2h_bias
+    body.rnn.l0_h2h_bias.grad_req = "null"  # the second bias, as the LSTM's
+    found["out.weight"], found["out.bias"] = body.dense.weight, body.dense.bias
+    return body
+
+
 def build(spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True) -> Built:
     """Return the network with copies of these weights on this context.
 
@@ -177,10 +203,12 @@ def build(spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm
         body = _feedforward(spec, found)
     elif isinstance(spec, Residual):
         body = _residual(spec, fused_norm, found)
+    elif isinstance(spec, Elman):
+        body = _elman(spec, found)
     else:
         assert isinstance(spec, Recurrent)
         body = _recurrent(spec, found)
-    block = LossBlock(body)
+    block = LossBlock(body, spec.loss)
     # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
     block.initialize(mx.init.Zero(), ctx=context)
     load(found, weights)
@@ -196,6 +224,7 @@ def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
 def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return inputs and labels as the block takes them, float32: MXNet's pick takes its indices as it finds them."""
     inputs, labels = batch.inputs, batch.labels
-    if isinstance(spec, Recurrent):
-        inputs, labels = inputs.T, labels.T.reshape(-1)
+    if spec.time_major:
+        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
+        labels = labels.reshape((-1,) + labels.shape[2:])
     return np.ascontiguousarray(inputs, dtype=np.float32), labels.astype(np.float32)

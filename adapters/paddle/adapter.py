@@ -4,10 +4,11 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 import paddle
+from paddle import nn
 from paddle.nn import functional
 
 from ..base import Adapter
-from ..families import LEARNING_RATE
+from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels
 from ..networks import Network
@@ -16,12 +17,17 @@ from . import libraries, profile
 from .networks import arrays_of, build, load
 
 
+LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}
+
+
 class PaddleAdapter(Adapter):
     """Drives PaddlePaddle.
 
     Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has, see
     ``mkl_kernels``.
     """
+
+    families = (*Adapter.families, "elman")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -34,13 +40,22 @@ class PaddleAdapter(Adapter):
         """Refuse to choose kernels of an MKL that this build has not."""
         if self._widest and libraries.mkl_threads() is None:
             return False, "this build of PaddlePaddle computes without MKL, whose kernels this mode chooses"
+        family = network.family
+        if isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
+            return False, "PaddlePaddle's SimpleRNN has no sigmoid and no leaky units"
         return super().supports(network)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the layers with these weights and put the mini-batch into tensors."""
         self.built = build(network, weights)
         self.inputs, self.labels = [paddle.to_tensor(array) for array in arrays_of(batch)]
-        self.optimizer = paddle.optimizer.SGD(LEARNING_RATE, parameters=list(self.built.parameters.values()))
+        clip = network.family.clip
+        self.optimizer = paddle.optimizer.SGD(
+            LEARNING_RATE,
+            parameters=list(self.built.parameters.values()),
+            grad_clip=nn.ClipGradByGlobalNorm(clip) if clip else None,
+        )
+        self.criterion = LOSSES[network.family.loss]
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the tensors that there are; gradients were cleared, and plain SGD keeps nothing."""
@@ -50,7 +65,7 @@ class PaddleAdapter(Adapter):
 
     def step(self) -> None:
         """Run forward, backward and update; PaddlePaddle returns when they are done."""
-        self.loss = functional.cross_entropy(self.built.layer(self.inputs), self.labels)
+        self.loss = self.criterion(self.built.layer(self.inputs), self.labels)
         self.loss.backward()
         self.optimizer.step()
         # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.

@@ -10,7 +10,7 @@ import numpy as np
 from paddle import nn
 
 from ..base import Unsupported
-from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 
@@ -147,6 +147,26 @@ class LanguageModel(nn.Layer):
         return self.dense(outputs.reshape([-1, self.hidden]))
 
 
+class ElmanLayer(nn.Layer):
+    """A simple recurrent layer from a zero state, dense; (steps, batch, inputs) to (steps * batch, outputs)."""
+
+    def __init__(self, spec: Elman, naming: Naming) -> None:
+        super().__init__()
+        self.hidden = spec.hidden
+        self.rnn = nn.SimpleRNN(spec.inputs, spec.hidden, time_major=True, activation=spec.activation)
+        naming.parameters["rnn.input_weight"] = self.rnn.weight_ih_l0
+        naming.parameters["rnn.hidden_weight"] = self.rnn.weight_hh_l0
+        naming.parameters["rnn.bias"] = self.rnn.bias_ih_l0
+        # The second bias stays zero, as the LSTM's.
+        self.rnn.bias_hh_l0.set_value(np.zeros(self.rnn.bias_hh_l0.shape, np.float32))
+        self.dense = naming.dense("out", spec.hidden, spec.outputs)
+
+    def forward(self, inputs: Any) -> Any:
+        """Return the outputs of every step, time-major."""
+        states, _ = self.rnn(inputs)
+        return self.dense(states.reshape([-1, self.hidden]))
+
+
 def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
     """Build the network in training mode with copies of these weights (canonical layouts)."""
     family, naming = network.family, Naming()
@@ -156,6 +176,8 @@ def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
         layer = _residual(family, naming)
     elif isinstance(family, Recurrent):
         layer = LanguageModel(family, naming)
+    elif isinstance(family, Elman):
+        layer = ElmanLayer(family, naming)
     else:
         raise Unsupported("PaddlePaddle: no way to build a network of type %s" % type(family).__name__)
     built = Built(layer, naming.parameters, frozenset(naming.transposed))
@@ -173,6 +195,7 @@ def load(built: Built, weights: Mapping[str, np.ndarray]) -> None:
 
 def arrays_of(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return inputs and labels as the layers take them; where there are steps, time-major and the labels in one row."""
-    if batch.labels.ndim == 2:
-        return np.ascontiguousarray(batch.inputs.T), batch.labels.T.reshape(-1)
+    if batch.labels.ndim > 1:
+        labels = batch.labels.swapaxes(0, 1)
+        return np.ascontiguousarray(batch.inputs.swapaxes(0, 1)), labels.reshape((-1,) + labels.shape[2:])
     return batch.inputs, batch.labels

@@ -23,6 +23,8 @@ class TheanoAdapter(Adapter):
     intermediate results back within the function.
     """
 
+    families = (*Adapter.families, "elman")
+
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if cell.threads:
@@ -50,6 +52,10 @@ class TheanoAdapter(Adapter):
         self.rate = theano.shared(np.asarray(LEARNING_RATE, dtype=np.float32), name="rate")
         values = list(self.trainable.values())
         gradients = theano.grad(built.loss, values)
+        if self.family.clip:
+            norm = theano.tensor.sqrt(sum(theano.tensor.sqr(gradient).sum() for gradient in gradients))
+            scale = theano.tensor.minimum(np.float32(1.0), np.float32(self.family.clip) / norm)
+            gradients = [gradient * scale for gradient in gradients]
         updates = [(value, value - self.rate * gradient) for value, gradient in zip(values, gradients)]
         self.train = theano.function([], built.loss, updates=updates)
 

@@ -11,7 +11,7 @@ import theano
 from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 
@@ -144,6 +144,26 @@ def _recurrent(spec: Recurrent, w: Weights, tokens: Any, batch: int) -> Any:
     return _dense(values, w, "fc")
 
 
+def _elman(spec: Elman, w: Weights, inputs: Any, batch: int) -> Any:
+    """Return the outputs (steps * batch, outputs) of time-major inputs (steps * batch, inputs)."""
+    sums = tensor.dot(inputs, w["rnn.input_weight"].T) + w["rnn.bias"]
+    new, old = np.float32(spec.alpha), np.float32(1.0 - spec.alpha)
+
+    def advance(sums: Any, state: Any, hidden_weight: Any) -> Any:
+        found = _activated(sums + tensor.dot(state, hidden_weight.T), spec.activation)
+        return found if spec.alpha == 1.0 else old * state + new * found
+
+    states, _ = theano.scan(
+        advance,
+        sequences=sums.reshape((spec.steps, batch, spec.hidden)),
+        outputs_info=tensor.unbroadcast(tensor.zeros((batch, spec.hidden), dtype="float32"), 0, 1),
+        non_sequences=[w["rnn.hidden_weight"]],
+        n_steps=spec.steps,
+        strict=True,
+    )
+    return _dense(states.reshape((spec.steps * batch, spec.hidden)), w, "out")
+
+
 def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
     """Return the network's loss over this resident mini-batch, with copies of these weights."""
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
@@ -152,6 +172,9 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
         logits = _recurrent(spec, parameters, given, len(batch.inputs))
     elif isinstance(spec, Residual):
         logits = _residual(spec, parameters, given)
+    elif isinstance(spec, Elman):
+        outputs = _elman(spec, parameters, given, len(batch.inputs))
+        return Built(tensor.sqr(outputs - targets).mean(), parameters, (given, targets))
     else:
         assert isinstance(spec, Chain)
         logits = _feedforward(spec, parameters, given)
@@ -164,6 +187,7 @@ def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
 
     Theano's own examples keep these so.
     """
-    if isinstance(spec, Recurrent):
-        return batch.inputs.T.reshape(-1).astype(np.int32), batch.labels.T.reshape(-1).astype(np.int32)
-    return batch.inputs, batch.labels.astype(np.int32)
+    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    if spec.time_major:
+        inputs, labels = [each.swapaxes(0, 1).reshape((-1,) + each.shape[2:]) for each in (inputs, labels)]
+    return inputs, labels
