@@ -16,7 +16,6 @@ from ..protocol import Cell
 from . import libraries
 from .networks import arrays_of, build, from_chainer, has_gates
 
-
 LOSSES = {"cross_entropy": F.softmax_cross_entropy, "squares": F.mean_squared_error}
 
 
@@ -99,6 +98,7 @@ class ChainerAdapter(Adapter):
             "mkl_kernels": mkl_kernels.asked_for() if self.ideep else None,
             "blas": openblas.told(libraries.openblas_loaded()),
             "execution": "define-by-run",
+            "recurrence": "loop",
             "optimizer": "chainer.optimizers.SGD",
         }
 

@@ -6,7 +6,7 @@ import cntk
 import numpy as np
 
 from ..base import Adapter
-from ..families import LEARNING_RATE
+from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels
 from ..networks import Network
@@ -22,6 +22,8 @@ class CntkAdapter(Adapter):
     processor runs, or chooses by its maker.
     """
 
+    families = (*Adapter.families, "elman")
+
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if settings.get("kernels", "widest") == "widest":
@@ -29,6 +31,17 @@ class CntkAdapter(Adapter):
         if cell.threads:
             # The only thread setting it honours, and that up to the CPUs present.
             cntk.cntk_py.set_max_num_cputhreads(cell.threads)
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, leaky units and gradients clipped together."""
+        supported, reason = super().supports(network)
+        family = network.family
+        if supported and isinstance(family, Elman):
+            if family.clip:
+                return False, "clip %g: CNTK's learners clip each parameter's gradient by itself" % family.clip
+            if family.alpha != 1.0:
+                return False, "alpha %g: CNTK's RNNStep has no leaky units" % family.alpha
+        return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the graph with these weights; the mini-batch becomes CNTK values."""
@@ -75,7 +88,8 @@ class CntkAdapter(Adapter):
             "blas": libraries.mkl(),
             "kernels": mkl_kernels.asked_for(),
             "execution": "static graph, Trainer.train_minibatch, mini-batch held as Value",
-            "recurrence": "layers.Recurrence(layers.LSTM)",
+            "recurrence": "loop",
+            "recurrent_layers": "layers.Recurrence of layers.LSTM or layers.RNNStep",
             "optimizer": "cntk.sgd",
         }
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 import cntk
 import numpy as np
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 
 
@@ -45,6 +45,10 @@ def _to_columns(value: np.ndarray) -> np.ndarray:
 
 def _from_columns(value: np.ndarray) -> np.ndarray:
     return swap_gates(value.T)
+
+
+def _turned(value: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(value.T)
 
 
 def _over_channels(value: np.ndarray) -> np.ndarray:
@@ -143,15 +147,28 @@ class Builder:
             item.parameter.value = item.held(self.weights[name + "." + part])
         return outputs
 
+    def simple(self, inputs: Any, spec: Elman) -> Any:
+        """Return the outputs of CNTK's block of simple recurrent units, run over the sequence from a zero state."""
+        block = cntk.layers.RNNStep(spec.hidden, activation=ACTIVATIONS[spec.activation])
+        outputs = cntk.layers.Recurrence(block)(inputs)
+        found = {parameter.name: parameter for parameter in block.parameters}
+        for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
+            name = "rnn." + part
+            item = self.trained[name] = Trained(found[theirs], np.transpose, _turned)
+            item.parameter.value = item.held(self.weights[name])
+        return outputs
+
+
+ACTIVATIONS = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh, "none": lambda inputs: inputs}
+
 
 def _feedforward(spec: Chain, build: Builder, outputs: Any) -> Any:
-    activations = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh, "none": lambda inputs: inputs}
     for layer in spec.layers:
         if isinstance(layer, Dense):
-            outputs = activations[layer.activation](build.dense(outputs, layer.name))
+            outputs = ACTIVATIONS[layer.activation](build.dense(outputs, layer.name))
         elif isinstance(layer, Convolution):
             outputs = build.convolution(outputs, layer.name, layer.kernel, layer.stride, layer.padding)
-            outputs = activations[layer.activation](build.channel_bias(outputs, layer.name + ".bias"))
+            outputs = ACTIVATIONS[layer.activation](build.channel_bias(outputs, layer.name + ".bias"))
         elif isinstance(layer, MaxPool):
             outputs = max_pool(outputs, layer)
         else:
@@ -178,6 +195,11 @@ def _recurrent(spec: Recurrent, build: Builder, tokens: Any) -> Any:
 def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
     """Return the network with copies of these weights."""
     build_from = Builder(weights)
+    if isinstance(spec, Elman):
+        inputs = cntk.sequence.input_variable(spec.inputs)
+        targets = cntk.sequence.input_variable(spec.outputs)
+        outputs = build_from.dense(build_from.simple(inputs, spec), "out")
+        return Built(cntk.reduce_mean(cntk.square(outputs - targets)), build_from.trained, (inputs, targets))
     classes = spec.drawn_labels().below
     if isinstance(spec, Recurrent):
         inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=True)
@@ -197,6 +219,8 @@ def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
 
 def values_of(spec: Family, batch: Batch) -> List[Any]:
     """Return copies of inputs and labels; labels and tokens are sparse one-hot vectors, CNTK's form of an index."""
+    if isinstance(spec, Elman):
+        return [cntk.Value(np.array(each)) for each in batch]
     labels = cntk.Value.one_hot(batch.labels.tolist(), spec.drawn_labels().below)
     if isinstance(spec, Recurrent):
         return [cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary), labels]

@@ -27,7 +27,7 @@ from ..protocol import Cell, Profile
 from . import backends, profile
 from .networks import Options, arrays, build
 
-
+_LOOPS = {"jax": "scan"}  # what a recurrent layer of this backend is where it is not unrolled; else a loop
 LOSSES: Dict[str, Callable[[], Any]] = {
     "cross_entropy": partial(keras.losses.SparseCategoricalCrossentropy, from_logits=True),
     "squares": keras.losses.MeanSquaredError,
@@ -72,9 +72,7 @@ class KerasAdapter(Adapter):
         self.variables = {name: variable for name, (variable, _) in built.parameters.items()}
         self.model = built.model
         self.model.compile(
-            optimizer=keras.optimizers.SGD(
-                learning_rate=LEARNING_RATE, global_clipnorm=network.family.clip or None
-            ),
+            optimizer=keras.optimizers.SGD(learning_rate=LEARNING_RATE, global_clipnorm=network.family.clip or None),
             loss=LOSSES[network.family.loss](),
             jit_compile=self.jit_compile,
         )
@@ -134,7 +132,7 @@ class KerasAdapter(Adapter):
             "jit_compile_asked": self.jit_compile,
             "image_layout": "NHWC" if self.options.data_format == "channels_last" else "NCHW",
             "unroll": self.options.unroll,
-            "recurrence": "unrolled" if self.options.unroll else "loop",
+            "recurrence": "unrolled" if self.options.unroll else _LOOPS.get(keras.config.backend(), "loop"),
             "use_cudnn": self.options.use_cudnn,
             "optimizer": "keras.optimizers.SGD",
         }

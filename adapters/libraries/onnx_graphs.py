@@ -13,11 +13,13 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
+from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 
 LOSS = "loss"
+#: Of a simple recurrent network: a graph of more takes a minute or more to build and to load.
+MOST_STEPS = 100
 _GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
 _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
@@ -177,8 +179,41 @@ def _lstm(graph: Graph, name: str, value: str, family: Recurrent, batch_size: in
     return graph.node("Concat", outputs, axis=0)
 
 
+def _elman(graph: Graph, family: Elman, batch_size: int) -> str:
+    """Add the layer over (steps * batch, inputs) rows, unrolled; return the outputs, (steps * batch, outputs)."""
+    shape = batch_size, family.hidden
+    shares = graph.node("Gemm", ["inputs", "rnn.input_weight", "rnn.bias"], transB=1)
+    rows = ["rnn:shares:%d" % step for step in range(family.steps)]
+    graph.several("Split", [shares, graph.integers(*[batch_size] * family.steps)], rows, axis=0)
+    state = graph.constant("zero_state", np.zeros(shape, dtype=graph.element))
+    states = []
+    for row in rows:
+        sums = graph.node("Gemm", [state, "rnn.hidden_weight", row], transB=1)
+        found = graph.node(_ACTIVATIONS[family.activation], [sums])
+        if family.alpha != 1.0:
+            new = graph.constant("new_share", np.full(shape, family.alpha, dtype=graph.element))
+            old = graph.constant("old_share", np.full(shape, 1.0 - family.alpha, dtype=graph.element))
+            found = graph.node("Add", [graph.node("Mul", [state, old]), graph.node("Mul", [found, new])])
+        state = found
+        states.append(state)
+    return graph.dense("out", graph.node("Concat", states, axis=0))
+
+
+def refuses_steps(family: Family) -> str:
+    """Return why a network is not unrolled; empty where it is."""
+    if not isinstance(family, Elman) or family.steps <= MOST_STEPS:
+        return ""
+    return "the graph holds every step, and is not built for more than %d of them, but for %d" % (
+        MOST_STEPS,
+        family.steps,
+    )
+
+
 def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
-    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows."""
+    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows.
+
+    Of a family whose loss is of squares: the outputs'.
+    """
     family = network.family
     if isinstance(family, Recurrent):
         rows = family.steps * batch_size
@@ -188,6 +223,11 @@ def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, in
         for layer in range(1, family.layers + 1):
             value = _lstm(graph, "lstm%d" % layer, value, family, batch_size)
         return graph.dense("fc", value), rows
+    if isinstance(family, Elman):
+        rows = family.steps * batch_size
+        graph.input("inputs", (rows, family.inputs))
+        graph.input("labels", (rows, family.outputs))
+        return _elman(graph, family, batch_size), rows
     graph.input("inputs", (batch_size,) + family.drawn_inputs().shape)
     graph.input("labels", (batch_size,), np.int64)
     if isinstance(family, Residual):
@@ -211,8 +251,9 @@ def parameter_names(network: Network) -> List[str]:
 
 def feed(network: Network, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch as the graph's ``inputs`` and ``labels``."""
-    if isinstance(network.family, Recurrent):
-        return np.ascontiguousarray(batch.inputs.T).reshape(-1), np.ascontiguousarray(batch.labels.T).reshape(-1)
+    if network.family.time_major:
+        inputs, labels = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in batch]
+        return inputs.reshape((-1,) + inputs.shape[2:]), labels.reshape((-1,) + labels.shape[2:])
     return batch.inputs, batch.labels
 
 

@@ -1,15 +1,16 @@
 """ONNX Runtime's sessions as both of its adapters drive them."""
 
 import os
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import onnx
 import onnxruntime
 
 from ..base import Adapter
+from ..networks import Network
 from ..protocol import Cell
-from .onnx_graphs import Graph, add_product
+from .onnx_graphs import Graph, add_product, refuses_steps
 
 CPU = "CPUExecutionProvider"
 _OUT_OF_MEMORY = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
@@ -26,6 +27,7 @@ class SessionAdapter(Adapter):
     ``memory_pattern``, ``memory_arena``  ONNX Runtime's planning and pooling of memory (default true)
     """
 
+    families = (*Adapter.families, "elman")
     #: The graphs that this build understands.
     graph = Graph
 
@@ -33,6 +35,11 @@ class SessionAdapter(Adapter):
         super().__init__(cell, settings, cache_directory)
         onnxruntime.set_default_logger_severity(3)
         self.options = self.session_options()
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, recurrences of very many steps."""
+        reason = super().supports(network)[1] or refuses_steps(network.family)
+        return not reason, reason
 
     def session_options(self) -> Any:
         """Return new options."""
@@ -85,6 +92,7 @@ class SessionAdapter(Adapter):
             "build": onnxruntime.get_build_info(),
             "blas": "MLAS" if self.cell.on_cpu else "cuBLAS",
             "operator_set": self.graph.operator_set,
+            "recurrence": "unrolled",
             "intra_op_num_threads": options.intra_op_num_threads,
             "inter_op_num_threads": options.inter_op_num_threads,
             "execution_mode": options.execution_mode.name,

@@ -111,6 +111,7 @@ class MxnetAdapter(Adapter):
             "onednn_recurrent": os.environ.get("MXNET_USE_MKLDNN_RNN", "1") != "0",
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
             "blas": libraries.blas(),
+            "recurrence": "fused",
             "execution": "hybridize(static_alloc=%s, static_shape=%s), loss in the graph" % ((self.static,) * 2),
             "optimizer": "sgd_update, one operator for each parameter",
             "fused_norm": self.fused_norm,

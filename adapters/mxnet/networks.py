@@ -11,7 +11,19 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn, rnn
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, Layer, MaxPool, Recurrent, Residual
+from ..families import (
+    Bottleneck,
+    Chain,
+    Convolution,
+    Dense,
+    Elman,
+    Family,
+    Flatten,
+    Layer,
+    MaxPool,
+    Recurrent,
+    Residual,
+)
 from ..launch.batches import Batch
 
 

@@ -66,3 +66,10 @@ def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> 
     share = graph.node("Mul", [graph.node("Exp", [logarithms]), graph.scalar(1.0 / rows)])
     minus = graph.constant("minus_share", np.full((rows, 1), -1.0 / rows, dtype=graph.element))
     return loss, graph.node("ScatterElements", [share, column, minus], axis=1, reduction="add")
+
+
+def mean_of_squares(graph: Graph, outputs: str, targets: str, count: int) -> Tuple[str, str]:
+    """Add the mean squared error of so many outputs; return it and its gradient by the outputs."""
+    errors = graph.node("Sub", [outputs, targets])
+    loss = graph.node("ReduceMean", [graph.node("Mul", [errors, errors])], "loss", keepdims=0)
+    return loss, graph.node("Mul", [errors, graph.scalar(2.0 / count)])

@@ -4,14 +4,14 @@ Inputs: every parameter under its canonical name, ``inputs``, ``labels`` and ``l
 every parameter after the update (``updated_name``). Nothing is kept from step to step inside the graph.
 """
 
-from typing import Any, Sequence
+from typing import Any, Dict, Sequence
 
 import numpy as np
 from onnx import ModelProto
 
 from ..libraries.onnx_graphs import add_logits, window
 from ..networks import Network
-from .composites import normalise, softmax_cross_entropy
+from .composites import mean_of_squares, normalise, softmax_cross_entropy
 from .gradients import Gradient, Product, backward, multiplied
 from .graph import Graph
 
@@ -35,8 +35,20 @@ def updated_name(name: str) -> str:
     return name + ":updated"
 
 
-def _update(graph: Graph, name: str, shape: Sequence[int], gradient: Gradient, rate_in_product: bool) -> None:
-    """Add ``parameter - learning_rate * gradient``.
+def _clipped(graph: Graph, gradients: Dict[str, Gradient], clip: float) -> str:
+    """Do all products left open; return the learning rate times what scales the gradients down to the norm allowed."""
+    squares = []
+    for name, gradient in gradients.items():
+        gradients[name] = value = multiplied(graph, gradient)
+        squares.append(graph.node("ReduceSumSquare", [value], keepdims=0))
+    scale = graph.node("Div", [graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)])])
+    return graph.node("Mul", [LEARNING_RATE, graph.node("Min", [scale, graph.scalar(1.0)])])
+
+
+def _update(
+    graph: Graph, name: str, shape: Sequence[int], gradient: Gradient, rate: str, rate_in_product: bool
+) -> None:
+    """Add ``parameter - rate * gradient``.
 
     Where the gradient is a matrix product, the learning rate may go into the smaller of its factors, so that one pass
     less goes over the weight.
@@ -44,12 +56,12 @@ def _update(graph: Graph, name: str, shape: Sequence[int], gradient: Gradient, r
     if rate_in_product and isinstance(gradient, Product):
         left, right = gradient
         if shape[0] <= shape[1]:
-            left = graph.node("Mul", [left, LEARNING_RATE])
+            left = graph.node("Mul", [left, rate])
         else:
-            right = graph.node("Mul", [right, LEARNING_RATE])
+            right = graph.node("Mul", [right, rate])
         change = multiplied(graph, Product(left, right))
     else:
-        change = graph.node("Mul", [multiplied(graph, gradient), LEARNING_RATE])
+        change = graph.node("Mul", [multiplied(graph, gradient), rate])
     graph.node("Sub", [name, change], updated_name(name))
 
 
@@ -64,10 +76,14 @@ def training_graph(
     graph.input(LEARNING_RATE, ())
     logits, rows = add_logits(graph, network, batch_size)
     names = [parameter.name for parameter in trained]
-    loss, seed = softmax_cross_entropy(graph, logits, "labels", rows)
+    if network.family.loss == "squares":
+        loss, seed = mean_of_squares(graph, logits, "labels", rows * network.family.drawn_labels().shape[-1])
+    else:
+        loss, seed = softmax_cross_entropy(graph, logits, "labels", rows)
     gradients = backward(graph, {logits: seed}, names)
+    rate = _clipped(graph, gradients, network.family.clip) if network.family.clip else LEARNING_RATE
     for parameter in trained:
-        _update(graph, parameter.name, parameter.shape, gradients[parameter.name], rate_in_product)
+        _update(graph, parameter.name, parameter.shape, gradients[parameter.name], rate, rate_in_product)
         graph.output(updated_name(parameter.name), parameter.shape)
     graph.output(loss, ())
     return graph.model()

@@ -53,7 +53,7 @@ class OnnxRuntimeAdapter(SessionAdapter):
         fused_loss = bool(self.settings.get("fused_loss", True))
         model = forward_model(self.network, self.batch_size, fused_loss)
         with artifacts.temporary_directory(self.cache_directory) as directory:
-            files = artifacts.generate(model, directory)
+            files = artifacts.generate(model, directory, self.network.family.clip)
             self.state = CheckpointState.load_checkpoint(files.checkpoint)
             self.module = Module(files.training_model, self.state, None, "cpu", options)
             self._load(weights)

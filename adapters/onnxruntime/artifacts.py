@@ -49,8 +49,11 @@ class _Silence:
         os.close(self._kept)
 
 
-def generate(model: ModelProto, directory: str) -> Artifacts:
-    """Write the artifacts of a forward model into this directory; parameters are its initializers without data."""
+def generate(model: ModelProto, directory: str, clip: float = 0.0) -> Artifacts:
+    """Write the artifacts of a forward model into this directory; parameters are its initializers without data.
+
+    Beyond 0 ``clip`` is the largest norm of all gradients together.
+    """
     block = _Training()
     for initializer in model.graph.initializer:
         if not initializer.raw_data:
@@ -59,7 +62,7 @@ def generate(model: ModelProto, directory: str) -> Artifacts:
         block()
         training_model, _ = block.to_model_proto()  # the other is for evaluation
         parameters = block.parameters()
-    optimizer = onnxblock.optim.SGD()
+    optimizer = onnxblock.optim.SGD(clip_grad=onnxblock.optim.ClipGradNorm(clip) if clip else None)
     with onnxblock.empty_base(opset_version=Graph.operator_set):
         optimizer(parameters)
         optimizer_model = optimizer.to_model_proto()

@@ -51,5 +51,10 @@ def forward_model(network: Network, batch_size: int, fused_loss: bool = True) ->
         tensor = TensorProto(name=parameter.name, data_type=TensorProto.FLOAT, dims=parameter.shape)
         graph.constants[parameter.name] = tensor
     logits, _ = add_logits(graph, network, batch_size)
-    graph.output(graph.loss(logits, fused_loss), ())
+    if network.family.loss == "squares":
+        errors = graph.node("Sub", [logits, "labels"])
+        graph.node("ReduceMean", [graph.node("Mul", [errors, errors])], LOSS, keepdims=0)
+        graph.output(LOSS, ())
+    else:
+        graph.output(graph.loss(logits, fused_loss), ())
     return graph.model()

@@ -16,7 +16,6 @@ from ..protocol import Cell, Profile
 from . import libraries, profile
 from .networks import arrays_of, build, load
 
-
 LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}
 
 
@@ -104,6 +103,7 @@ class PaddleAdapter(Adapter):
             "compiler_built_in": bool(paddle.is_compiled_with_cinn()),
             "allocator": paddle.get_flags("FLAGS_allocator_strategy")["FLAGS_allocator_strategy"],
             "execution": "dynamic graph",
+            "recurrence": "fused",
             "optimizer": "paddle.optimizer.SGD",
             "image_layout": "NCHW",
         }

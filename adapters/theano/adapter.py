@@ -100,6 +100,7 @@ class TheanoAdapter(Adapter):
             "blas": openblas.told(configuration.openblas_loaded()),
             "compiler": "g++ %s" % gcc_version_str,
             "compiler_flags": theano.config.gcc.cxxflags,
+            "recurrence": "scan",
             "execution": "one function; mode %s, linker %s" % (theano.config.mode, theano.config.linker),
             "allow_gc": bool(theano.config.allow_gc),
             "openmp": bool(theano.config.openmp),

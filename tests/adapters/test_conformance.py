@@ -34,8 +34,12 @@ OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent", "s
 OF_FURTHER_MODES = "small-relu"
 #: Modes that are about one family and refuse the others, with a network of it.
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
-#: Frameworks that do not build a family: their adapters refuse it.
-WITHOUT = {"elman": ("caffe", "chainer", "cntk", "keras", "mxnet", "onnx", "onnxruntime", "paddle", "theano")}
+#: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
+WITHOUT = {
+    "small-elman": ("caffe", "cntk"),
+    "leaky-elman": ("caffe", "cntk", "keras", "mxnet", "paddle"),
+    "free-elman": ("caffe", "mxnet", "paddle"),
+}
 #: Mini-batches, with references that are shipped: a step is as right with few examples as with the paper's many.
 FEW = {"fcn5": 16, "fcn8": 16, "alexnet": 4, "resnet50": 8, "lstm32": 32, "lstm64": 32}
 DEVICE = os.environ.get("DLBENCH_TEST_DEVICE", "cpu")
@@ -96,7 +100,7 @@ def may_refuse(name: str, mode: str, network: str) -> bool:
     """Tell whether a framework may refuse a network: one outside dlbench may, and others what is known of them."""
     family = EVERY[network].family.name
     of_another = (name, mode) in OF_ONE_FAMILY and EVERY[OF_ONE_FAMILY[name, mode]].family.name != family
-    return catalogue()[name].outside is not None or of_another or name in WITHOUT.get(family, ())
+    return catalogue()[name].outside is not None or of_another or name in WITHOUT.get(network, ())
 
 
 #: Which modes gave at least one number in this session, among those of which any launch was looked at.
