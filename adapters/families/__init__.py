@@ -7,6 +7,7 @@ Standard library only, and the syntax of Python 3.6: host and guest both import 
 
 from typing import Dict, Type
 
+from .attention import Attention
 from .chain import Chain
 from .convolutional import Convolutional
 from .elman import Elman
@@ -20,7 +21,7 @@ from .residual import Bottleneck, Residual
 
 #: By the name that suites use.
 FAMILIES: Dict[str, Type[Family]] = {
-    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent, Elman, Own)
+    family.name: family for family in (Feedforward, Convolutional, Residual, Recurrent, Elman, Attention, Own)
 }
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "FAMILIES",
     "LEARNING_RATE",
     "LOSSES",
+    "Attention",
     "Bottleneck",
     "Chain",
     "Convolution",

@@ -10,16 +10,17 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 import numpy as np
 
 from ..base import Adapter
-from ..families import Convolutional, Elman, Family, Feedforward, Recurrent, Residual
+from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell
+from .attention import AttentionModel
 from .elman import ElmanModel
 from .feedforward import FeedforwardModel
 from .recurrent import RecurrentModel
 from .residual import ResidualModel
 
-Model = Union[ElmanModel, FeedforwardModel, RecurrentModel, ResidualModel]
+Model = Union[AttentionModel, ElmanModel, FeedforwardModel, RecurrentModel, ResidualModel]
 
 
 class ReferenceAdapter(Adapter):
@@ -32,6 +33,7 @@ class ReferenceAdapter(Adapter):
         Recurrent: RecurrentModel,
         Residual: ResidualModel,
         Elman: ElmanModel,
+        Attention: AttentionModel,
     }
     families = tuple(family.name for family in models)
 

@@ -57,7 +57,7 @@ class Claim:
     @property
     def flops(self) -> float:
         """What a step must compute at least."""
-        fewer = 1.0 if self.network.family.kind in ("dense", "recurrent") else _FEWER_OPERATIONS
+        fewer = _FEWER_OPERATIONS if self.network.family.kind == "convolutional" else 1.0
         return self.network.family.training_flops(self.cell.batch_size) / fewer
 
 

@@ -58,6 +58,18 @@ elman = st.fixed_dictionaries(
     {"inputs": size, "hidden": size, "outputs": size, "steps": size, "activation": activation},
     optional={"alpha": st.floats(1e-3, 1.0), "clip": st.floats(0.0, 1e3), "input_scale": scale},
 )
+attention = st.integers(1, 8).flatmap(
+    lambda heads: st.fixed_dictionaries(
+        {
+            "vocabulary": st.integers(2, 300),
+            "width": st.integers(1, 40).map(lambda each: each * heads),
+            "heads": st.just(heads),
+            "layers": st.integers(1, 4),
+            "steps": size,
+        },
+        optional={"feedforward": size, "epsilon": st.floats(1e-6, 1e-2)},
+    )
+)
 specified = st.one_of(
     *(
         numbers.map(lambda found, family=family: {"family": family, "numbers": found})
@@ -67,6 +79,7 @@ specified = st.one_of(
             "residual": residual,
             "recurrent": recurrent,
             "elman": elman,
+            "attention": attention,
         }.items()
     )
 )
@@ -88,12 +101,15 @@ def test_what_is_counted_is_what_is_there(data):
     names = [parameter.name for parameter in family.parameters()]
     assert len(set(names)) == len(names)
     assert all(product > 0 for product in family.multiply_adds())
-    # Every weight matrix and every kernel is used at least once an example; an embedding is looked up.
-    products = [p for p in family.parameters() if len(p.shape) > 1 and p.name != "embedding.weight"]
+    # Every weight matrix and every kernel is used at least once an example; embeddings are looked up.
+    looked_up = ("embedding.weight", "position.weight")
+    products = [p for p in family.parameters() if len(p.shape) > 1 and p.name not in looked_up]
     steps = getattr(family, "steps", 1)
     used = sum(steps * entries(parameter) for parameter in products)
     assert sum(family.multiply_adds()) >= used
     assert family.training_flops(7) == 7 * family.training_flops(1) > 4 * sum(family.multiply_adds())
+    if data["family"] == "attention":  # each step's scores with itself and the earlier steps, and their use
+        used += family.layers * family.steps * (family.steps + 1) * family.width
     if not any(len(parameter.shape) == 4 for parameter in products):
         assert sum(family.multiply_adds()) == used
 
@@ -146,6 +162,7 @@ def test_the_recipes_that_the_shipped_references_were_made_by_stay():
 FCN = {"inputs": 784, "hidden": [512, 512], "outputs": 10, "activation": "relu"}
 CNN = {"channels": 3, "side": 32, "layers": [{"convolution": 8, "kernel": 3}, {"pool": 2}], "outputs": 10}
 RESNET = {"channels": 3, "side": 32, "blocks": [1, 1], "widths": [4, 8], "classes": 10}
+GPT = {"vocabulary": 100, "width": 8, "heads": 2, "layers": 1, "steps": 4}
 RNN = {"inputs": 2, "hidden": 8, "outputs": 2, "steps": 4, "activation": "tanh"}
 LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
 
@@ -187,6 +204,7 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
         ("residual", {**RESNET, "epsilon": 0}, "epsilon", "from 1e-05"),
         ("recurrent", {**LSTM, "cell": "gru"}, "cell", '"lstm"'),
         ("recurrent", {**LSTM, "steps": 2.5}, "steps", "2.5 is not a whole number"),
+        ("attention", {**GPT, "heads": 3}, "heads", "3 do not divide the width 8. Give a divisor"),
         ("elman", {**RNN, "alpha": 1.5}, "alpha", "1.5 is not a number from 0.001 to 1"),
         ("elman", {**RNN, "clip": -1}, "clip", "from 0"),
         ("elman", {**RNN, "activation": "gelu"}, "activation", '"relu", "sigmoid", "tanh"'),
@@ -203,7 +221,7 @@ def test_every_family_has_a_small_network_a_name_and_a_kind():
     assert {family for _, _, family, _ in SMALL} == set(FAMILIES)
     for name, family in FAMILIES.items():
         assert family.name == name
-        assert family.kind in ("dense", "convolutional", "recurrent")
+        assert family.kind in ("dense", "convolutional", "recurrent", "attention")
 
 
 def test_an_odd_side_is_halved_as_the_convolutions_do_it():

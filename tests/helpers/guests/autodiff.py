@@ -83,7 +83,33 @@ def forward_elman(n, family, w, values):
     return torch.stack(outputs, 1)
 
 
-FORWARD = {"residual": forward_residual, "recurrent": forward_recurrent, "elman": forward_elman}
+def forward_attention(n, family, w, tokens):
+    def dense(name, values):
+        return functional.linear(values, w[name + ".weight"], w[name + ".bias"])
+
+    def norm(name, values):
+        return functional.layer_norm(values, [family.width], w[name + ".gamma"], w[name + ".beta"], family.epsilon)
+
+    def heads(values):
+        return values.unflatten(2, (family.heads, -1)).transpose(1, 2)
+
+    values = functional.embedding(tokens, w["embedding.weight"]) + w["position.weight"]
+    for layer in range(1, family.layers + 1):
+        name = f"layer{layer}."
+        query, key, value = map(heads, dense(name + "qkv", norm(name + "norm1", values)).chunk(3, 2))
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        values = values + dense(name + "project", mixed.transpose(1, 2).flatten(2))
+        raised = functional.gelu(dense(name + "upper", norm(name + "norm2", values)), approximate="tanh")
+        values = values + dense(name + "lower", raised)
+    return dense("fc", norm("norm", values))
+
+
+FORWARD = {
+    "residual": forward_residual,
+    "recurrent": forward_recurrent,
+    "elman": forward_elman,
+    "attention": forward_attention,
+}
 
 
 def mean_loss(family, outputs, labels):
