@@ -21,9 +21,10 @@ class _Numbers(NamedTuple):
 class Attention(_Numbers, Family):
     """A decoder with normalisation first (Radford et al. 2019), loss: mean over batch and steps.
 
-    x = embedding[token] + position[step]; in each layer x += attention(norm1(x)), then x += lower(gelu(upper(norm2(x))));
-    logits = fc(norm(x)), its weight apart from the embedding's. A step sees itself and the earlier ones; scores are
-    divided by the root of a head's width; there is no dropout. gelu is the approximation by tanh.
+    x = embedding[token] + position[step]; in each layer x += attention(norm1(x)), then
+    x += lower(gelu(upper(norm2(x)))); logits = fc(norm(x)), whose weight is not the embedding's. A step sees itself and
+    the earlier ones; scores are divided by the root of a head's width; there is no dropout. gelu is the approximation
+    by tanh.
     """
 
     __slots__ = ()
@@ -93,12 +94,17 @@ class Attention(_Numbers, Family):
         return False
 
     def parity(self) -> ParityRecipe:
-        """Return two steps at a high rate."""
+        """Return two steps at a high rate.
+
+        Largest errors seen of gpt32 and gpt64, loss and update, mini-batches of 2 to 16: 1.0e-7 and 3.4e-5 (PyTorch,
+        JAX, TensorFlow, the reference's own code in float32). Smallest mistakes that must be caught: 8e-2 in the update
+        for an epsilon of 1e-3, 2e-1 for another scale, 1.0 without the mask.
+        """
         return ParityRecipe(
             2,
             1.0,
-            5e-6,
-            2e-3,
+            3e-6,
+            4e-4,
             "learning rate 1: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake",
         )
 

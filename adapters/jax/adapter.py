@@ -26,7 +26,7 @@ class JaxAdapter(Adapter):
     says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
-    families = (*Adapter.families, "elman")
+    families = (*Adapter.families, "elman", "attention")
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
@@ -65,13 +65,14 @@ class JaxAdapter(Adapter):
             self._everywhere: Any = self._devices[0]
             self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=0)
         else:
-            self._workers = parallel.Workers(self._devices)
+            self._workers = parallel.Workers(self._devices, network.family)
             self._everywhere = self._workers.everywhere
-            step = training_step(self._workers.share(differentiated, self._workers.split(batch)), network.family.clip)
+            step = training_step(self._workers.share(differentiated, self._workers.split()), network.family.clip)
             self._step = jax.jit(step, donate_argnums=0, out_shardings=self._everywhere)
         if self.cell.placement != "resident":
             self.step = self._step_with_copy  # type: ignore[method-assign]
         self._parameters: Dict[str, Any] = {}
+        self._family = network.family
         self.reset(weights, batch)
         self.set_learning_rate(LEARNING_RATE)
 
@@ -88,9 +89,9 @@ class JaxAdapter(Adapter):
         arrays: Any
         homes: Any
         if self._workers is None:
-            arrays, homes = place(batch), (self._everywhere, self._everywhere)
+            arrays, homes = place(self._family, batch), (self._everywhere, self._everywhere)
         else:
-            arrays, homes = self._workers.deal(batch), self._workers.split(batch)
+            arrays, homes = self._workers.deal(batch), self._workers.split()
         if self.cell.placement == "resident":
             self._batch = tuple(self._put(value, home) for value, home in zip(arrays, homes))
             return

@@ -14,10 +14,10 @@ import numpy as np
 from jax import lax
 
 from ..base import Unsupported
-from ..families import Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
-from . import elman
+from . import attention, elman
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
@@ -40,11 +40,12 @@ def canonical(value: Any) -> np.ndarray:
     return array.transpose(CANONICAL) if array.ndim == 4 else array
 
 
-def place(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where there are steps."""
+def place(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the family is so."""
     inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
-    if labels.ndim > 1:
+    if family.time_major:
         inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
+    if labels.ndim > 1:
         labels = labels.reshape((-1,) + labels.shape[2:])
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
@@ -67,6 +68,8 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
         logits = partial(_recurrent, family)
     elif isinstance(family, Elman):
         logits = partial(elman.outputs, family)
+    elif isinstance(family, Attention):
+        logits = partial(attention.logits, family)
     else:
         raise Unsupported("JAX: no way to build a network of type %s" % type(family).__name__)
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ..families import Family
 from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..protocol import Cell
@@ -59,8 +60,9 @@ def start(cell: Cell) -> None:
 class Workers:
     """The devices that train together, and where they keep what."""
 
-    def __init__(self, devices: List[Any]) -> None:
-        """Lay the devices out along the mini-batch."""
+    def __init__(self, devices: List[Any], family: Family) -> None:
+        """Lay the devices out along the mini-batch of this family."""
+        self._family = family
         self._count = len(devices)
         self._mesh = Mesh(np.array(devices), (AXIS,))
         #: Where each worker has all of a value.
@@ -69,17 +71,17 @@ class Workers:
     def deal(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         """Return copies of inputs and labels as `networks.place` lays them out, part by part.
 
-        With steps the labels of a part are time-major and follow those of the part before: a worker's labels are
-        contiguous, whose tokens are a slice of the second axis.
+        Where the steps come first the labels of a part are time-major and follow those of the part before: a worker's
+        labels are contiguous, whose tokens are a slice of the second axis.
         """
-        parts = [place(part_of(batch, worker, self._count)) for worker in range(self._count)]
-        axis = 1 if batch.labels.ndim > 1 else 0
+        parts = [place(self._family, part_of(batch, worker, self._count)) for worker in range(self._count)]
+        axis = 1 if self._family.time_major else 0
         inputs = np.concatenate([each for each, _ in parts], axis=axis)
         return inputs, np.concatenate([each for _, each in parts])
 
-    def split(self, batch: Batch) -> Tuple[Any, Any]:
+    def split(self) -> Tuple[Any, Any]:
         """Return the shardings of the inputs and the labels that ``deal`` returns."""
-        inputs = PartitionSpec(None, AXIS) if batch.labels.ndim > 1 else PartitionSpec(AXIS)
+        inputs = PartitionSpec(None, AXIS) if self._family.time_major else PartitionSpec(AXIS)
         return NamedSharding(self._mesh, inputs), NamedSharding(self._mesh, PartitionSpec(AXIS))
 
     def share(self, differentiated: Differentiated, along: Tuple[Any, Any]) -> Differentiated:

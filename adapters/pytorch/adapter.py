@@ -34,7 +34,7 @@ class TorchAdapter(Adapter):
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
     """
 
-    families = (*Adapter.families, "elman")
+    families = (*Adapter.families, "elman", "attention")
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 

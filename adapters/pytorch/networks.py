@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..networks import Network
-from . import elman
+from . import attention, elman
 
 MakeDense = Callable[[int, int], nn.Linear]
 
@@ -177,6 +177,8 @@ def build(
         module, found = _recurrent(family, dense)
     elif isinstance(family, Elman):
         module, found = elman.make(family, dense, loop)
+    elif isinstance(family, Attention):
+        module, found = attention.make(family, dense)
     else:
         raise TypeError("no PyTorch network for the family %s" % type(family).__name__)
     if set(found) != set(weights):

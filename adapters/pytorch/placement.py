@@ -16,8 +16,7 @@ def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
     inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
     if family.time_major:
         inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
-        labels = labels.flatten(0, 1)
-    return [inputs, labels]
+    return [inputs, labels.flatten(0, 1) if labels.dim() > 1 else labels]
 
 
 def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:

@@ -36,14 +36,19 @@ class AttentionModel:
             name = "layer%d." % layer
             rows = rows + self._attend(name, self._norm(name + "norm1", rows))
             rows = rows + self._feedforward(name, self._norm(name + "norm2", rows))
-        logits = self._dense("fc", self._norm("norm", rows))
-        loss, self.by_logits = arithmetic.cross_entropy(logits, labels.reshape(-1), labels.size)
-        return loss
+        weight, bias, right = self.weights["fc.weight"], self.weights["fc.bias"], labels.reshape(-1)
+        self.output = arithmetic.dense_softmax(
+            self._norm("norm", rows),
+            weight,
+            bias,
+            lambda logits, some: arithmetic.cross_entropy(logits, right[some], len(right)),
+        )
+        return self.output.loss
 
     def backward(self) -> Gradients:
         """Yield every parameter's gradient, last layer first; the caller may update each at once."""
-        found: Dict[str, np.ndarray] = {}
-        by_rows = self._norm_back("norm", self._dense_back("fc", self.by_logits, found), found)
+        found: Dict[str, np.ndarray] = {"fc.weight": self.output.by_weight, "fc.bias": self.output.by_bias}
+        by_rows = self._norm_back("norm", self.output.by_rows, found)
         for layer in range(self.family.layers, 0, -1):
             name = "layer%d." % layer
             by_rows = by_rows + self._norm_back(name + "norm2", self._feedforward_back(name, by_rows, found), found)

@@ -7,8 +7,6 @@ import numpy as np
 from ..families import Recurrent
 from . import arithmetic
 
-ROWS_AT_ONCE = 1024  # of (rows, vocabulary) logits held at once
-
 Gradients = Iterator[Tuple[str, np.ndarray]]
 
 
@@ -66,22 +64,12 @@ class RecurrentModel:
         return self._output(values.reshape(-1, self.family.hidden), labels.T.reshape(-1))
 
     def _output(self, rows: np.ndarray, labels: np.ndarray) -> float:
-        """Do the dense softmax forward and backward together, a few rows at a time, and return the loss.
-
-        The logits of all rows would be the largest array of all.
-        """
+        """Do the dense softmax forward and backward together and return the loss."""
         weight, bias = self.weights["fc.weight"], self.weights["fc.bias"]
-        self.by_weight, self.by_bias = np.zeros_like(weight), np.zeros_like(bias)
-        self.by_rows = np.empty_like(rows)
-        total = 0.0
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = slice(start, start + ROWS_AT_ONCE)
-            loss, gradient = self.loss(rows[some] @ weight.T + bias, labels[some], len(rows))
-            total += loss
-            self.by_weight += gradient.T @ rows[some]
-            self.by_bias += gradient.sum(axis=0)
-            self.by_rows[some] = gradient @ weight
-        return total
+        self.output = arithmetic.dense_softmax(
+            rows, weight, bias, lambda logits, some: self.loss(logits, labels[some], len(rows))
+        )
+        return self.output.loss
 
     def loss(self, logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
         """Return the summed loss of these rows over the count of all rows, and its gradient by the logits."""
@@ -89,10 +77,10 @@ class RecurrentModel:
 
     def backward(self) -> Gradients:
         """Yield every parameter's gradient, last layer first; the caller may update each at once."""
-        yield "fc.weight", self.by_weight
-        yield "fc.bias", self.by_bias
+        yield "fc.weight", self.output.by_weight
+        yield "fc.bias", self.output.by_bias
         steps, batch = self.tokens.shape
-        above = self.by_rows.reshape(steps, batch, -1)
+        above = self.output.by_rows.reshape(steps, batch, -1)
         for layer in range(self.family.layers, 0, -1):
             input_weight = self.weights["lstm%d.input_weight" % layer]
             hidden_weight = self.weights["lstm%d.hidden_weight" % layer]

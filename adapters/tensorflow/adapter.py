@@ -30,7 +30,7 @@ from .training import training_step
 class TensorFlowAdapter(Adapter):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
-    families = (*Adapter.families, "elman")
+    families = (*Adapter.families, "elman", "attention")
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

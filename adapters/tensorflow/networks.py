@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Unsupported
-from ..families import Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
-from . import elman
+from . import attention, elman
 from .recurrent import RECURRENCES
 
 ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh, "none": lambda values: values}
@@ -220,6 +220,26 @@ class ElmanModel(Model):
         return tf.reduce_mean(tf.square(outputs - tf.reshape(labels, outputs.shape)))
 
 
+class AttentionModel(Model):
+    """A transformer, dense softmax at each step; inputs int32 tokens (batch, steps)."""
+
+    def __init__(self, family: Attention, variables: Variables) -> None:
+        super().__init__(variables)
+        matrices = [each.name for each in family.parameters() if len(each.shape) == 2]
+        looked_up = ("embedding.weight", "position.weight")
+        self._family = family
+        self._variables = {
+            each.name: variables.make(
+                each.name, DenseLayout() if each.name in matrices and each.name not in looked_up else None
+            )
+            for each in family.parameters()
+        }
+
+    def logits(self, inputs: Any) -> Any:
+        """Return the logits, (batch * steps, vocabulary)."""
+        return attention.logits(self._family, self._variables, inputs)
+
+
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve (batch, height, width, channels) with symmetric zero padding.
 
@@ -259,6 +279,8 @@ def build(network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> 
         model = RecurrentModel(family, variables, recurrence)
     elif isinstance(family, Elman):
         model = ElmanModel(family, variables, recurrence)
+    elif isinstance(family, Attention):
+        model = AttentionModel(family, variables)
     else:
         raise Unsupported("TensorFlow: no way to build a network of type %s" % type(family).__name__)
     variables.forget_weights()

@@ -30,12 +30,13 @@ REFERRED = "small-recurrent"
 #: With the recipes of their families, as a user's own network has.
 SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in small_networks(networks).items()}
 EVERY = {**SMALL, **NETWORKS}
-OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent", "small-elman")
+OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent", "small-elman", "small-attention")
 OF_FURTHER_MODES = "small-relu"
 #: Modes that are about one family and refuse the others, with a network of it.
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
 WITHOUT = {
+    "small-attention": ("caffe", "chainer", "cntk", "keras", "mxnet", "onnx", "onnxruntime", "paddle", "theano"),
     "small-elman": ("caffe", "cntk"),
     "leaky-elman": ("caffe", "cntk", "keras", "mxnet", "paddle"),
     "free-elman": ("caffe", "mxnet", "paddle"),

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.families import LEARNING_RATE, Convolution, Convolutional, Elman, Recurrent, Residual
+from dlbench.adapters.families import LEARNING_RATE, Attention, Convolution, Convolutional, Elman, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter
+from dlbench.adapters.reference.attention import AttentionModel
 from dlbench.adapters.reference.elman import ElmanModel
 from dlbench.adapters.reference.feedforward import FeedforwardModel
 from dlbench.adapters.reference.recurrent import RecurrentModel
@@ -162,6 +163,51 @@ class ClippedByTensor(ReferenceAdapter):
     def clip(self, gradients):
         for pair in gradients:
             yield from super().clip(iter([pair]))
+
+
+# --- the transformer -----------------------------------------------------------------------------------------------
+
+
+class NoMask(AttentionModel):
+    """Every step sees the later ones too."""
+
+    def hidden(self):
+        return np.zeros_like(super().hidden())
+
+
+class MaskWithoutItself(AttentionModel):
+    """A step, but for the first, sees only the earlier ones."""
+
+    def hidden(self):
+        hidden = np.triu(np.ones_like(super().hidden()))
+        hidden[0, 0] = False
+        return hidden
+
+
+class ScaledByWidth(AttentionModel):
+    """Scores divided by the root of the whole width, not of a head's."""
+
+    def __init__(self, family, weights):
+        super().__init__(family, weights)
+        self.scale = family.width**-0.5
+
+
+class LayerNormEpsilon(AttentionModel):
+    """Keras's default, 1e-3."""
+
+    def standardised(self, rows):
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        inverse = 1.0 / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + 1e-3)
+        return centred * inverse, inverse
+
+
+class UnbiasedVariance(AttentionModel):
+    """A variance divided by one less than the width."""
+
+    def standardised(self, rows):
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        inverse = 1.0 / np.sqrt(np.var(rows, axis=1, ddof=1, keepdims=True) + self.family.epsilon)
+        return centred * inverse, inverse
 
 
 # --- convolutions and normalisation --------------------------------------------------------------------------------
@@ -320,6 +366,7 @@ FAMILIES = ("fcn5", "alexnet", "lstm32", "resnet50")
 SHARP = ("fcn5", "alexnet", "lstm32")
 #: Simple recurrent networks, by the names of small ones: none comes with dlbench.
 SIMPLE = ("small-elman", "leaky-elman", "free-elman")
+TRANSFORMER = ("small-attention",)
 
 MISTAKES = (
     Mistake("gates i,o,f,c", with_model(Recurrent, gates_in_order((0, 2, 3, 1))), ("lstm32",)),
@@ -335,6 +382,11 @@ MISTAKES = (
     Mistake("leak in the state alone", with_model(Elman, NotLeaky), ("leaky-elman",)),
     Mistake("not clipped", NotClipped, ("small-elman", "leaky-elman")),
     Mistake("clipped by tensor", ClippedByTensor, ("small-elman", "leaky-elman")),
+    Mistake("no mask", with_model(Attention, NoMask), TRANSFORMER),
+    Mistake("mask without itself", with_model(Attention, MaskWithoutItself), TRANSFORMER),
+    Mistake("scale of the width", with_model(Attention, ScaledByWidth), TRANSFORMER),
+    Mistake("layer norm's epsilon 1e-3", with_model(Attention, LayerNormEpsilon), TRANSFORMER),
+    Mistake("unbiased variance", with_model(Attention, UnbiasedVariance), TRANSFORMER),
     Mistake("SAME padding", with_model(Convolutional, PaddedLikeSame), ("alexnet",)),
     Mistake("SAME padding, residual", with_model(Residual, ResidualPaddedLikeSame), ("resnet50",)),
     Mistake("normalisation in inference mode", with_model(Residual, NormaliseByRunningStatistics), ("resnet50",)),
@@ -342,7 +394,7 @@ MISTAKES = (
     Mistake("epsilon 1e-3", with_model(Residual, LargerEpsilon), ("resnet50",)),
     Mistake("ResNet v1.5", with_model(Residual, StrideInSecondConvolution), ("resnet50",)),
     Mistake("summed loss", SummedLoss, FAMILIES),
-    Mistake("doubled bias", DoubledBias, FAMILIES + SIMPLE),
+    Mistake("doubled bias", DoubledBias, FAMILIES + SIMPLE + TRANSFORMER),
     Mistake("frozen parameter", FrozenParameter, FAMILIES),
     Mistake("shifted labels", ShiftedLabels, FAMILIES),
     Mistake("learning rate", NotTheRate, FAMILIES),
