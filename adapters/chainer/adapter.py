@@ -26,7 +26,7 @@ class ChainerAdapter(Adapter):
     "widest" (default) or "mkl": whether iDeep's MKL is told to take the widest kernels that the processor runs.
     """
 
-    families = (*Adapter.families, "elman")
+    families = (*Adapter.families, "elman", "attention")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -10,8 +10,21 @@ import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import (
+    Attention,
+    Bottleneck,
+    Chain,
+    Convolution,
+    Dense,
+    Elman,
+    Family,
+    Flatten,
+    MaxPool,
+    Recurrent,
+    Residual,
+)
 from ..launch.batches import Batch
+from . import attention
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
 _TO_CHAINER = [2, 0, 1, 3]
@@ -160,6 +173,8 @@ def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
         return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens))
     if isinstance(spec, Residual):
         return Built(model, lambda images: _residual(spec, model.by_name, images))
+    if isinstance(spec, Attention):
+        return Built(model, lambda tokens: attention.logits(spec, model.by_name, tokens))
     if isinstance(spec, Elman):
         return Built(model, lambda inputs: _elman(spec, model.by_name, inputs))
     assert isinstance(spec, Chain)
@@ -171,7 +186,7 @@ def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each.copy() for each in batch]
     if spec.time_major:
         return _in_rows(inputs), _in_rows(labels)
-    return inputs, labels
+    return inputs, labels.reshape(-1)
 
 
 def _in_rows(values: np.ndarray) -> np.ndarray:

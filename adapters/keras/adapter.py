@@ -37,7 +37,7 @@ LOSSES: Dict[str, Callable[[], Any]] = {
 class KerasAdapter(Adapter):
     """Trains a compiled Keras model by its train function."""
 
-    families = (*Adapter.families, "elman")
+    families = (*Adapter.families, "elman", "attention")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -12,10 +12,11 @@ import numpy as np
 from keras import layers
 
 from ..base import Unsupported
-from ..families import Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
+from . import attention
 
 
 class Options(NamedTuple):
@@ -211,9 +212,12 @@ def build(network: Network, batch_size: int, options: Options) -> Built:
     """Return the model for mini-batches of this size; its variables do not have the starting weights yet."""
     family = network.family
     builder = Builder(options)
-    if isinstance(family, Recurrent):
+    if isinstance(family, (Attention, Recurrent)):
         inputs = keras.Input(batch_shape=(batch_size, family.steps), dtype="int32")
-        outputs = _recurrent(family, inputs, builder)
+        if isinstance(family, Attention):
+            outputs = attention.logits(family, inputs, builder.parameters)
+        else:
+            outputs = _recurrent(family, inputs, builder)
     else:
         shape = family.drawn_inputs().shape
         if len(shape) == 3 and options.data_format == "channels_last":

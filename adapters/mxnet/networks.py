@@ -12,6 +12,7 @@ import numpy as np
 from mxnet.gluon import nn, rnn
 
 from ..families import (
+    Attention,
     Bottleneck,
     Chain,
     Convolution,
@@ -25,6 +26,7 @@ from ..families import (
     Residual,
 )
 from ..launch.batches import Batch
+from . import attention
 
 
 class Built(NamedTuple):
@@ -217,6 +219,9 @@ def build(spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm
         body = _residual(spec, fused_norm, found)
     elif isinstance(spec, Elman):
         body = _elman(spec, found)
+    elif isinstance(spec, Attention):
+        body = attention.TransformerBlock(spec)
+        found = body.trainable()
     else:
         assert isinstance(spec, Recurrent)
         body = _recurrent(spec, found)
@@ -238,5 +243,6 @@ def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     inputs, labels = batch.inputs, batch.labels
     if spec.time_major:
         inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
+    if labels.ndim > 1:
         labels = labels.reshape((-1,) + labels.shape[2:])
     return np.ascontiguousarray(inputs, dtype=np.float32), labels.astype(np.float32)

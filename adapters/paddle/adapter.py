@@ -8,7 +8,7 @@ from paddle import nn
 from paddle.nn import functional
 
 from ..base import Adapter
-from ..families import LEARNING_RATE, Elman
+from ..families import LEARNING_RATE, Attention, Elman
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels
 from ..networks import Network
@@ -26,7 +26,7 @@ class PaddleAdapter(Adapter):
     ``mkl_kernels``.
     """
 
-    families = (*Adapter.families, "elman")
+    families = (*Adapter.families, "elman", "attention")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -42,12 +42,15 @@ class PaddleAdapter(Adapter):
         family = network.family
         if isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
             return False, "PaddlePaddle's SimpleRNN has no sigmoid and no leaky units"
+        if isinstance(family, Attention) and family.epsilon > 1e-3:
+            return False, "epsilon %g: PaddlePaddle's layer normalisation takes 0.001 at most" % family.epsilon
         return super().supports(network)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the layers with these weights and put the mini-batch into tensors."""
+        self.family = network.family
         self.built = build(network, weights)
-        self.inputs, self.labels = [paddle.to_tensor(array) for array in arrays_of(batch)]
+        self.inputs, self.labels = [paddle.to_tensor(array) for array in arrays_of(self.family, batch)]
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
             LEARNING_RATE,
@@ -59,7 +62,7 @@ class PaddleAdapter(Adapter):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the tensors that there are; gradients were cleared, and plain SGD keeps nothing."""
         load(self.built, weights)
-        for tensor, array in zip((self.inputs, self.labels), arrays_of(batch)):
+        for tensor, array in zip((self.inputs, self.labels), arrays_of(self.family, batch)):
             tensor.set_value(array)
 
     def step(self) -> None:

@@ -10,9 +10,22 @@ import numpy as np
 from paddle import nn
 
 from ..base import Unsupported
-from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families import (
+    Attention,
+    Bottleneck,
+    Chain,
+    Convolution,
+    Dense,
+    Elman,
+    Family,
+    Flatten,
+    MaxPool,
+    Recurrent,
+    Residual,
+)
 from ..launch.batches import Batch
 from ..networks import Network
+from . import attention
 
 ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
 
@@ -178,6 +191,8 @@ def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
         layer = LanguageModel(family, naming)
     elif isinstance(family, Elman):
         layer = ElmanLayer(family, naming)
+    elif isinstance(family, Attention):
+        layer = attention.Transformer(family, naming)
     else:
         raise Unsupported("PaddlePaddle: no way to build a network of type %s" % type(family).__name__)
     built = Built(layer, naming.parameters, frozenset(naming.transposed))
@@ -193,9 +208,9 @@ def load(built: Built, weights: Mapping[str, np.ndarray]) -> None:
         parameter.set_value(np.ascontiguousarray(value.T) if name in built.transposed else value)
 
 
-def arrays_of(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+def arrays_of(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return inputs and labels as the layers take them; where there are steps, time-major and the labels in one row."""
-    if batch.labels.ndim > 1:
-        labels = batch.labels.swapaxes(0, 1)
-        return np.ascontiguousarray(batch.inputs.swapaxes(0, 1)), labels.reshape((-1,) + labels.shape[2:])
-    return batch.inputs, batch.labels
+    inputs, labels = batch.inputs, batch.labels
+    if family.time_major:
+        inputs, labels = np.ascontiguousarray(inputs.swapaxes(0, 1)), labels.swapaxes(0, 1)
+    return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels

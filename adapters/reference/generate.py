@@ -20,6 +20,8 @@ BATCH_SIZES = {
     "resnet50": (16, 8, 32),
     "lstm32": (128, 4, 32, 64, 256),  # 4: for the tests of the parity check
     "lstm64": (128, 32, 64, 256),
+    "gpt32": (128, 4, 32),
+    "gpt64": (128, 32),
 }
 #: Mini-batches with several sets of labels, one for each of so many workers: (examples, sets).
 LABEL_SETS = {"resnet50": ((8, 2), (8, 4), (8, 8))}

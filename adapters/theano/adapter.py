@@ -23,7 +23,7 @@ class TheanoAdapter(Adapter):
     intermediate results back within the function.
     """
 
-    families = (*Adapter.families, "elman")
+    families = (*Adapter.families, "elman", "attention")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -11,8 +11,21 @@ import theano
 from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families import (
+    Attention,
+    Bottleneck,
+    Chain,
+    Convolution,
+    Dense,
+    Elman,
+    Family,
+    Flatten,
+    MaxPool,
+    Recurrent,
+    Residual,
+)
 from ..launch.batches import Batch
+from . import attention
 
 
 class Built(NamedTuple):
@@ -172,6 +185,8 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
         logits = _recurrent(spec, parameters, given, len(batch.inputs))
     elif isinstance(spec, Residual):
         logits = _residual(spec, parameters, given)
+    elif isinstance(spec, Attention):
+        logits = attention.logits(spec, parameters, given, len(batch.inputs))
     elif isinstance(spec, Elman):
         outputs = _elman(spec, parameters, given, len(batch.inputs))
         return Built(tensor.sqr(outputs - targets).mean(), parameters, (given, targets))
@@ -190,4 +205,4 @@ def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
     if spec.time_major:
         inputs, labels = [each.swapaxes(0, 1).reshape((-1,) + each.shape[2:]) for each in (inputs, labels)]
-    return inputs, labels
+    return inputs, labels.reshape(-1) if labels.dtype.kind == "i" else labels

@@ -45,11 +45,11 @@ def _answer(value: bool | None) -> str:
 
 
 def _show_capabilities(found: list[dict[str, Any]]) -> None:
-    kinds = ("dense", "convolutional", "recurrent")
+    kinds = ("dense", "convolutional", "recurrent", "attention")
     answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
     table(
         "What this build can do",
-        ["name", "dense", "conv.", "recurrent", *answers, "modes"],
+        ["name", "dense", "conv.", "recurrent", "attention", *answers, "modes"],
         [
             [
                 each["name"],

@@ -21,7 +21,7 @@ _CHAIN = [
 _RESIDUAL = {"channels": 3, "side": 17, "stem_channels": 4, "blocks": [2, 1], "widths": [3, 4], "classes": 6}
 _RECURRENT = {"vocabulary": 13, "hidden": 5, "layers": 2, "steps": 4}
 _ELMAN = {"inputs": 3, "hidden": 6, "outputs": 2, "steps": 5}
-_ATTENTION = {"vocabulary": 13, "width": 6, "heads": 2, "layers": 2, "steps": 4, "feedforward": 10, "epsilon": 1e-2}
+_ATTENTION = {"vocabulary": 13, "width": 6, "heads": 2, "layers": 2, "steps": 4, "feedforward": 10, "epsilon": 1e-4}
 
 #: (name, mini-batch, family, numbers): odd sizes, strides that do not divide, more than one of everything.
 SMALL = (
