@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from known_networks import AS_JSON, NETWORKS
 from properties import examples
 
-from dlbench.adapters.families import Recurrent
+from dlbench.adapters.families import Attention, Recurrent
 from dlbench.adapters.launch import batches
 from dlbench.suites.environments import environment
 from dlbench.suites.environments.interpreters import find_python, inspect
@@ -92,7 +92,7 @@ def test_a_mini_batch_fits_its_network(name, batch_size):
     assert batch.labels.dtype == np.int64
     assert batch.labels.min() >= 0
     assert batch.labels.max() < network.family.drawn_labels().below
-    if isinstance(network.family, Recurrent):
+    if isinstance(network.family, (Attention, Recurrent)):
         assert batch.inputs.shape == batch.labels.shape == (batch_size, network.family.steps)
         assert batch.inputs.dtype == np.int64
         assert batch.inputs.max() < network.family.vocabulary

@@ -179,8 +179,8 @@ def test_the_command_shows_and_gives_everything(tmp_path):
     done = run_command(tmp_path, "list", "--capabilities", "--frameworks", "null,torch7", "--json")
     null, torch7 = json.loads(done.stdout)
     assert null["networks"]["lstm32"] == {"supported": True, "reason": ""}
-    assert null["kinds"] == {"dense": True, "convolutional": True, "recurrent": True}
-    assert torch7["kinds"] == {"dense": None, "convolutional": None, "recurrent": None}
+    assert null["kinds"] == dict.fromkeys(("dense", "convolutional", "recurrent", "attention"), True)
+    assert torch7["kinds"] == dict.fromkeys(("dense", "convolutional", "recurrent", "attention"))
     assert torch7["problem"]
     assert (torch7["licence"], torch7["last_release"]) == ("BSD-3-Clause", None)
 
