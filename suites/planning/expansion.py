@@ -62,7 +62,8 @@ class _Expansion:
         self.networks = suite.chosen(choices["networks"])
         named = values.words(choices["devices"]) if choices["devices"] else suite.devices
         self._devices = devices.meant(named, capacity.gpus, capacity.visible)
-        self.rows = _rows_on(_rows(suite, choices), self._devices)
+        families = {suite.known[name].family.name for name in self.networks}
+        self.rows = _rows_about(_rows_on(_rows(suite, choices), self._devices), families)
         if choices["threads"] and devices.CPU not in self._devices:
             raise UsageError(
                 "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
@@ -102,6 +103,8 @@ class _Expansion:
             ]
         if axis == "device":
             row = next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+            if not _is_about(row, self._suite.known[cell.network].family.name):
+                return []
             return [cell._replace(device=device) for device in self._devices if _runs_on(row, device)]
         if axis == "batch_size":
             return [cell._replace(batch_size=size) for size in self._batch_sizes(cell)]
@@ -179,6 +182,24 @@ def _runs_on(row: Row, device: str) -> bool:
     """Tell whether a row's mode is one of this device: there are no CUDA graphs on a CPU."""
     mode = row.build.framework.modes.get(row.mode)
     return mode is None or ("cpu" if device == devices.CPU else "gpu") in mode.devices
+
+
+def _is_about(row: Row, family: str) -> bool:
+    """Tell whether a row's mode means anything for this family of networks."""
+    mode = row.build.framework.modes.get(row.mode)
+    return mode is None or not mode.families or family in mode.families
+
+
+def _rows_about(rows: tuple[Row, ...], families: Iterable[str]) -> tuple[Row, ...]:
+    """Return the rows that have a cell of any of these families; raises UsageError where none has."""
+    families = list(families)
+    found = tuple(row for row in rows if any(_is_about(row, family) for family in families))
+    if not found:
+        names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
+        raise UsageError(
+            f"{names}: not a mode for networks of the family {', '.join(families)}. Name another mode, or other networks."
+        )
+    return found
 
 
 def _rows_on(rows: tuple[Row, ...], on: tuple[str, ...]) -> tuple[Row, ...]:

@@ -39,6 +39,8 @@ class Mode(_Data):
     variables: dict[str, str] = {}
     devices: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
     """Where the mode means anything; elsewhere it has no cells. What a build cannot do is for the adapter to say."""
+    families: tuple[str, ...] = ()
+    """The families of networks that the mode is about; others have no cells in it. Empty: all."""
 
 
 class Debian(_Data):

@@ -32,7 +32,7 @@ SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in s
 EVERY = {**SMALL, **NETWORKS}
 OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent", "small-elman", "small-attention")
 OF_FURTHER_MODES = "small-relu"
-#: Modes that are about one family and refuse the others, with a network of it.
+#: A network for each mode that is about one family alone and refuses the others.
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
 WITHOUT = {
