@@ -196,8 +196,9 @@ def _rows_about(rows: tuple[Row, ...], families: Iterable[str]) -> tuple[Row, ..
     found = tuple(row for row in rows if any(_is_about(row, family) for family in families))
     if not found:
         names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
+        known = ", ".join(families)
         raise UsageError(
-            f"{names}: not a mode for networks of the family {', '.join(families)}. Name another mode, or other networks."
+            f"{names}: not a mode for networks of the family {known}. Name another mode, or other networks."
         )
     return found
 

@@ -218,8 +218,9 @@ def test_a_wrong_number_is_named_with_what_to_write(family, numbers, key, words)
 
 
 def test_every_family_has_a_small_network_a_name_and_a_kind():
-    assert {family for _, _, family, _ in SMALL} == set(FAMILIES)
-    for name, family in FAMILIES.items():
+    known = {name: family for name, family in FAMILIES.items() if family.specified}
+    assert {family for _, _, family, _ in SMALL} == set(known)
+    for name, family in known.items():
         assert family.name == name
         assert family.kind in ("dense", "convolutional", "recurrent", "attention")
 
