@@ -82,7 +82,7 @@ def _asked_by_tests_of_its_own(framework):
 def modes(computing=True, only_default=False, asked_elsewhere=True):
     return [
         pytest.param((name, mode), marks=_marks(framework), id=f"{name}-{mode}")
-        for name, framework in catalogue().items()
+        for name, framework in frameworks().items()
         for mode in on_the_device(framework)
         if (framework.computes or not computing) and (mode == framework.default_mode or not only_default)
         if asked_elsewhere or not _asked_by_tests_of_its_own(framework)
@@ -92,11 +92,16 @@ def modes(computing=True, only_default=False, asked_elsewhere=True):
 def combinations():
     return [
         pytest.param((name, mode, network), marks=_marks(framework, mode, network), id=f"{name}-{mode}-{network}")
-        for name, framework in catalogue().items()
+        for name, framework in frameworks().items()
         if framework.computes
         for mode in on_the_device(framework)
         for network in EVERY
     ]
+
+
+def frameworks():
+    """Return every framework that has networks; a step of the user's own has none."""
+    return {name: each for name, each in catalogue().items() if each.directory.name != "own_step"}
 
 
 def may_refuse(name: str, mode: str, network: str) -> bool:
