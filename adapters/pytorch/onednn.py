@@ -45,8 +45,11 @@ class Dense(nn.Linear):
     """A fully connected layer computed by oneDNN."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Map (batch, inputs) to (batch, outputs)."""
-        return _Linear.apply(inputs, self.weight, self.bias)
+        """Map (batch, inputs), or more dimensions before the last, to as many with the outputs in the last."""
+        if inputs.dim() == 2:
+            return _Linear.apply(inputs, self.weight, self.bias)
+        found = _Linear.apply(inputs.reshape(-1, inputs.shape[-1]), self.weight, self.bias)
+        return found.reshape(inputs.shape[:-1] + found.shape[-1:])
 
 
 def onednn_dense(inputs: int, outputs: int) -> nn.Linear:

@@ -23,7 +23,7 @@ def adapter(settings=None, **changes):
 def timed(made, steps=5):
     """Return (seconds by the wall, seconds by the device's marks) of the quickest of some samples of so many steps."""
     found = []
-    for _ in range(4):
+    for _ in range(12):
         made.synchronize()
         start, earlier = time.perf_counter(), made.event()
         for _ in range(steps):

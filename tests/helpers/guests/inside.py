@@ -39,6 +39,10 @@ def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu",
     cell = Cell({name!r}, {folder!r}, mode, name, device, threads, batch_size, precision, placement)
     return ADAPTER(cell, settings, CACHE if cache is None else cache)
 
+def built(**settings):
+    made = [(name, make(name, **settings)) for name in SMALL]
+    return [name for name, each in made if not each.refuses_family(SMALL[name]) and each.supports(SMALL[name])[0]]
+
 def prepared(name, **options):
     adapter, network = make(name, **options), SMALL[name]
     adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
