@@ -82,7 +82,9 @@ def set_up(lock: Path) -> str:
                 f"{sys.executable} cannot make a virtual environment in {VENV}. Install its venv package (Debian: "
                 "python3-venv), use another Python >= 3.11, or set DLBENCH_VENV to a folder you may write to."
             )
-    if not quietly([*pip, "install", "--no-input", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"):
+    if not quietly(
+        [*pip, "install", "--no-input", "--no-compile", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"
+    ):
         return "The locked requirements could not be installed; pip's words stand above. Check network and disk space."
     project = ["install", "--no-input", "--no-deps", "--no-build-isolation", "-e", str(ROOT)]
     if not quietly([*pip, *project], "installing dlbench"):

@@ -1,10 +1,10 @@
 """One suite over every adapter: what the contract promises, seen from outside, framework by mode by network.
 
 Each combination is launched once, in the framework's own interpreter, as the product launches it; the tests look at
-that one outcome. A framework's default mode trains a small network of each family but the dense one, and PyTorch's one
-at full size; a further mode one small network; all other pairs are slow. A framework that is not built here is skipped
-with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and
-so on); what is about CPUs is skipped then.
+that one outcome. A framework's default mode trains two small networks, and PyTorch's one of each family and one at full
+size; a further mode one small network; all other pairs are slow: in `frameworks/` each framework trains every network
+in a process of its own. A framework that is not built here is skipped with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks
+the same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and so on); what is about CPUs is skipped then.
 """
 
 import math
@@ -31,7 +31,10 @@ REFERRED = "small-recurrent"
 SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in small_networks(networks).items()}
 EVERY = {**SMALL, **NETWORKS}
 OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent", "small-elman", "small-attention")
+OF_EACH_FRAMEWORK = ("small-residual", "small-recurrent")
 OF_FURTHER_MODES = "small-relu"
+#: Modes that take half a minute for their first step.
+COMPILED = (("torch", "compile"),)
 #: A network for each mode that is about one family alone and refuses the others.
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
@@ -59,9 +62,11 @@ def _marks(framework, mode=None, network=None):
     # A launch costs seconds however small its network is: what a further mode does is seen in one.
     looked_at = (OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES),)
     if mode is not None and framework.modes[mode].default:
-        looked_at = OF_EACH_FAMILY
+        looked_at = OF_EACH_FRAMEWORK
         if framework.name in AT_FULL_SIZE or framework.outside is not None:
             looked_at = (*OF_EACH_FAMILY, USUAL)
+    if (framework.name, mode) in COMPILED:
+        looked_at = ()
     if framework.name == "reference":
         looked_at = OF_EACH_FAMILY
     if network is not None and network not in looked_at:

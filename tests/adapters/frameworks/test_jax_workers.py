@@ -80,7 +80,7 @@ def test_workers_take_their_parts_from_the_host_as_well(guest: Guest, workers: i
 @pytest.mark.parametrize(
     ("workers", "placement"),
     [
-        (2, "resident"),
+        pytest.param(2, "resident", marks=pytest.mark.slow),
         *(pytest.param(2, placement, marks=pytest.mark.slow) for placement in ("pinned", "pageable")),
         *(pytest.param(1, placement, marks=pytest.mark.slow) for placement in ("resident", "pinned", "pageable")),
     ],

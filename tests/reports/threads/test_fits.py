@@ -142,6 +142,7 @@ def test_intervals_of_amdahls_law_cover_its_serial_fraction(monkeypatch: pytest.
     assert chosen >= binom.ppf(0.001, tries, 0.92)
 
 
+@pytest.mark.slow
 def test_one_noisy_count_widens_the_intervals_by_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(least_squares, "REPLICATES", 199)
     truth = {p: time_at(p, 0.05, 0.01) for p in COUNTS}

@@ -197,6 +197,7 @@ def test_a_guest_that_somebody_kills_is_a_crash_and_the_run_goes_on(folder):
     assert reasons == {(Status.CRASHED, "ended by signal 9 (SIGKILL)")}
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_with_one_line_and_every_finished_record(folder):
     # A size no file may pass stands for the full disk: the first records fit into the store, not all.
     prepared = run_command(folder, "run", "mine.toml", "--budget", "10ms")

@@ -23,6 +23,7 @@ def test_two_locks_of_a_framework_share_no_downloads(tiny, tmp_path):
     assert kept.is_dir()
 
 
+@pytest.mark.slow
 def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     wheel = make_wheel(tmp_path, "tinymodule")
     good = hashlib.sha256(wheel.read_bytes()).hexdigest()

@@ -72,6 +72,7 @@ def test_it_runs_as_the_tutorial_says(built):
 
 
 @pytest.mark.framework
+@pytest.mark.slow
 def test_it_conforms_as_the_tutorial_says(built):
     variables, (_, *words) = command_of("DLBENCH_ADAPTERS=littlenet=path/to/littlenet .venv")
     (name,) = variables
