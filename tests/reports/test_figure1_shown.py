@@ -21,6 +21,7 @@ def test_without_anything_measured_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("quantity", ["seconds", "items"])
+@pytest.mark.slow
 def test_the_picture_names_networks_rows_places_and_where_memory_ended(tmp_path: Path, quantity: str) -> None:
     (written,) = figure1_to_picture(busy(), tmp_path / "figure1.svg", quantity)
     said = texts(written)

@@ -243,6 +243,7 @@ def test_the_mean_of_one_ratio_is_that_ratio_and_of_none_there_is_none() -> None
 
 
 @pytest.mark.parametrize(("launches_each", "deviation"), [(3, 0.03), pytest.param(8, 0.1, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_interval_of_the_mean_covers_the_truth(launches_each: int, deviation: float) -> None:
     rng = np.random.default_rng(20261120)
     truths = np.array([0.5, 1.0, 2.0, 3.0, 1.5, 8.0])

@@ -174,6 +174,7 @@ def tensorflow(guests: Callable[..., Guest]) -> Guest:
     return guests("tensorflow")
 
 
+@pytest.mark.slow
 def test_the_copy_of_tensorflow_is_of_a_tensor_of_its_own(tensorflow: Guest) -> None:
     told = tensorflow("""
         from guest.libraries import device_ceilings

@@ -52,6 +52,7 @@ def test_a_step_of_five_per_cent_is_found_five_nights_later():
     assert np.mean(np.array(exact) <= 1) >= 0.95
 
 
+@pytest.mark.slow
 def test_one_changed_cell_among_two_hundred_is_found_five_nights_later():
     rng = np.random.default_rng(104)
     others = [simulated_nights.ratios(rng, 60) for _ in range(199)]
@@ -63,6 +64,7 @@ def test_one_changed_cell_among_two_hundred_is_found_five_nights_later():
 
 
 @pytest.mark.parametrize("place", [30, pytest.param(55, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_interval_of_the_size_covers_the_truth(place):
     rng = np.random.default_rng(105)
     covered = []

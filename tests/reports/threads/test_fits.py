@@ -108,6 +108,7 @@ def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) 
 
 
 @pytest.mark.parametrize(("count", "deviation"), [(3, 0.01), pytest.param(5, 0.02, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_intervals_cover_the_truth_as_often_as_they_say(
     count: int, deviation: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_cliff_is_no_law_and_says_so() -> None:
     assert "too few launches to say whether noise explains that" in law(found, "usl").rejected[-1]
 
 
+@pytest.mark.slow
 def test_a_law_that_holds_is_rarely_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(least_squares, "REPLICATES", 1)
     truth = {p: time_at(p, 0.05, 0.01) for p in COUNTS}

@@ -173,6 +173,7 @@ def test_a_build_that_is_ended_says_so_in_one_line(call, monkeypatch, number, co
     assert not environment.locate(find("mxnet")).directory.exists()
 
 
+@pytest.mark.slow
 def test_a_build_of_the_unfinished_run_must_be_given_again(call):
     mine = ["run", "quick", "--python", f"mine:null={sys.executable}", *QUICKLY, "--launches", "2", "--budget", "1ms"]
     assert call(*mine)[0] == 0

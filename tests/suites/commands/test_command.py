@@ -114,6 +114,7 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
     assert "no unfinished run of mine" in complaint(nothing_left.stderr)
 
 
+@pytest.mark.slow
 def test_a_spent_budget_says_how_to_go_on(folder):
     done = run_command(folder, "run", "mine.toml", "--budget", "10ms")
     assert done.returncode == 0, done.stderr
@@ -124,6 +125,7 @@ def test_a_spent_budget_says_how_to_go_on(folder):
     assert launched(folder) == ALL
 
 
+@pytest.mark.slow
 def test_a_precision_to_reach_from_a_budget_to_the_end(folder):
     words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--interval", "0.0001%"]
     done = run_command(folder, "run", "mine.toml", *words, "--budget", "10ms")
@@ -255,6 +257,7 @@ def test_without_network_the_framework_is_left_out_and_the_others_run(folder):
     assert all(name.endswith((".log", ".lock")) for name in left)
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(folder):
     done = subprocess.run(
         f"{' '.join(COMMAND)} list --json | head -c 1",

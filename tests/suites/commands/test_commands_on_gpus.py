@@ -42,6 +42,7 @@ def call(command, folder, monkeypatch):
     return carry_out
 
 
+@pytest.mark.slow
 def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_was(folder):
     played = stand_in(folder, TWO)
     begun = run_command(folder, "run", "mine.toml", "--budget", "10ms", DLBENCH_NVML=played)
@@ -68,6 +69,7 @@ def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_w
     assert records["cpu"].telemetry is None
 
 
+@pytest.mark.slow
 def test_a_gpus_ceilings_are_measured_stored_and_shown(folder, call):
     told = """
 device_host_seconds = 0.02

@@ -149,6 +149,7 @@ def test_what_cannot_be_meant_is_one_line_with_what_to_write(tmp_path, words, sa
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_on_a_gpu_the_devices_operators_are_shown(tmp_path):
     words = ("explain", "null/fcn5", "--device", "cuda:1", "--placement", "pinned")
     done = run_command(tmp_path, *words, "--json", DLBENCH_NVML=str(STAND_IN))

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from processes import run_command
 from suites_of_null import suite_of_null
 
@@ -15,6 +16,7 @@ def test_a_store_that_is_empty_has_no_history(command, tmp_path):
     assert "holds no measured run yet" in complaints
 
 
+@pytest.mark.slow
 def test_runs_of_the_null_framework_make_a_history(tmp_path):
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.01, protocol={"cell_seconds": 100.0}))
     for _ in range(2):

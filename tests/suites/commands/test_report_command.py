@@ -45,6 +45,7 @@ def test_each_framework_of_the_paper_has_somebody_to_stand_for_it_or_a_reason():
         assert bool(stand.adapter) is not bool(stand.missing)
 
 
+@pytest.mark.slow
 def test_figure_1_of_the_null_framework_from_run_to_picture(tmp_path):
     narrowed = ("--devices", "cpu", "--frameworks", "null", "--networks", "lstm32", "--steps", "20", "--no-ceilings")
     done = run_command(tmp_path, "run", "figure1", *narrowed)

@@ -184,6 +184,7 @@ def test_a_disk_that_is_full_while_downloading(recipe):
         recipe.succeeds()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_while_unpacking(recipe):
     recipe.mirror.add("tiny-c", files={"usr/share/tiny-c": bytes(30_000_000)})  # packed it is small
     recipe.mirror.publish()

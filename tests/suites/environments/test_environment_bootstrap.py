@@ -41,6 +41,7 @@ def test_frameworks_that_cannot_be_listed_end_it_in_one_line(monkeypatch, capfd,
     assert line.startswith("dlbench: The frameworks could not be listed")
 
 
+@pytest.mark.slow
 def test_properties_are_tried_at_random_where_that_was_asked_for_and_the_same_way_otherwise(tmp_path):
     (tmp_path / "conftest.py").write_text("from properties import load_profile\nload_profile()\n")
     (tmp_path / "test_it.py").write_text(

@@ -75,6 +75,7 @@ def test_collecting_lists_the_cells_and_measures_nothing(session):
     assert not Path("s.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(session, pytester):
     session("--benchmark-json", "out.json", "--dlbench-store", "s.sqlite").assert_outcomes(passed=2)
     with Store.open("s.sqlite", create=False) as store:
@@ -164,12 +165,14 @@ def test_only_what_was_chosen_is_measured(session):
         assert store.runs()[0].finished is not None
 
 
+@pytest.mark.slow
 def test_benchmark_disable_tries_each_cell_once(session):
     session("--benchmark-disable", "--dlbench-store", "s.sqlite").assert_outcomes(passed=2)
     with Store.open("s.sqlite", create=False) as store:
         assert [len(record.outcome.samples_ns) for record in store.records()] == [1, 1]
 
 
+@pytest.mark.slow
 def test_benchmark_skip_measures_nothing_and_benchmark_only_takes_the_cells(session, pytester):
     session("--benchmark-skip", "--dlbench-store", "s.sqlite").assert_outcomes(skipped=2)
     assert not pytester.path.joinpath("s.sqlite").exists()
@@ -208,6 +211,7 @@ def test_an_option_of_a_suite_without_one_is_refused(pytester):
     found.stderr.fnmatch_lines(["*--dlbench-frameworks goes with --dlbench-suite*"])
 
 
+@pytest.mark.slow
 def test_tests_spread_over_processes_are_refused(session, pytester):
     session("--dist", "no", "--dlbench-threads", "1", "--dlbench-launches", "1").assert_outcomes(passed=1)
     found = session("--dist", "load")

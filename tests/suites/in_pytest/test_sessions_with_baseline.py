@@ -11,6 +11,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.mark.usefixtures("base")
 @pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 6)])
+@pytest.mark.slow
 def test_a_session_says_when_it_decides_nothing(session, pytester, undecided, code):
     words = "--dlbench-launches", "2", "--dlbench-baseline", "base.json", "--dlbench-undecided", undecided
     found = session(*words, suite=slower(pytester, 1.0))
@@ -66,6 +67,7 @@ def test_only_a_regression_fails_the_session(session, pytester, baseline, factor
 
 
 @pytest.mark.usefixtures("base")
+@pytest.mark.slow
 def test_launches_that_others_disturbed_are_no_regression(session, pytester):
     stolen = "threads=ThreadEvidence(1, 1, 1, 1.0, 1.0, None), contention=Contention(0.0, 0, 0, 0.0, 0.0, 9.0, 0.0, 0)"
     pytester.makeconftest(
@@ -92,6 +94,7 @@ def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pyteste
 
 
 @pytest.mark.usefixtures("base")
+@pytest.mark.slow
 def test_compare_fail_of_pytest_benchmark_works_on_cells(session, pytester):
     words = "--dlbench-launches", "4", "--benchmark-compare", "0001", "--benchmark-compare-fail", "median:10%"
     assert session(*words).ret == pytest.ExitCode.OK
@@ -109,6 +112,7 @@ def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):
     found.stdout.fnmatch_lines(["INCONCLUSIVE*test_sum: too few launches: 1, and 3 are needed on each side"])
 
 
+@pytest.mark.slow
 def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
     benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
     pytester.makepyfile(test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)")

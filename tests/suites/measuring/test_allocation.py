@@ -175,6 +175,7 @@ def ended_by_the_rules(deviation):
     "deviation",
     [pytest.param(each, marks=[] if each == 0.015 else pytest.mark.slow) for each in (0.003, 0.015, 0.03, 0.04, 0.06)],
 )
+@pytest.mark.slow
 def test_optional_stopping_leaves_coverage_between_93_and_97_per_cent(deviation):
     ended = ended_by_the_rules(deviation)
     assert 0.93 - 2 * 0.0034 <= coverage_of(ended) <= 0.97

@@ -16,7 +16,7 @@ from dlbench.suites.errors import FrameworkEnvironmentError
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
 
-@examples(12)
+@examples(6)
 @given(st.integers(0, len(ORDER)), st.integers(0, len(ORDER)))
 def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
     store = open_store()
@@ -39,7 +39,7 @@ def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
 statuses = st.sampled_from([Status.OK, Status.CRASHED, Status.TIMED_OUT, Status.UNSUPPORTED, Status.OUT_OF_MEMORY])
 
 
-@examples(12)
+@examples(6)
 @given(st.lists(statuses, min_size=len(PLAN.cells), max_size=len(PLAN.cells)), st.integers(0, len(ORDER)))
 def test_an_interrupted_run_ends_with_the_records_of_one_that_was_not(chosen, end):
     of = dict(zip(PLAN.cells, chosen, strict=True))
@@ -92,7 +92,7 @@ class FullStore:
         return getattr(self.store, name)
 
 
-@examples(12)
+@examples(6)
 @given(st.integers(0, len(ORDER) - 1))
 def test_a_full_disk_loses_nothing_that_was_finished(room):
     store = open_store()

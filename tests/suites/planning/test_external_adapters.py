@@ -207,6 +207,7 @@ def test_its_identity_is_its_name_not_its_folders(tmp_path):
     assert mine.folder not in ours
 
 
+@pytest.mark.slow
 def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
     folder = write_adapter(tmp_path / "a")
     (tmp_path / "s.toml").write_text(suite_of_null(protocol={"launches": 2}))
@@ -220,6 +221,7 @@ def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
     assert "mine" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     mine, other = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", name="other")
     (tmp_path / "s.toml").write_text(suite_of_null(protocol={"launches": 3}))

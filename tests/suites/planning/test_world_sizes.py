@@ -76,6 +76,7 @@ def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each
     assert found == references.Reference(references.find(NETWORKS["resnet50"], 8, workers), 8, workers)
 
 
+@pytest.mark.slow
 def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apart(tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
     done = run_command(tmp_path, "run", "mine.toml", DLBENCH_NVML=stand_in(tmp_path, TWINS))
