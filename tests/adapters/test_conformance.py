@@ -250,8 +250,18 @@ def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
         assert not outcome.samples_ns
 
 
+def modes_with_workers():
+    """Return the default modes; TensorFlow's workers are tried in every run by tests of their own."""
+    return [
+        pytest.param(*each.values, marks=(*each.marks, pytest.mark.slow), id=each.id)
+        if each.values[0][0] == "tensorflow"
+        else each
+        for each in modes(only_default=True)
+    ]
+
+
 @about_cpus
-@pytest.mark.parametrize("which", modes(only_default=True))
+@pytest.mark.parametrize("which", modes_with_workers())
 def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
     name, mode = which
     outcome = launch(name, mode, "lstm32", batch_size=4, world_size=2)

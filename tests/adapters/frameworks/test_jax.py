@@ -12,7 +12,7 @@ FRAMEWORK = "jax"
 
 
 @asked.of_every_framework(
-    asked.reference(only=["small-residual", "small-convolutional"], pointwise="convolution"),
+    asked.reference(only=["small-residual"], pointwise="convolution"),
     # Other networks have no convolution of one pixel, the only kind that can be written as a product.
     asked.reference(only=["small-residual"], pointwise="product"),
     asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),

@@ -59,7 +59,7 @@ def test_workers_train_together_as_one_does(guest: Guest, workers: int, names: l
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("workers", [pytest.param(each, marks=pytest.mark.slow) for each in (1, 2)])
 def test_workers_take_their_parts_from_the_host_as_well(guest: Guest, workers: int) -> None:
     assert of_workers(
         guest,

@@ -85,7 +85,7 @@ A_BASELINE_FIRST = [
 ]
 
 
-@examples(30)
+@examples(12)
 @given(
     stores=st.booleans().flatmap(stores_of_records),
     run=st.none() | st.sampled_from([run for run, _ in RUNS]),
