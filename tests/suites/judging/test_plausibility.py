@@ -93,6 +93,8 @@ def test_timed_steps_that_do_less_than_the_checks_are_seen(fewer, step):
 
 def test_a_check_that_takes_nothing_was_done_elsewhere():
     assert "its work was done elsewhere" in reason(claim(steps_seconds=0.001, steps_cpu_seconds=0.0))
+    # The timed steps met others for all of their time, and those of the check did not.
+    assert reason(claim(steps_seconds=0.31, steps_cpu_seconds=0.31)) == ""
     # The timed steps were disturbed: their CPU time says that they did no more than those of the check.
     assert reason(claim(steps_seconds=0.3, steps_cpu_seconds=0.9)) == ""
 
