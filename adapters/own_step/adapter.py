@@ -113,7 +113,7 @@ class OwnStep(Adapter):
         return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "ResourceExhaustedError")
 
     def describe(self) -> Dict[str, Any]:
-        """Tell the file's name and digest, and which versions of frameworks it loaded."""
+        """Tell the file's name and digest."""
         name = os.path.splitext(os.path.basename(self.file))[0]
         return {"framework": name, "version": "file " + hashlib.sha256(self.content).hexdigest()[:12]}
 

@@ -10,7 +10,10 @@ from dlbench.reports.storage.record import Record
 
 
 class FirstLosses:
-    """The losses of the first steps, by what launches share of whom they are the same."""
+    """The losses of the first steps, by what launches share of whom they are the same.
+
+    A file is told by its name, which is what its launches call their framework: each of several files has its own.
+    """
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -25,17 +28,18 @@ class FirstLosses:
                 found.note(record.cell, record.outcome, family_of(record.network))
         return found
 
-    def told_of(self, cell: Cell) -> tuple[float, ...] | None:
-        """Return those that a launch of this cell must agree with; None where it is the first."""
-        return self._told.get(_shared(cell))
+    def told_of(self, file: str, cell: Cell) -> tuple[float, ...] | None:
+        """Return those that a launch of this file's cell must agree with; None where it is the first."""
+        return self._told.get(_shared(file, cell))
 
     def note(self, cell: Cell, outcome: Outcome, family: Family) -> None:
         """Keep those of a launch, where its mathematics is its author's and it is the first."""
         losses = outcome.parity.losses if outcome.parity is not None else []
         if not family.specified and outcome.status is Status.OK and losses:
-            self._told.setdefault(_shared(cell), tuple(losses))
+            file = str(outcome.software.get("framework", ""))
+            self._told.setdefault(_shared(file, cell), tuple(losses))
 
 
-def _shared(cell: Cell) -> tuple[object, ...]:
+def _shared(file: str, cell: Cell) -> tuple[object, ...]:
     """Return what launches share whose first losses are the same: not threads, launch or build."""
-    return cell.network, cell.device, cell.batch_size, cell.precision
+    return file, cell.network, cell.device, cell.batch_size, cell.precision

@@ -232,7 +232,7 @@ class Carrier:
             self.guest,
             None if reference is None else reference.path,
             framework.computes,
-            self.first_losses.told_of(cell),
+            self.first_losses.told_of(framework.name, cell),
         )
 
     def _cpus(self, cell: Cell) -> list[int] | None:

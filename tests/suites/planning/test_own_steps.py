@@ -86,6 +86,24 @@ def test_losses_that_differ_between_launches_are_no_number(folder):
     assert "from those of the run's first launch (tolerance 1e-03)" in second.outcome.reason
 
 
+def test_each_of_two_files_has_losses_of_its_own(folder):
+    write(folder, "first.py")
+    (folder / "second.py").write_text("def prepare(cell):\n    return (lambda: None), (lambda: 7.0)\n")
+    done = run(folder, "--step", "first.py", "--step", "second.py", "--launches", "2")
+    assert done.returncode == 0, done.stderr
+    assert [record.outcome.status for record in records(folder)] == [Status.OK] * 4
+
+
+def test_two_builds_of_a_file_share_their_losses(folder):
+    (folder / "train_step.py").write_text(
+        "import random\ndef prepare(cell):\n    return (lambda: None), random.SystemRandom().random\n"
+    )
+    done = run(folder, "--step", "train_step.py", "--python", f"other:train_step={sys.executable}")
+    assert done.returncode == 0, done.stderr
+    assert {record.cell.framework for record in records(folder)} == {"train_step", "other"}
+    assert [record.outcome.status for record in records(folder)] == [Status.OK, Status.PARITY_FAILED]
+
+
 def test_a_wider_tolerance_is_taken(folder):
     (folder / "train_step.py").write_text(
         "import random\ndef prepare(cell):\n    loss = 1 + random.SystemRandom().random() / 100\n"
