@@ -131,6 +131,15 @@ class Family:
         count = self.parameter_count()
         return "%.1f M" % (count / 1e6) if count >= 100000 else "%.1f k" % (count / 1e3)
 
+    def least_bytes(self, batch_size: int, workers: int = 1) -> int:
+        """Return the memory that a training step needs in any framework, at least, in bytes of float32.
+
+        The weights and their gradients of each worker, and the mini-batch. What frameworks keep of the forward pass
+        depends on them and is not counted: a network beyond this never fits, one below may not fit either.
+        """
+        drawn = sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
+        return 4 * (2 * workers * self.parameter_count() + batch_size * drawn)
+
     def training_flops(self, batch_size: int) -> int:
         """Return the floating-point operations of one training step (a multiply-add is two).
 

@@ -11,7 +11,7 @@ A command takes one object for each group, and Typer sees every option of it:
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
@@ -233,7 +233,7 @@ class BuildOptions(OptionGroup):
     @property
     def joining(self) -> tuple[str, ...]:
         """The names of the adapters that --adapter gives."""
-        return adapter_names(self.adapter)
+        return tuple(text.partition("=")[0] for text in self.adapter or ())
 
 
 @dataclass(frozen=True)
@@ -288,16 +288,12 @@ class SessionOptions(OptionGroup):
     ] = False
     no_build: NoBuild = False
     seed: Seed = None
+    yes: Annotated[bool, typer.Option("--yes", help="Measure more than 10,000 cells, too.")] = False
 
     @property
     def seconds(self) -> float | None:
         """The budget in seconds; None: without end. Raises UsageError."""
         return None if self.budget is None else values.duration(self.budget)
-
-
-def adapter_names(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in words such as "my_framework=path/to/folder"."""
-    return tuple(text.partition("=")[0] for text in given or ())
 
 
 def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> Choices:

@@ -18,7 +18,7 @@ from ..display import listing
 from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, show, table
 from ..measuring import preparation
-from ..planning import suite
+from ..planning import feasible, suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.plan import Plan
@@ -58,7 +58,8 @@ def plan_command(
         ["network", "mini-batch", "framework", "mode", "device", "threads"],
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
-    for line in (_left_out(plan), kind_of_protocol(plan), _how_long(plan, _known_seconds(store_file, machine))):
+    expected = _how_long(plan, _known_seconds(store_file, machine))
+    for line in (_left_out(plan), feasible.memory_line(plan, machine), kind_of_protocol(plan), expected):
         if line:
             show(line)
 

@@ -21,6 +21,7 @@ from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation, resuming, short_launch
 from ..measuring.attempts import Carrier
 from ..measuring.runner import Ending, Runner
+from ..planning import feasible
 from ..planning.plan import Plan
 from ..quiet import block_gate
 from ..quiet.busy_gpus import busy_gpus
@@ -69,6 +70,7 @@ def run_command(
     chosen = options.choices(axes, launches, builds)
     machine = probe()
     plan = plan_of(name, chosen, machine, session.seed)
+    feasible.check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     allowed = session.seconds
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
@@ -103,8 +105,9 @@ def _measure(
         defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
         run = unfinished or preparation.begin(plan, store, machine)
         say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
-        for line in (kind_of_protocol(plan), *busy_gpus(plan.cells, machine.gpus)):
-            say(line)
+        for line in (kind_of_protocol(plan), feasible.memory_line(plan, machine), *busy_gpus(plan.cells, machine.gpus)):
+            if line:
+                say(line)
         gate = None if how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
         carrier = Carrier(
             plan,

@@ -24,7 +24,7 @@ from ..measuring import comparison, comparison_sides, preparation, resuming
 from ..measuring.comparison_sides import Side
 from ..measuring.pair_runner import PairRunner
 from ..measuring.pairs import Next
-from ..planning import values
+from ..planning import feasible, values
 from ..planning.choices import Choices
 from ..planning.own_steps import OwnSteps
 from ..planning.plan import Plan
@@ -181,6 +181,7 @@ class ComparisonOptions(options.GroupOfGroups):
         if given and not chosen["frameworks"]:
             chosen = chosen.but(frameworks=",".join(given))
         plan = plan_of(suite, chosen, machine, self.session.seed)
+        feasible.check_count(plan, self.session.yes)
         return Asked(plan, pair, machine, purpose, rule, self.session, bare=not chosen.narrows)
 
 

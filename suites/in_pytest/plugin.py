@@ -34,11 +34,19 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "seed": {"metavar": "N", "type": int, "help": "seed of the launching order"},
     "store": {"metavar": "FILE", "help": "keep the records in this store, too"},
     "no-quiet-gate": {"action": "store_true", "help": "do not wait for a quiet machine or repeat disturbed launches"},
+    "yes": {"action": "store_true", "help": "measure more than 10,000 cells, too"},
     "python": {
         "metavar": "NAME=PATH",
         "action": "append",
         "help": "your own interpreter, torch=/path/to/python. May be repeated",
     },
+    "step": {
+        "metavar": "FILE",
+        "action": "append",
+        "help": "a training step of your own in place of the networks: --dlbench-step=train_step.py, written by "
+        "`dlbench new step`. May be repeated",
+    },
+    "loss-tolerance": {"metavar": "SHARE", "help": "by how much its first losses may differ between launches"},
     "adapter": {
         "metavar": "NAME=FOLDER",
         "action": "append",

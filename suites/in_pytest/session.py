@@ -17,7 +17,7 @@ from dlbench.reports.pytest_benchmark import export as files
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
-from ..commands.options import adapter_names
+from ..commands.options import AxisOptions, RowOptions, check_own
 from ..commands.plan import plan_of, size_of
 from ..display.progress import clock as clock_text
 from ..display.screen import counted
@@ -27,7 +27,7 @@ from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
 from ..measuring.runner import Runner
-from ..planning import external_adapters, values
+from ..planning import external_adapters, feasible, own_steps, values
 from ..planning.axes import KEYS
 from ..planning.choices import PROTOCOL_KEYS, Choices
 from ..planning.plan import Plan, PlannedLaunch, narrow_to
@@ -117,7 +117,9 @@ class SuiteSession:
             sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
             reference = preparation.prepare_references(plan, self._machine, said.line)
             run = preparation.begin(plan, store, self._machine)
-            said.line(f"measuring {size_of(plan)}")
+            for line in (f"measuring {size_of(plan)}", feasible.memory_line(plan, self._machine)):
+                if line:
+                    said.line(line)
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
@@ -181,19 +183,25 @@ def _refuse_distribution(config: pytest.Config) -> None:
 
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
-    given = config.getoption("dlbench_adapter")
-    external_adapters.register(given)
+    of_rows = {key: config.getoption(f"dlbench_{key}") for key in ("python", "adapter", "step", "loss_tolerance")}
+    external_adapters.register(of_rows["adapter"])
+    own_steps.register(of_rows["step"])
+    given = RowOptions(**of_rows)
     words = {key: config.getoption(f"dlbench_{key}") for key in (*KEYS, *PROTOCOL_KEYS)}
     if disabled:
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
         words = {**words, "launches": "1", "interval": None}
     choices = Choices(
         steps=1 if disabled else config.getoption("dlbench_steps"),
-        builds=tuple(values.build(text) for text in config.getoption("dlbench_python") or ()),
-        joining=adapter_names(given),
+        builds=given.builds,
+        joining=given.joining,
+        own=given.own,
         **words,
     )
-    return plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
+    check_own(AxisOptions(words), given)
+    plan = plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
+    feasible.check_count(plan, config.getoption("dlbench_yes"))
+    return plan
 
 
 class _Progress:

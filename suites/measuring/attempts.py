@@ -40,7 +40,7 @@ from ..judging.limits import Limits, limits_of
 from ..judging.verdict import judged
 from ..launching.launcher import Launched, Launcher, Order, Tick, no_tick
 from ..launching.processes import of_a_launch
-from ..planning import devices
+from ..planning import devices, feasible
 from ..planning.devices import Located, Locator
 from ..planning.plan import Plan, PlannedLaunch
 from ..quiet.block_gate import BlockGate
@@ -99,6 +99,9 @@ class Carrier:
     def _limits(self) -> Limits | None:
         return None if self.machine is None else limits_of(self.machine, self.ceilings)
 
+    def _too_large(self, cell: Cell) -> str:
+        return "" if self.machine is None else feasible.too_large(self.plan, cell, self.machine)
+
     @cached_property
     def _locator(self) -> Locator:
         return Locator(
@@ -138,8 +141,9 @@ class Carrier:
         cell = planned.cell
         started = datetime.now(UTC)
         source = self.sources[cell.framework]
-        if source.interpreter is None or skip:
-            carried = _skipped(skip if source.interpreter else source.reason)
+        why_not = self._too_large(cell) or (skip if source.interpreter else source.reason)
+        if source.interpreter is None or why_not:
+            carried = _skipped(why_not)
         else:
             carried = self._launch(cell, protocol, source.interpreter, source.folder, tick)
         outcome = carried.launched.outcome

@@ -1,5 +1,6 @@
 """From a suite and what was chosen of it to a plan: every value of every axis, and which of the cells exist."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,8 @@ from .plan import Plan
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Capacity, Row
 
+LARGEST_PLAN = 100_000
+"""Cells of a plan, at most."""
 _IN_ORDER = ("network", "framework", "device", "batch_size", *(each.axis for each in PLAIN), "threads")
 """The axes from the outermost loop to the innermost; ``framework`` is the row, its mode with it."""
 
@@ -80,7 +83,13 @@ class _Expansion:
         """Return the distinct cells; raises UsageError where there is none."""
         cells = [table.BLANK]
         for axis in _IN_ORDER:
-            cells = [each for cell in cells for each in self._vary(cell, axis)]
+            varied = (each for cell in cells for each in self._vary(cell, axis))
+            cells = list(itertools.islice(varied, LARGEST_PLAN + 1))
+            if len(cells) > LARGEST_PLAN:
+                raise UsageError(
+                    f"{self._suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow it "
+                    "(--networks, --frameworks, --threads, --batch-sizes)."
+                )
         distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
         if not distinct:
             raise UsageError(
@@ -107,7 +116,7 @@ class _Expansion:
                 return []
             return [cell._replace(device=device) for device in self._devices if _runs_on(row, device)]
         if axis == "batch_size":
-            return [cell._replace(batch_size=size) for size in self._batch_sizes(cell)]
+            return (cell._replace(batch_size=size) for size in self._batch_sizes(cell))
         found: tuple[Any, ...] = self._threads[cell.device] if axis == "threads" else self._plain[axis]
         return [varied for value in found if self._exists(varied := cell._replace(**{axis: value}))]
 

@@ -293,3 +293,32 @@ def test_outside_a_replay_the_clock_is_the_real_one():
     assert own() == own() == 0.0
     own.stop()
     assert own() > 0
+
+
+OWN_STEP = """
+def prepare(cell):
+    losses = iter(1.0 / n for n in range(1, 1000))
+    state = {}
+
+    def step():
+        state["loss"] = next(losses)
+        sum(range(100_000))
+
+    return step, lambda: state["loss"]
+"""
+
+
+def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
+    pytester.path.joinpath("train_step.py").write_text(OWN_STEP)
+    # Where an existing path is a word of its own, pytest looks for its root folder there.
+    words = ("--dlbench-step=train_step.py", f"--dlbench-python={sys.executable}", "--dlbench-loss-tolerance=1%")
+    found = session(*words, "-v", "--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-batch-sizes", "8")
+    found.assert_outcomes(passed=1)
+    found.stdout.fnmatch_lines(["dlbench::dlbench[[]own-*-b8-train_step-file-cpu-1[]] PASSED*"])
+
+
+def test_networks_beside_a_step_are_refused_in_the_plugins_own_words(session, pytester):
+    pytester.path.joinpath("train_step.py").write_text(OWN_STEP)
+    found = session("--dlbench-step", "train_step.py", "--dlbench-networks", "fcn5")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines(["*--dlbench-networks has no meaning beside --dlbench-step*"])

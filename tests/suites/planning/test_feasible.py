@@ -1,0 +1,130 @@
+"""What is too much for a machine or a run is said before anything is launched."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pretended_gpus import TWO, gpus
+from processes import run_command
+
+from dlbench.adapters.launch.batches import mini_batch
+from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe import probe
+from dlbench.reports.storage.store import Store
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning import feasible, networks, suite
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.values import Capacity
+
+MACHINE = probe()
+GIB = 2**30
+LARGE = """
+name = "large"
+summary = "too large for any machine"
+networks = ["small", "wide"]
+frameworks = ["torch"]
+threads = [1]
+[protocol]
+warmup_steps = 1
+steps = 2
+[[network]]
+name = "small"
+family = "feedforward"
+inputs = 4
+hidden = [4]
+outputs = 4
+activation = "tanh"
+[[network]]
+name = "wide"
+family = "feedforward"
+inputs = 90000
+hidden = [90000]
+outputs = 4
+activation = "tanh"
+batch_size = 1000000
+"""
+
+
+def machine(gigabytes, limit=None, board=None):
+    memory = replace(MACHINE.memory, total_bytes=gigabytes * GIB, limit_bytes=limit and limit * GIB)
+    boards = gpus(TWO)
+    told = tuple(replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices)
+    return replace(MACHINE, memory=memory, gpus=replace(boards, devices=told))
+
+
+def plan_of(of=None, **words):
+    return expand(of or suite.load("quick"), Choices(words), Capacity(2, 2, gpus(TWO)), 1)
+
+
+@pytest.mark.parametrize("name", networks.shipped())
+def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
+    network = networks.shipped()[name]
+    inputs, labels = (np.asarray(each) for each in mini_batch(network, 2))
+    least = network.family.least_bytes(2)
+    weights = sum(int(np.prod(each.shape)) for each in network.family.parameters())
+    assert least <= 8 * weights + inputs.size * 4 + labels.size * 4
+    assert least > 8 * weights
+
+
+@given(st.integers(1, 10**6), st.integers(1, 64))
+def test_more_examples_and_more_workers_need_no_less(batch_size, workers):
+    family = networks.shipped()["fcn5"].family
+    assert family.least_bytes(batch_size) < family.least_bytes(batch_size + 1)
+    assert family.least_bytes(batch_size, workers) < family.least_bytes(batch_size, workers + 1)
+
+
+@pytest.mark.parametrize(
+    ("device", "of", "told"),
+    [
+        ("cpu", machine(1), ""),
+        ("cpu", machine(64, limit=1), ""),
+        ("cpu", machine(0), "this machine has 0.0 GB"),
+        ("cuda:0", machine(64, board=1), ""),
+        ("cuda:0", machine(64), ""),
+        ("cuda:0", machine(64, board=0.25), "cuda:0 has 0.3 GB"),
+    ],
+)
+def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, told):
+    plan = plan_of(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64")
+    why = feasible.too_large(plan, plan.cells[0], of)
+    assert told in why
+    assert bool(told) == bool(why)
+
+
+def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(tmp_path):
+    (tmp_path / "large.toml").write_text(LARGE)
+    planned = run_command(tmp_path, "plan", "large.toml")
+    said = "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: weights, gradients and"
+    assert said in " ".join(planned.stdout.split())
+    done = run_command(
+        tmp_path, "run", "large.toml", "--networks", "wide", "--no-ceilings", "--no-quiet-gate", "--no-build"
+    )
+    assert said in " ".join(done.stderr.split())
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        (record,) = store.records()
+    assert record.outcome.status is Status.SKIPPED
+    assert "need at least" in record.outcome.reason
+
+
+def test_ten_thousand_cells_are_asked_about():
+    wide = plan_of(frameworks="null", networks="fcn5", batch_sizes="1-4000", threads="1-3")
+    with pytest.raises(UsageError, match=r"quick has 12000 cells here, more than 10000.*--yes"):
+        feasible.check_count(wide, confirmed=False)
+    feasible.check_count(wide, confirmed=True)
+    feasible.check_count(plan_of(), confirmed=False)
+
+
+def test_a_plan_beyond_reason_is_refused_before_memory_runs_out():
+    with pytest.raises(UsageError, match="more than 100000 cells"):
+        plan_of(frameworks="null", batch_sizes="1-1000000", threads="1-4096")
+
+
+def test_run_asks_for_yes(tmp_path):
+    words = ("run", "quick", "--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--batch-sizes", "1-10001")
+    done = run_command(tmp_path, *words)
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert not (tmp_path / "dlbench.sqlite").exists()
