@@ -6,6 +6,9 @@ For each cell, launches of the adapter and of tests/plain/<folder>.py alternate 
 same interpreter and environment variables. Printed: the geometric mean of the pairs' ratios of medians (adapter /
 plain) with Student's 95 % interval over the pairs. Goal: at most 1.02. Nothing else should run meanwhile.
 
+`--suite rnn2017 --networks rnn-r100-t20-i2-o2-relu` is of a network of that suite; the scripts of networks over
+sequences lie in tests/plain/sequences, which knows one of each family.
+
 On a GPU, where PyTorch alone has a plain script: `--frameworks torch:eager,torch:compile --device cuda:0`, with
 DLBENCH_PYTHON_TORCH naming a build that drives it.
 """
@@ -23,26 +26,26 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from dlbench.adapters.networks import to_data
+from dlbench.adapters.networks import Network, to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.suites.environments import environment, folders
 from dlbench.suites.launching.launcher import Order, ProcessLauncher, guest_environment
+from dlbench.suites.planning import suite
 from dlbench.suites.planning import values as axes
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
-from dlbench.suites.planning.networks import shipped
 
-NETWORKS = shipped()
 PLAIN = Path(__file__).resolve().parent.parent / "plain"
+OF_THE_PAPER = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
 GOAL = 1.02
 
 
-def adapter_median(framework: Framework, cell: Cell, interpreter: Path, steps: int) -> float:
+def adapter_median(framework: Framework, cell: Cell, network: Network, interpreter: Path, steps: int) -> float:
     """Return the median seconds of a step of one launch of the adapter."""
     cache = folders.cache_directory(framework)
     cache.mkdir(parents=True, exist_ok=True)
     settings = framework.modes[cell.mode].settings
     launch = Launch(
-        cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache), network=to_data(NETWORKS[cell.network])
+        cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache), network=to_data(network)
     )
     variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)
     outcome = ProcessLauncher().launch(Order(launch, interpreter, variables, 900.0)).outcome
@@ -51,9 +54,10 @@ def adapter_median(framework: Framework, cell: Cell, interpreter: Path, steps: i
     return float(np.median(outcome.samples_ns)) * 1e-9
 
 
-def plain_median(framework: Framework, cell: Cell, interpreter: Path, steps: int) -> float:
+def plain_median(framework: Framework, cell: Cell, network: Network, interpreter: Path, steps: int) -> float:
     """Return the median seconds of a step of one launch of the plain script."""
-    script = PLAIN / f"{framework.folder}.py"
+    folder_of_scripts = PLAIN if network.name in OF_THE_PAPER else PLAIN / "sequences"
+    script = folder_of_scripts / f"{framework.folder}.py"
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "samples.json"
         words = [cell.network, cell.batch_size, cell.threads, cell.mode, steps, answer]
@@ -73,12 +77,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frameworks", default="torch:*,tensorflow:*,mxnet,onnxruntime")
     parser.add_argument("--networks", default="fcn5,alexnet,lstm32,resnet50")
+    parser.add_argument("--suite", default="table4", help="the suite whose networks these are")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5, help="pairs per cell")
     parser.add_argument("--steps", type=int, default=10, help="timed steps per launch")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:0")
     parser.add_argument("--batch-size", type=int, help="examples per mini-batch (default: the paper's)")
     arguments = parser.parse_args()
+    known = suite.load(arguments.suite).known
     table = Table(title="adapter / plain script", box=None, pad_edge=False)
     for name in ("network", "framework", "mode", "ratio", "95 % interval", "pairs", "verdict"):
         table.add_column(name)
@@ -91,13 +97,16 @@ def main() -> None:
             raise SystemExit(f"{name}: {environment.locate(framework).reason}")
         for mode in modes_meant(framework, mode_wanted):
             for network in axes.words(arguments.networks):
-                batch = arguments.batch_size or NETWORKS[network].batch_size
+                chosen = known[network]
+                batch = arguments.batch_size or chosen.batch_size
                 cell = Cell(name, framework.folder, mode, network, arguments.device, arguments.threads, batch)
                 logs = []
                 for _ in range(arguments.rounds):
                     measures = [("adapter", adapter_median), ("plain", plain_median)]
                     random.shuffle(measures)
-                    seconds = {who: measure(framework, cell, interpreter, arguments.steps) for who, measure in measures}
+                    seconds = {
+                        who: measure(framework, cell, chosen, interpreter, arguments.steps) for who, measure in measures
+                    }
                     logs.append(np.log(seconds["adapter"] / seconds["plain"]))
                 ratio = float(np.exp(np.mean(logs)))
                 half = float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1)) if len(logs) > 1 else float("nan")
