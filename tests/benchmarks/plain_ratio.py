@@ -44,9 +44,7 @@ def adapter_median(framework: Framework, cell: Cell, network: Network, interpret
     cache = folders.cache_directory(framework)
     cache.mkdir(parents=True, exist_ok=True)
     settings = framework.modes[cell.mode].settings
-    launch = Launch(
-        cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache), network=to_data(network)
-    )
+    launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache), network=to_data(network))
     variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)
     outcome = ProcessLauncher().launch(Order(launch, interpreter, variables, 900.0)).outcome
     if not outcome.samples_ns:

@@ -43,7 +43,7 @@ KNOWN = "31bcf8c1aec2886dbbafc341454964f9be4342229be501fedd1794892c577950"
 
 
 def interpreters() -> dict[str, str]:
-    """Return every interpreter with NumPy that is cheap to find: the host's, the frameworks', one of each version."""
+    """Return one interpreter for each NumPy and Python among the host's, the frameworks' and one of each version."""
     candidates = {version: find_python(version) for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13")}
     for name, framework in catalogue().items():
         given_path = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
@@ -52,8 +52,15 @@ def interpreters() -> dict[str, str]:
     if "DLBENCH_PYTHON_OLDEST" in os.environ:
         candidates["oldest"] = Path(os.environ["DLBENCH_PYTHON_OLDEST"])
     there = {name: path for name, path in candidates.items() if path is not None and path.exists()}
-    has_numpy = {name: str(path) for name, path in there.items() if not inspect(path, ("numpy",)).missing}
-    return {"host": sys.executable, **has_numpy}
+    found = {"host": sys.executable}
+    seen = {(np.__version__, sys.version_info[:2])}
+    for name, path in there.items():
+        told = inspect(path, ("numpy",))
+        kind = told.distributions.get("numpy"), tuple(map(int, told.version.split(".")[:2]))
+        if not told.missing and kind not in seen:
+            seen.add(kind)
+            found[name] = str(path)
+    return found
 
 
 def test_the_same_bits_in_every_interpreter():

@@ -252,7 +252,14 @@ answer = {"unchanged": unchanged, "profile": [found.step_seconds, found.steps, f
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax", "mxnet", "onnx", "onnxruntime", "paddle"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("tensorflow", "jax", "mxnet", "onnx")),
+        *("onnxruntime", "paddle"),
+    ],
+)
 def test_a_frameworks_own_profiler_finds_that_matrix_products_take_most(guests, tmp_path, name):
     (tmp_path / "cache").mkdir()
     answer = guests(name)(PROFILED)

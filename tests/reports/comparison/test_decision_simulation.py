@@ -19,7 +19,7 @@ CONDITIONS = {
     "bad": BAD,
 }
 NULL, POWERED = 6000, 500
-SLOW = pytest.mark.slow
+USUAL_CONDITIONS = [pytest.param(each, marks=() if each == "3 %" else pytest.mark.slow) for each in CONDITIONS]
 
 
 @cache
@@ -37,7 +37,7 @@ def exceeds(count: int, of: int, rate: float) -> bool:
     return bool(stats.binomtest(count, of, rate, alternative="greater").pvalue < 0.001)
 
 
-@pytest.mark.parametrize("name", [pytest.param(each, marks=() if each == "3 %" else SLOW) for each in CONDITIONS])
+@pytest.mark.parametrize("name", USUAL_CONDITIONS)
 def test_false_alarms_are_rare(name: str) -> None:
     found = alarms(name, 1.0, NULL)
     assert not exceeds(found, NULL, GOAL)
@@ -45,7 +45,7 @@ def test_false_alarms_are_rare(name: str) -> None:
     assert stats.binomtest(found, NULL).proportion_ci(0.95, "exact").high < 3 * GOAL
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("name", USUAL_CONDITIONS)
 def test_a_candidate_that_is_faster_or_barely_slower_alarms_nobody(name: str) -> None:
     assert alarms(name, 0.97, 1000) <= 1
     if name in ("1 %", "2 %"):
@@ -60,14 +60,14 @@ def test_real_slowdowns_are_found(name: str, ratio: float, power: float) -> None
     assert alarms(name, ratio, POWERED) / POWERED >= power
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("name", USUAL_CONDITIONS)
 def test_equal_cells_cost_few_pairs(name: str) -> None:
     spent = float(np.mean([each.pairs for each in decided(name, 1.0, 1000)]))
     assert DEFAULT.screen_looks[0] <= spent <= 12.5
     assert spent <= 6.5 or name != "1 %"
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("name", USUAL_CONDITIONS)
 def test_the_confirming_interval_covers_what_it_says(name: str) -> None:
     """Of the cells that were suspect: screening chose them, and their fresh pairs do not know it."""
     found = [each.judgement for each in decided(name, 1.1, 1500) if each.pairs > DEFAULT.screen_looks[-1]]
@@ -76,12 +76,13 @@ def test_the_confirming_interval_covers_what_it_says(name: str) -> None:
     assert 0.93 <= covered / len(found) <= 0.97
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("name", USUAL_CONDITIONS)
 def test_no_regression_is_rarely_said_of_a_slowdown_that_it_excludes(name: str) -> None:
     found = [each.judgement.verdict for each in decided(name, 1 + DEFAULT.tolerance, POWERED)]
     assert found.count(Verdict.NO_REGRESSION) / POWERED <= 0.10
 
 
+@pytest.mark.slow
 def test_what_screening_saw_would_not_do_to_decide() -> None:
     """Mutant: the verdict on the very pairs that raised the suspicion, at the rule's other thresholds."""
     suspicious = [
@@ -93,7 +94,7 @@ def test_what_screening_saw_would_not_do_to_decide() -> None:
     assert exceeds(len(suspicious), 1500, GOAL)
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("name", USUAL_CONDITIONS)
 def test_the_pooled_mutant_is_caught(name: str) -> None:
     """Mann and Whitney's test over all steps, as if they were independent, fails the bound that the rule keeps."""
     rng = np.random.default_rng(3)

@@ -162,6 +162,7 @@ def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
     assert [entry.name for entry in folder.rglob("*") if entry.is_file()] == ["mine.toml"]  # a plan writes nothing
 
 
+@pytest.mark.slow
 def test_two_runners_share_one_store(folder):
     words = ("run", "mine.toml", "--threads", "1")
     with running_command(folder, *words) as one, running_command(folder, *words) as other:
@@ -183,6 +184,7 @@ def guest_of(process):
     return None
 
 
+@pytest.mark.slow
 def test_a_guest_that_somebody_kills_is_a_crash_and_the_run_goes_on(folder):
     stuck = SUITE.replace("threads = [1, 2, 4]", "threads = [1]").replace("launches = 2", "launches = 1")
     (folder / "mine.toml").write_text(stuck + 'fault = "hang"\n')

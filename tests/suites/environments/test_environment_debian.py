@@ -44,7 +44,10 @@ def test_programs_lose_the_right_to_run_as_their_owner(tmp_path):
     assert program.stat().st_mode & 0o7777 == 0o755
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGTERM))],
+)
 def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
     with over_http(recipe) as server:
         server.stalls = "tiny-c_1.0_all.deb"

@@ -183,6 +183,7 @@ def test_two_threads_of_torch_on_a_fifth_of_a_cpu(
 SUITE = suite_of_null("quota", threads=[2], protocol={"launches": 1, "steps": 100, "seconds": 1.0})
 
 
+@pytest.mark.slow
 def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: Within) -> None:
     (tmp_path / "quota.toml").write_text(SUITE)
     done = subprocess.run(
