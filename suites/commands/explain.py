@@ -32,6 +32,7 @@ from ..planning import networks
 from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.framework import Framework, offered
+from ..planning.own_steps import NETWORK, OwnSteps
 from ..planning.plan import Plan, PlannedLaunch
 from ..planning.suite import ProtocolSection, Suite, load
 from ..quiet.machine_lock import measuring
@@ -67,7 +68,7 @@ def explain_command(
         str, typer.Argument(metavar="CELL", help="Row and network: `torch/resnet50`, `torch:compile/fcn5`.")
     ],
     axes: options.AxesOfACell,
-    builds: options.BuildOptions,
+    builds: options.RowOptions,
     how: HowToExplain,
 ) -> None:
     """Show where the time of one cell's step goes: its operators, by the framework's own profiler.
@@ -80,8 +81,9 @@ def explain_command(
     - `dlbench explain torch:compile/fcn5 --threads 2 --batch-sizes 128 --top 30`
     - `dlbench explain mxnet/lstm32 --devices cuda:0 --json`
     - `dlbench explain torch/small --suite mine.toml`
+    - `dlbench explain train_step/own --step train_step.py --python ~/venv/bin/python`
     """
-    chosen = Choices(axes.words, builds=builds.builds)
+    chosen = Choices(axes.words, builds=builds.builds, own=builds.own)
     machine = probe()
     plan = _plan(cell, how.suite_name, chosen, machine)
     preparation.check_brought(chosen.builds)
@@ -103,11 +105,16 @@ def explain_command(
         say("Other programs used the CPUs meanwhile: these times are too long. Run it again on a quiet machine.")
 
 
-def _suite(cell: str, name: str) -> Suite:
+def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:
     """Return a suite of this one cell, with the networks, mini-batches and settings of the suite named."""
     row, slash, network = (part.strip() for part in cell.partition("/"))
     if not (row and slash and network):
         raise UsageError(f"{cell[:60]!r} is not a cell. {_FORM}.")
+    if own is not None:
+        if network != NETWORK or row not in own.names:
+            raise UsageError(f"{cell[:60]!r} is not a cell of --step. Write {own.names[0]}/{NETWORK}.")
+        one = Suite(name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
+        return own.instead_of(one)
     given = load(name) if name else None
     known = given.known if given else networks.shipped()
     kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings")
@@ -124,7 +131,7 @@ def _suite(cell: str, name: str) -> Suite:
 
 def _plan(cell: str, name: str, chosen: Choices, machine: Machine) -> Plan:
     """Return the plan of one cell; raises UsageError where the words mean several."""
-    suite = _suite(cell, name)
+    suite = _suite(cell, name, chosen.own)
     plan = expand(
         suite, chosen.but(frameworks=suite.frameworks[0]), preparation.capacity(machine), preparation.new_seed()
     )
