@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 
 from . import axes
+from .families import Recurrent
 from .launch.batches import Batch
 from .libraries.device_ceilings import Probe
 from .networks import Network
@@ -46,6 +47,9 @@ class Adapter:
     tells_loss = True
     #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
     families: Tuple[str, ...] = ("feedforward", "convolutional", "residual", "recurrent")
+    #: Cells of the family ``recurrent`` that it builds, and whether it takes one-hot symbols, which have no embedding.
+    cells: Tuple[str, ...] = ("lstm",)
+    one_hot = False
     #: Axes that it takes notice of beside those of `ALL_KNOW`: any other value than the usual one is refused for it.
     further_axes: Tuple[str, ...] = ()
     #: What it computes in on the CPU.
@@ -64,13 +68,18 @@ class Adapter:
         self.cache_directory = cache_directory
 
     def refuses_family(self, network: Network) -> str:
-        """Return why this adapter cannot build the network's family, whatever its numbers; empty where it can.
+        """Return why this adapter cannot build the network's family, or its layers; empty where it can.
 
         Asked before ``supports``, so that no adapter builds a family that it does not know as another one.
         """
-        if network.family.name in self.families:
+        family = network.family
+        if isinstance(family, Recurrent) and family.name in self.families:
+            if family.cell not in self.cells:
+                return "cell %s: this adapter builds recurrent layers of %s" % (family.cell, ", ".join(self.cells))
+            return "" if family.embedding or self.one_hot else "embedding 0: this adapter takes no one-hot symbols"
+        if family.name in self.families:
             return ""
-        return "no network of the family %s: this adapter builds %s" % (network.family.name, ", ".join(self.families))
+        return "no network of the family %s: this adapter builds %s" % (family.name, ", ".join(self.families))
 
     def refuses_axes(self, cell: Cell) -> str:
         """Return why this adapter cannot do the cell: it takes no notice of an axis; empty where it can."""

@@ -16,7 +16,7 @@ from .feedforward import Feedforward
 from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, Parameter
 from .numbers import NumbersError
 from .own import Own
-from .recurrent import Recurrent
+from .recurrent import CELLS, Recurrent
 from .residual import Bottleneck, Residual
 
 #: By the name that suites use.
@@ -26,6 +26,7 @@ FAMILIES: Dict[str, Type[Family]] = {
 
 __all__ = [
     "ACTIVATIONS",
+    "CELLS",
     "FAMILIES",
     "LEARNING_RATE",
     "LOSSES",

@@ -24,6 +24,7 @@ class Drawn(NamedTuple):
     shape: Tuple[int, ...]  # of one example
     below: Optional[int] = None  # whole numbers from 0 to less than this; None: uniform within +-scale
     scale: float = 1.0
+    one_hot: bool = False  # each whole number as a float32 vector of zeros and a one, along the last axis
 
 
 class ParityRecipe(NamedTuple):
@@ -78,12 +79,15 @@ class Family:
     time_major = False
     #: Whether statistics of the whole mini-batch are part of the mathematics: then workers need equal parts.
     normalises = False
-    #: Whether a step needs the gradient by the mini-batch's inputs, as it does where these are looked up in a weight.
-    learns_inputs = False
     #: Whether its mathematics is known. Where it is not, launches are held against one another; see `Own`.
     specified = True
     #: Keys of the numbers that are lists themselves.
     lists: Tuple[str, ...] = ()
+
+    @property
+    def learns_inputs(self) -> bool:
+        """Whether a step needs the gradient by the mini-batch's inputs, as where these are looked up in a weight."""
+        return False
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":

@@ -1,35 +1,48 @@
-"""Language models: embedding, stacked LSTM layers, a dense softmax at each step."""
+"""Language models: embedded or one-hot symbols, stacked recurrent layers, a dense softmax at each step."""
 
 import math
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .family import Drawn, Family, ParityRecipe
 from .layers import Parameter
 from .numbers import Numbers, without_usual
 
-CELLS = ("lstm",)
+
+class CellKind(NamedTuple):
+    """What the layers of a cell have: matrices side by side in each weight, and biases."""
+
+    gates: int
+    biases: Tuple[str, ...] = ("bias",)
+
+
+#: By the number ``cell``. Each gate has one bias but in the GRU, whose new state needs two: the reset gate weighs one
+#: of them. Frameworks that have two everywhere keep the second of the others at zero.
+CELLS = {"lstm": CellKind(4), "gru": CellKind(3, ("bias", "hidden_bias")), "rnn": CellKind(1)}
 
 
 class _Numbers(NamedTuple):
     vocabulary: int
-    embedding: int
+    embedding: int  # 0: symbols are given as one-hot vectors
     hidden: int
     layers: int
     steps: int
-    cell: str = "lstm"
+    cell: str = "lstm"  # a key of `CELLS`
 
 
 class Recurrent(_Numbers, Family):
-    """Embedding, stacked LSTM layers from a zero state, dense softmax at each step; loss: mean over batch and steps.
+    """Stacked recurrent layers from a zero state, dense softmax at each step; loss: mean over batch and steps.
 
-    One bias per gate; no forget-gate offset.
+    Of a step's inputs x and the state h before it, with weights W (of x), U (of h) and biases b, c:
+
+    ``lstm``  gates i, f, g, o: m' = s(f) m + s(i) tanh(g); h' = s(o) tanh(m'); no forget-gate offset
+    ``gru``   gates r, z, n: n = tanh(W x + b + r (U h + c)), reset after the product; h' = (1 - z) n + z h
+    ``rnn``   h' = tanh(W x + U h + b)
     """
 
     __slots__ = ()
 
     name = "recurrent"
     kind = "recurrent"
-    learns_inputs = True
     time_major = True
 
     @classmethod
@@ -37,45 +50,69 @@ class Recurrent(_Numbers, Family):
         """Read the numbers; ``cell`` may be left out."""
         return cls(
             numbers.whole("vocabulary", least=2, example="10000"),
-            numbers.whole("embedding", example="256"),
+            numbers.whole("embedding", least=0, example="256"),
             numbers.whole("hidden", example="256"),
             numbers.whole("layers", most=100, example="2"),
             numbers.whole("steps", most=10000, example="32"),
-            numbers.word("cell", CELLS, "lstm"),
+            numbers.word("cell", tuple(CELLS), "lstm"),
         )
 
     def data(self) -> Dict[str, Any]:
         """Return the numbers."""
         return without_usual(dict(self._asdict()), [("cell", "lstm")])
 
+    @property
+    def learns_inputs(self) -> bool:
+        """Whether there is an embedding."""
+        return self.embedding > 0
+
+    @property
+    def width(self) -> int:
+        """How many numbers the first layer is given at each step."""
+        return self.embedding or self.vocabulary
+
+    @property
+    def parts(self) -> Tuple[str, ...]:
+        """What the parameters of a layer are called, behind its name and a dot."""
+        return ("input_weight", "hidden_weight") + CELLS[self.cell].biases
+
+    def layer_names(self) -> List[str]:
+        """Return the recurrent layers' names, the first one's first."""
+        return ["%s%d" % (self.cell, layer) for layer in range(1, self.layers + 1)]
+
     def parameters(self) -> List[Parameter]:
-        """Return the embedding, two weights and a bias for each layer, and the last layer's weight and bias."""
-        bound = 1.0 / math.sqrt(self.hidden)
-        found = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)]
-        for layer in range(1, self.layers + 1):
-            inputs = self.embedding if layer == 1 else self.hidden
-            found.append(Parameter("lstm%d.input_weight" % layer, (4 * self.hidden, inputs), bound))
-            found.append(Parameter("lstm%d.hidden_weight" % layer, (4 * self.hidden, self.hidden), bound))
-            found.append(Parameter("lstm%d.bias" % layer, (4 * self.hidden,), bound))
+        """Return the embedding, where there is one, each layer's weights and biases, and the last layer's.
+
+        One-hot networks start as those of Karpathy et al. 2015, arXiv 1506.02078, do: uniform within +-0.08.
+        """
+        bound = 1.0 / math.sqrt(self.hidden) if self.embedding else 0.08
+        found = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)] if self.embedding else []
+        rows, inputs = CELLS[self.cell].gates * self.hidden, self.width
+        for name in self.layer_names():
+            found.append(Parameter(name + ".input_weight", (rows, inputs), bound))
+            found.append(Parameter(name + ".hidden_weight", (rows, self.hidden), bound))
+            found += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in CELLS[self.cell].biases]
+            inputs = self.hidden
         found.append(Parameter("fc.weight", (self.vocabulary, self.hidden), bound))
         found.append(Parameter("fc.bias", (self.vocabulary,), bound))
         return found
 
     def multiply_adds(self) -> List[int]:
-        """Return those of each layer over all steps."""
-        found = []
-        for layer in range(self.layers):
-            inputs = self.embedding if layer == 0 else self.hidden
-            found.append(self.steps * 4 * self.hidden * (inputs + self.hidden))
-        found.append(self.steps * self.vocabulary * self.hidden)
-        return found
+        """Return those of each layer over all steps; where inputs are one-hot, first those of their product alone."""
+        unit = self.steps * CELLS[self.cell].gates * self.hidden
+        found = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (self.layers - 1)
+        if not self.embedding:
+            found[:1] = [unit * self.width, unit * self.hidden]
+        return found + [self.steps * self.vocabulary * self.hidden]
 
     def drawn_inputs(self) -> Drawn:
-        """Return a word for each step."""
-        return Drawn((self.steps,), self.vocabulary)
+        """Return a symbol for each step."""
+        if self.embedding:
+            return Drawn((self.steps,), self.vocabulary)
+        return Drawn((self.steps, self.vocabulary), self.vocabulary, one_hot=True)
 
     def drawn_labels(self) -> Drawn:
-        """Return a word for each step."""
+        """Return a symbol for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
     def kinked(self) -> bool:
@@ -84,14 +121,17 @@ class Recurrent(_Numbers, Family):
 
     def parity(self) -> ParityRecipe:
         """Return two steps at a very high rate."""
+        rate = 10.0 if self.embedding else float(min(100, max(10, self.steps)))
         return ParityRecipe(
             2,
-            10.0,
+            rate,
             3e-6,
             2e-3 if self.steps <= 32 else 5e-3,
-            "learning rate 10: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake",
+            "learning rate %g: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake"
+            % rate,
         )
 
     def words(self) -> str:
         """Return the number and size of the layers, and the steps."""
-        return "embedding, %d LSTM of %d, %d steps" % (self.layers, self.hidden, self.steps)
+        given = "embedding" if self.embedding else "one-hot"
+        return "%s, %d %s of %d, %d steps" % (given, self.layers, self.cell.upper(), self.hidden, self.steps)

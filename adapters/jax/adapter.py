@@ -8,7 +8,7 @@ import jaxlib
 import numpy as np
 
 from ..base import ONE_PROCESS, Adapter
-from ..families import LEARNING_RATE
+from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
@@ -27,6 +27,8 @@ class JaxAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

@@ -17,7 +17,8 @@ from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
-from . import attention, elman
+from . import attention, elman, recurrent
+from .products import dense, plus
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
@@ -65,7 +66,7 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
     elif isinstance(family, Residual):
         logits = partial(_residual, family, convolve)
     elif isinstance(family, Recurrent):
-        logits = partial(_recurrent, family)
+        logits = partial(recurrent.logits, family)
     elif isinstance(family, Elman):
         logits = partial(elman.outputs, family)
     elif isinstance(family, Attention):
@@ -92,14 +93,9 @@ def _narrowed(parameters: Arrays, inputs: Any, narrow: Any) -> Tuple[Arrays, Any
 
     The gradient of what is added is a sum over the mini-batch, and must not be summed up in 16 bits.
     """
-    kept = (".bias", ".gamma", ".beta")
+    kept = (".bias", ".hidden_bias", ".gamma", ".beta")
     cast = {name: value if name.endswith(kept) else value.astype(narrow) for name, value in parameters.items()}
     return cast, inputs.astype(narrow) if jnp.issubdtype(inputs.dtype, jnp.floating) else inputs
-
-
-def product(values: Any, weight: Any) -> Any:
-    """Return ``values @ weight.T``: a dense product with a weight in canonical layout, over any leading axes."""
-    return lax.dot_general(values, weight, (((values.ndim - 1,), (1,)), ((), ())))
 
 
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
@@ -136,22 +132,13 @@ def normalise(values: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return normalised if given == jnp.float32 else normalised.astype(given)
 
 
-def _plus(values: Any, bias: Any) -> Any:
-    """Add a bias in the bias's type, and return the sum in the values' type."""
-    return values + bias if values.dtype == bias.dtype else (values.astype(bias.dtype) + bias).astype(values.dtype)
-
-
-def _dense(parameters: Arrays, name: str, values: Any) -> Any:
-    return _plus(product(values, parameters[name + ".weight"]), parameters[name + ".bias"])
-
-
 def _feedforward(family: Chain, convolve: Convolve, parameters: Arrays, values: Any) -> Any:
     for layer in family.layers:
         if isinstance(layer, Dense):
-            values = ACTIVATIONS[layer.activation](_dense(parameters, layer.name, values))
+            values = ACTIVATIONS[layer.activation](dense(parameters, layer.name, values))
         elif isinstance(layer, Convolution):
             values = convolve(values, parameters[layer.name + ".weight"], layer.stride, layer.padding)
-            values = ACTIVATIONS[layer.activation](_plus(values, parameters[layer.name + ".bias"]))
+            values = ACTIVATIONS[layer.activation](plus(values, parameters[layer.name + ".bias"]))
         elif isinstance(layer, MaxPool):
             values = max_pool(values, layer.kernel, layer.stride, layer.padding)
         elif isinstance(layer, Flatten):
@@ -176,35 +163,4 @@ def _residual(family: Residual, convolve: Convolve, parameters: Arrays, values: 
         if block.projection:
             values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
         values = jax.nn.relu(branch + values)
-    return _dense(parameters, "fc", jnp.mean(values, axis=(1, 2)))
-
-
-def _recurrent(family: Recurrent, parameters: Arrays, tokens: Any) -> Any:
-    values = parameters["embedding.weight"][tokens]
-    for layer in range(1, family.layers + 1):
-        name = "lstm%d." % layer
-        values = lstm(
-            values, parameters[name + "input_weight"], parameters[name + "hidden_weight"], parameters[name + "bias"]
-        )
-    return _dense(parameters, "fc", values.reshape(-1, family.hidden))
-
-
-def lstm(values: Any, input_weight: Any, hidden_weight: Any, bias: Any) -> Any:
-    """Run an LSTM layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden).
-
-    Weights in canonical layout, gates in the order input, forget, cell, output. The inputs' share of all steps' gates
-    is one product; the scan adds the state's.
-    """
-    shares = _plus(product(values, input_weight), bias)
-    zero = jnp.zeros((values.shape[1], hidden_weight.shape[1]), values.dtype)
-
-    def turn(state: Any, share: Any) -> Any:
-        output, memory = state
-        gates = jnp.split(share + product(output, hidden_weight), 4, axis=-1)
-        input_gate, forget_gate, candidate, output_gate = gates
-        memory = jax.nn.sigmoid(forget_gate) * memory + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)
-        output = jax.nn.sigmoid(output_gate) * jnp.tanh(memory)
-        return (output, memory), output
-
-    _, outputs = lax.scan(turn, (zero, zero), shares)
-    return outputs
+    return dense(parameters, "fc", jnp.mean(values, axis=(1, 2)))

@@ -26,8 +26,8 @@ class Batch(NamedTuple):
     """One mini-batch in canonical layout.
 
     ``inputs`` float32 (batch, features) or (batch, channels, height, width), or int64 tokens (batch, steps);
-    ``labels`` int64 (batch,), or (batch, steps) for recurrent networks. Of the family ``elman`` both are float32,
-    (batch, steps, features).
+    ``labels`` int64 (batch,), or (batch, steps) for recurrent networks. One-hot inputs of these are float32
+    (batch, steps, vocabulary). Of the family ``elman`` both are float32, (batch, steps, features).
     """
 
     inputs: np.ndarray
@@ -104,8 +104,15 @@ def mini_batch(
     return Batch(inputs, _draw(stream, batch_size, network.family.drawn_labels()))
 
 
+def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
+    """Return each of these whole numbers as a float32 vector of so many zeros, but for a one in its place."""
+    return np.eye(count, dtype=np.float32)[symbols]
+
+
 def _draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.ndarray:
     shape = (batch_size,) + drawn.shape
+    if drawn.one_hot and drawn.below is not None:
+        return one_hot(_integers(stream, shape[:-1], drawn.below), drawn.below)
     return _uniform(stream, shape, drawn.scale) if drawn.below is None else _integers(stream, shape, drawn.below)
 
 

@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 
 from ..base import PROCESSES, Adapter, Unsupported
-from ..families import FAMILIES
+from ..families import CELLS, FAMILIES
 from ..launch.batches import Batch
 from ..libraries import profiles
 from ..libraries.device_ceilings import Probe
@@ -53,6 +53,8 @@ class NullAdapter(Adapter):
     computes = False
     parity_reason = "the null framework computes nothing"
     families = tuple(FAMILIES)
+    cells = tuple(CELLS)
+    one_hot = True
     data_parallel = PROCESSES
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

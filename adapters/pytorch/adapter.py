@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from ..base import PROCESSES, Adapter
-from ..families import Elman, Family, Recurrent
+from ..families import CELLS, Elman, Family, Recurrent
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import OPERATOR, Probe
 from ..networks import Network
@@ -35,6 +35,8 @@ class TorchAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 
@@ -74,7 +76,8 @@ class TorchAdapter(Adapter):
         recurrent, precision = self._has_operator(network.family), self.cell.precision
         reason = super().supports(network)[1]
         if not reason and precision != "float32" and recurrent:
-            reason = cuda.recurrent_refusal(precision, "cpu" if self.cell.on_cpu else cuda.DEVICE)
+            cell = network.family.cell if isinstance(network.family, Recurrent) else "lstm"
+            reason = cuda.recurrent_refusal(precision, "cpu" if self.cell.on_cpu else cuda.DEVICE, cell)
         reason = reason or self._against_mode() or self._against_family(network.family)
         if not reason and self.compiles and precision != "float16" and not recurrent:
             reason = compiled.refuses_gradients()

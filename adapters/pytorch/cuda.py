@@ -43,27 +43,29 @@ def refusal(cell: Cell) -> str:
     return ""
 
 
-def recurrent_refusal(precision: str, device: str) -> str:
-    """Return why an LSTM cannot be had at this precision on "cpu" or `DEVICE`; empty where it can.
+def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
+    """Return why layers of this cell cannot be had at this precision on "cpu" or `DEVICE`; empty where they can.
 
     On GPUs autocast has long given it float16 for bfloat16 as well, in which the gradients of these networks vanish; on
     CPUs oneDNN does not train every LSTM in bfloat16. So it is asked: with a small one that trains.
     """
     if precision != "bfloat16":
         return ""
+    kind = cell.upper()
     try:
-        layer, inputs = torch.nn.LSTM(8, 8, 2).to(device), torch.zeros(2, 2, 8, device=device)
+        layer, inputs = getattr(torch.nn, kind)(8, 8, 2).to(device), torch.zeros(2, 2, 8, device=device)
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
             outputs, _ = layer(inputs)
         outputs.float().sum().backward()
     except RuntimeError as error:
-        return "precision bfloat16: PyTorch %s cannot run an LSTM in it: %s" % (
+        return "precision bfloat16: PyTorch %s cannot run its %s in it: %s" % (
             torch.__version__,
+            kind,
             gpus.first_line(error),
         )
     if outputs.dtype != torch.bfloat16:
         given = str(outputs.dtype).rpartition(".")[2]
-        return "precision bfloat16: autocast of PyTorch %s runs LSTMs in %s" % (torch.__version__, given)
+        return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (torch.__version__, kind, given)
     return ""
 
 

@@ -131,31 +131,38 @@ def _residual(family: Residual, dense: MakeDense) -> Tuple[nn.Module, Dict[str, 
     return nn.Sequential(*modules), found
 
 
+CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+
+
 class _LanguageModel(nn.Module):
-    """Embedding, stacked LSTM, dense. Time-major: tokens (steps, batch) to logits (steps * batch, vocabulary)."""
+    """Symbols, stacked recurrent layers, dense. Time-major, to logits (steps * batch, vocabulary).
+
+    Symbols are tokens (steps, batch), to be looked up, or one-hot (steps, batch, vocabulary).
+    """
 
     def __init__(self, family: Recurrent, dense: MakeDense) -> None:
         super().__init__()
-        self.embedding = nn.utils.skip_init(nn.Embedding, family.vocabulary, family.embedding)
-        self.lstm = nn.LSTM(family.embedding, family.hidden, family.layers)
+        self.embedding: nn.Module = nn.Identity()
+        if family.embedding:
+            self.embedding = nn.utils.skip_init(nn.Embedding, family.vocabulary, family.embedding)
+        self.recurrent = CELLS[family.cell](family.width, family.hidden, family.layers)
         self.dense = dense(family.hidden, family.vocabulary)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        hidden, _ = self.lstm(self.embedding(tokens))
+    def forward(self, symbols: torch.Tensor) -> torch.Tensor:
+        hidden, _ = self.recurrent(self.embedding(symbols))
         return self.dense(hidden.flatten(0, 1))
 
 
 def _recurrent(family: Recurrent, dense: MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
     model = _LanguageModel(family, dense)
-    found = {"embedding.weight": model.embedding.weight}
-    for layer in range(family.layers):
-        name = "lstm%d" % (layer + 1)
-        found[name + ".input_weight"] = getattr(model.lstm, "weight_ih_l%d" % layer)
-        found[name + ".hidden_weight"] = getattr(model.lstm, "weight_hh_l%d" % layer)
-        found[name + ".bias"] = getattr(model.lstm, "bias_ih_l%d" % layer)
-        # PyTorch has two biases per gate; training both would double the bias's learning rate.
-        second = getattr(model.lstm, "bias_hh_l%d" % layer)
-        second.requires_grad_(False).zero_()
+    found = {"embedding.weight": model.embedding.weight} if family.embedding else {}
+    theirs = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
+    for layer, name in enumerate(family.layer_names()):
+        for part, attribute in zip(family.parts, theirs):
+            found["%s.%s" % (name, part)] = getattr(model.recurrent, attribute % layer)
+        if len(family.parts) < len(theirs):
+            # PyTorch has two biases per gate; training both would double the bias's learning rate.
+            getattr(model.recurrent, theirs[-1] % layer).requires_grad_(False).zero_()
     found["fc.weight"] = model.dense.weight
     found["fc.bias"] = model.dense.bias
     return model, found

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 import numpy as np
 
 from ..base import Adapter
-from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
+from ..families import CELLS, Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell
@@ -36,6 +36,8 @@ class ReferenceAdapter(Adapter):
         Attention: AttentionModel,
     }
     families = tuple(family.name for family in models)
+    cells = tuple(CELLS)
+    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
 from ..base import ONE_PROCESS, Adapter
-from ..families import LEARNING_RATE
+from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
@@ -31,6 +31,8 @@ class TensorFlowAdapter(Adapter):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

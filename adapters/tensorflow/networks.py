@@ -15,7 +15,7 @@ from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
 from . import attention, elman
-from .recurrent import RECURRENCES
+from .recurrent import CELLS, RECURRENCES
 
 ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh, "none": lambda values: values}
 
@@ -172,25 +172,27 @@ class ResidualModel(Model):
 
 
 class RecurrentModel(Model):
-    """Embedding, stacked LSTM layers, dense softmax at each step; inputs int32 tokens (steps, batch)."""
+    """Stacked recurrent layers, dense softmax at each step; int32 tokens or one-hot float32, with the steps first."""
 
     def __init__(self, family: Recurrent, variables: Variables, recurrence: str) -> None:
         super().__init__(variables)
-        self._embedding = variables.make("embedding.weight")
+        self._embedding = variables.make("embedding.weight") if family.embedding else None
         self._layers: List[Any] = [
             RECURRENCES[recurrence](
-                variables.make("lstm%d.input_weight" % layer, DenseLayout()),
-                variables.make("lstm%d.hidden_weight" % layer, DenseLayout()),
-                variables.make("lstm%d.bias" % layer),
+                CELLS[family.cell],
+                *[
+                    variables.make("%s.%s" % (name, part), DenseLayout() if part.endswith("weight") else None)
+                    for part in family.parts
+                ],
             )
-            for layer in range(1, family.layers + 1)
+            for name in family.layer_names()
         ]
         self._weight = variables.make("fc.weight", DenseLayout())
         self._bias = variables.make("fc.bias")
 
     def logits(self, inputs: Any) -> Any:
         """Return the logits, (steps * batch, vocabulary)."""
-        values = tf.gather(self._embedding, inputs)
+        values = inputs if self._embedding is None else tf.gather(self._embedding, inputs)
         for layer in self._layers:
             values = layer(values)
         values = tf.reshape(values, [-1, values.shape[-1]])

@@ -51,8 +51,14 @@ residual = st.integers(1, 4).flatmap(
     )
 )
 recurrent = st.fixed_dictionaries(
-    {"vocabulary": st.integers(2, 300), "embedding": size, "hidden": size, "layers": st.integers(1, 4), "steps": size},
-    optional={"cell": st.just("lstm")},
+    {
+        "vocabulary": st.integers(2, 300),
+        "embedding": size | st.just(0),
+        "hidden": size,
+        "layers": st.integers(1, 4),
+        "steps": size,
+    },
+    optional={"cell": st.sampled_from(["lstm", "gru", "rnn"])},
 )
 elman = st.fixed_dictionaries(
     {"inputs": size, "hidden": size, "outputs": size, "steps": size, "activation": activation},
@@ -202,7 +208,8 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
         ("residual", {**RESNET, "widths": [4]}, "widths", "there are 1, and 2 stages"),
         ("residual", {**RESNET, "blocks": [600, 600]}, "blocks", "more than 1000"),
         ("residual", {**RESNET, "epsilon": 0}, "epsilon", "from 1e-05"),
-        ("recurrent", {**LSTM, "cell": "gru"}, "cell", '"lstm"'),
+        ("recurrent", {**LSTM, "cell": "peephole"}, "cell", '"lstm", "gru", "rnn"'),
+        ("recurrent", {**LSTM, "embedding": -1}, "embedding", "from 0"),
         ("recurrent", {**LSTM, "steps": 2.5}, "steps", "2.5 is not a whole number"),
         ("attention", {**GPT, "heads": 3}, "heads", "3 do not divide the width 8. Give a divisor"),
         ("elman", {**RNN, "alpha": 1.5}, "alpha", "1.5 is not a number from 0.001 to 1"),
@@ -238,4 +245,4 @@ def test_only_chains_have_layers():
     for name, _, family, numbers in SMALL:
         made = family_of({"family": family, "numbers": numbers})
         assert isinstance(made, Chain) == (family in ("feedforward", "convolutional")), name
-        assert re.fullmatch(r"[\w ,.]+", made.words())
+        assert re.fullmatch(r"[\w ,.-]+", made.words())

@@ -26,7 +26,7 @@ SAME = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *a
         )
     ),
     asked.one_bias(
-        "[value.detach().numpy() for name, value in adapter._training.module.lstm.named_parameters()"
+        "[value.detach().numpy() for name, value in adapter._training.module.recurrent.named_parameters()"
         " if 'bias_hh' in name]"
     ),
     asked.threads_of_cells(),
@@ -119,8 +119,8 @@ def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: 
         answer = {name: make(name, precision="bfloat16").supports(network) for name, network in SMALL.items()}
     """)
     refused = {name: reason for name, (supported, reason) in said.items() if not supported}
-    assert set(refused) <= {"small-recurrent", "wide-recurrent"}
-    assert all("cannot run an LSTM in it" in reason for reason in refused.values())
+    assert set(refused) <= {"small-recurrent", "wide-recurrent", "one-hot-lstm", "one-hot-gru", "one-hot-rnn"}
+    assert all("cannot run its" in reason for reason in refused.values())
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
 
 

@@ -7,14 +7,14 @@ import asked_of_frameworks as asked
 import numpy as np
 import pytest
 from known_networks import AS_JSON, NETWORKS
-from small_networks import SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
+from small_networks import FURTHER, SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.launch import batches, parity
 from dlbench.suites.measuring import references
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
-SMALL = small_networks(networks)
+SMALL = {**small_networks(networks), **small_networks(networks, FURTHER)}
 
 
 def prepared(network, batch_size):

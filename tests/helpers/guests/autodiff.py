@@ -50,24 +50,35 @@ def forward_residual(n, family, w, values):
     return functional.linear(values.mean((2, 3)), w["fc.weight"], w["fc.bias"])
 
 
-def forward_recurrent(n, family, w, tokens):
-    values = functional.embedding(tokens, w["embedding.weight"])
+# PyTorch's own cells, with the order of gates that they document: input, forget, cell, output; reset, update, new.
+def lstm_step(values, state, *weights):
+    output, memory = torch.lstm_cell(values, state, *weights)
+    return output, memory
+
+
+def gru_step(values, state, *weights):
+    return (torch.gru_cell(values, state[0], *weights),)
+
+
+def rnn_step(values, state, *weights):
+    return (torch.rnn_tanh_cell(values, state[0], *weights),)
+
+
+CELL_STEPS = {"lstm": (lstm_step, 2), "gru": (gru_step, 1), "rnn": (rnn_step, 1)}
+
+
+def forward_recurrent(n, family, w, inputs):
+    values = functional.embedding(inputs, w["embedding.weight"]) if family.embedding else inputs
+    advance, states = CELL_STEPS[family.cell]
     for layer in range(1, family.layers + 1):
-        hidden = torch.zeros(len(tokens), family.hidden, dtype=torch.float64)
-        cell = torch.zeros_like(hidden)
+        name = f"{family.cell}{layer}."
+        parts = [w[name + part] for part in ("input_weight", "hidden_weight", "bias")]
+        parts.append(w.get(name + "hidden_bias", torch.zeros_like(parts[2])))
+        state = (torch.zeros(len(inputs), family.hidden, dtype=torch.float64),) * states
         outputs = []
-        bias = w[f"lstm{layer}.bias"]
         for step in range(family.steps):
-            # torch's own cell, whose gate order is documented as input, forget, cell, output
-            hidden, cell = torch.lstm_cell(
-                values[:, step],
-                (hidden, cell),
-                w[f"lstm{layer}.input_weight"],
-                w[f"lstm{layer}.hidden_weight"],
-                bias,
-                torch.zeros_like(bias),
-            )
-            outputs.append(hidden)
+            state = advance(values[:, step], state, *parts)
+            outputs.append(state[0])
         values = torch.stack(outputs, 1)
     return functional.linear(values, w["fc.weight"], w["fc.bias"])
 
@@ -165,6 +176,7 @@ def main():
     given = json.loads(Path(sys.argv[2], "networks.json").read_text())
     known = {name: guest.networks.from_data(each) for name, each in given.items()}
     known.update(namespace["small_networks"](guest.networks))
+    known.update(namespace["small_networks"](guest.networks, namespace["FURTHER"]))
     for wanted in sys.argv[3:]:
         name, _, size = wanted.partition(":")
         network = known[name]

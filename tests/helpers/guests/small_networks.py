@@ -11,6 +11,8 @@ _RECIPE = {
     "update_tolerance": 1e-3,
     "why": "small enough to differentiate numerically",
 }
+#: Of what starts with weights near zero: at a low rate their updates are below float32 resolution.
+_BOLD = dict(_RECIPE, learning_rate=10.0)
 _CHAIN = [
     {"convolution": 5, "kernel": 5, "stride": 2, "padding": 1},  # 7
     {"pool": 3, "stride": 2, "padding": 1},  # 4
@@ -32,10 +34,19 @@ SMALL = (
     ("small-residual", 5, "residual", _RESIDUAL),
     ("small-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=5)),
     ("wide-recurrent", 3, "recurrent", dict(_RECURRENT, embedding=7)),
+    ("one-hot-lstm", 3, "recurrent", dict(_RECURRENT, embedding=0)),
+    ("one-hot-gru", 3, "recurrent", dict(_RECURRENT, embedding=0, cell="gru")),
+    ("one-hot-rnn", 3, "recurrent", dict(_RECURRENT, embedding=0, cell="rnn")),
     ("small-elman", 3, "elman", dict(_ELMAN, activation="tanh")),
     ("leaky-elman", 3, "elman", dict(_ELMAN, activation="relu", alpha=0.3)),
     ("small-attention", 3, "attention", _ATTENTION),
     ("free-elman", 3, "elman", dict(_ELMAN, activation="sigmoid", clip=0)),
+)
+
+#: What the reference's own tests look at too: every cell behind an embedding.
+FURTHER = (
+    ("small-gru", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="gru")),
+    ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
 
 #: Mini-batches of the full networks with a shipped reference: the smallest of each family that behaves.
@@ -51,13 +62,19 @@ def reference_adapter(name, kind=None, dtype="float64"):
     return (kind or ReferenceAdapter)(cell, {"dtype": dtype}, "")
 
 
-def small_networks(networks):
+def small_networks(networks, tables=SMALL):
     """Return small networks by name, each with a recipe of its own."""
     return {
         name: networks.from_data(
-            {"name": name, "batch_size": batch_size, "family": family, "numbers": numbers, "parity": _RECIPE}
+            {
+                "name": name,
+                "batch_size": batch_size,
+                "family": family,
+                "numbers": numbers,
+                "parity": _BOLD if numbers.get("embedding") == 0 else _RECIPE,
+            }
         )
-        for name, batch_size, family, numbers in SMALL
+        for name, batch_size, family, numbers in tables
     }
 
 

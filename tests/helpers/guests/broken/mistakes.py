@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
+from broken import cells
 from broken.attention import LayerNormEpsilon, MaskWithoutItself, NoMask, ScaledByWidth, UnbiasedVariance
 
 from dlbench.adapters.families import LEARNING_RATE, Attention, Convolution, Convolutional, Elman, Recurrent, Residual
@@ -33,32 +34,12 @@ def with_model(family, model):
     return type("Broken", (ReferenceAdapter,), {"models": {**ReferenceAdapter.models, family: model}})
 
 
-# --- the LSTM ------------------------------------------------------------------------------------------------------
+def with_cells(**kinds):
+    """Return an adapter whose recurrent layers of these cells are of other classes."""
+    return with_model(Recurrent, cells.model_of(**kinds))
 
 
-def gates_in_order(order):
-    """Return an LSTM that reads and writes its four gates in another order."""
-
-    class Permuted(RecurrentModel):
-        def split(self, sums):
-            parts = np.split(sums, 4, axis=-1)
-            return [parts[place] for place in order]
-
-        def join(self, parts):
-            joined = [None] * 4
-            for part, place in zip(parts, order, strict=True):
-                joined[place] = part
-            return np.concatenate(joined, axis=-1)
-
-    return Permuted
-
-
-class ForgetBiasOne(RecurrentModel):
-    """TensorFlow 1's BasicLSTMCell and Keras' unit_forget_bias."""
-
-    def split(self, sums):
-        enter, forget, candidate, out = np.split(sums, 4, axis=-1)
-        return [enter, forget + 1.0, candidate, out]
+# --- recurrent networks ---------------------------------------------------------------------------------------------
 
 
 class LossSummedOverTime(RecurrentModel):
@@ -82,23 +63,6 @@ class TransposedTokens(RecurrentModel):
 
     def forward(self, inputs, labels):
         return super().forward(inputs.T.reshape(inputs.shape), labels.T.reshape(labels.shape))
-
-
-class CarriedState(RecurrentModel):
-    """The state of the last mini-batch starts the next one."""
-
-    def _layer_forward(self, layer, inputs):
-        self.carried = getattr(self, "carried", {})
-        bias = self.weights[f"lstm{layer}.bias"]
-        start = self.carried.get(layer)
-        if start is not None:  # through the bias of the first step: the same sums as a hidden state gives
-            self.weights[f"lstm{layer}.bias"] = bias + start @ self.weights[f"lstm{layer}.hidden_weight"].T
-        try:
-            hidden = super()._layer_forward(layer, inputs)
-        finally:
-            self.weights[f"lstm{layer}.bias"] = bias
-        self.carried[layer] = hidden[-1].mean(axis=0)
-        return hidden
 
 
 # --- the simple recurrent network ----------------------------------------------------------------------------------
@@ -322,15 +286,21 @@ SHARP = ("fcn5", "alexnet", "lstm32")
 #: Simple recurrent networks, by the names of small ones: none comes with dlbench.
 SIMPLE = ("small-elman", "leaky-elman", "free-elman")
 TRANSFORMER = ("small-attention",)
+STACKS = ("one-hot-lstm", "one-hot-gru", "one-hot-rnn")
 
 MISTAKES = (
-    Mistake("gates i,o,f,c", with_model(Recurrent, gates_in_order((0, 2, 3, 1))), ("lstm32",)),
-    Mistake("gates i,c,f,o", with_model(Recurrent, gates_in_order((0, 2, 1, 3))), ("lstm32",)),
-    Mistake("forget bias 1", with_model(Recurrent, ForgetBiasOne), ("lstm32",)),
+    Mistake("gates i,o,f,c", with_cells(lstm=cells.in_order(cells.Lstm, (0, 2, 3, 1))), ("lstm32",)),
+    Mistake("gates i,c,f,o", with_cells(lstm=cells.in_order(cells.Lstm, (0, 2, 1, 3))), ("lstm32",)),
+    Mistake("forget bias 1", with_cells(lstm=cells.ForgetBiasOne), ("lstm32",)),
     Mistake("loss summed over time", with_model(Recurrent, LossSummedOverTime), ("lstm32",)),
     Mistake("last step only", with_model(Recurrent, LastStepOnly), ("lstm32",)),
     Mistake("transposed tokens", with_model(Recurrent, TransposedTokens), ("lstm32",)),
-    Mistake("carried state", with_model(Recurrent, CarriedState), ("lstm32",)),
+    Mistake("carried state", with_model(Recurrent, cells.CARRIED), ("lstm32", *STACKS)),
+    Mistake("gates z,r,n", with_cells(gru=cells.in_order(cells.Gru, (1, 0, 2))), ("one-hot-gru",)),
+    Mistake("gates r,n,z", with_cells(gru=cells.in_order(cells.Gru, (0, 2, 1))), ("one-hot-gru",)),
+    Mistake("reset before the product", with_cells(gru=cells.ResetFirst), ("one-hot-gru",)),
+    Mistake("update gate exchanged", with_cells(gru=cells.ExchangedUpdate), ("one-hot-gru",)),
+    Mistake("no bias within the reset", with_cells(gru=cells.NoBiasWithinReset), ("one-hot-gru",)),
     Mistake("carried simple state", with_model(Elman, CarriedElmanState), SIMPLE),
     Mistake("transposed recurrent weight", with_model(Elman, TransposedRecurrence), SIMPLE),
     Mistake("squares summed", with_model(Elman, SummedOverOutputs), ("free-elman",)),
@@ -349,7 +319,7 @@ MISTAKES = (
     Mistake("epsilon 1e-3", with_model(Residual, LargerEpsilon), ("resnet50",)),
     Mistake("ResNet v1.5", with_model(Residual, StrideInSecondConvolution), ("resnet50",)),
     Mistake("summed loss", SummedLoss, FAMILIES),
-    Mistake("doubled bias", DoubledBias, FAMILIES + SIMPLE + TRANSFORMER),
+    Mistake("doubled bias", DoubledBias, FAMILIES + SIMPLE + STACKS + TRANSFORMER),
     Mistake("frozen parameter", FrozenParameter, FAMILIES),
     Mistake("shifted labels", ShiftedLabels, FAMILIES),
     Mistake("learning rate", NotTheRate, FAMILIES),
