@@ -10,7 +10,7 @@ from caffe.proto import caffe_pb2
 from google.protobuf import text_format
 
 from ..base import Adapter
-from ..families import LEARNING_RATE
+from ..families import LEARNING_RATE, Recurrent
 from ..launch.batches import Batch
 from ..libraries import openblas
 from ..networks import Network
@@ -26,11 +26,22 @@ class CaffeAdapter(Adapter):
     Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with Caffe's words.
     """
 
+    one_hot = True
+
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         caffe.set_mode_cpu()
         if cell.threads:
             openblas.set_threads(libraries.LINKED, cell.threads)
+
+    def refuses_family(self, network: Network) -> str:
+        """Say what Caffe has in the place of other cells."""
+        family = network.family
+        if isinstance(family, Recurrent) and family.cell not in self.cells:
+            return (
+                "cell %s: Caffe has no GRU, and its RNN layer puts another one behind each step's state" % family.cell
+            )
+        return super().refuses_family(network)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the solver and its net; weights and mini-batch are copied into the net's blobs."""

@@ -125,14 +125,15 @@ def _residual(spec: NetSpec, family: Residual, values: Any, places: Dict[str, Pl
     return values
 
 
-def _recurrent(spec: NetSpec, family: Recurrent, tokens: Any, continues: Any, places: Dict[str, Place]) -> Any:
-    """Append embedding, LSTM layers and dense layer; (steps, batch) to logits (steps, batch, classes)."""
-    spec["embedding"] = values = L.Embed(
-        tokens, input_dim=family.vocabulary, num_output=family.embedding, bias_term=False
-    )
-    places["embedding.weight"] = Place("embedding", 0)
-    for index in range(1, family.layers + 1):
-        name = "lstm%d" % index
+def _recurrent(spec: NetSpec, family: Recurrent, symbols: Any, continues: Any, places: Dict[str, Place]) -> Any:
+    """Append embedding, LSTM layers and dense layer; time-major symbols to logits (steps, batch, classes)."""
+    values = symbols
+    if family.embedding:
+        spec["embedding"] = values = L.Embed(
+            symbols, input_dim=family.vocabulary, num_output=family.embedding, bias_term=False
+        )
+        places["embedding.weight"] = Place("embedding", 0)
+    for name in family.layer_names():
         spec[name] = values = L.LSTM(values, continues, recurrent_param={"num_output": family.hidden})
         for blob, part in enumerate(("input_weight", "bias", "hidden_weight")):
             places[name + "." + part] = Place(name, blob, gates=True)
@@ -146,9 +147,9 @@ def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
     if not isinstance(family, Recurrent):
         return {"inputs": batch.inputs, "labels": batch.labels}
     # Zero where a sequence begins: there the LSTM takes its state for zero.
-    continues = np.ones(batch.inputs.T.shape, dtype=np.float32)
+    continues = np.ones(batch.labels.T.shape, dtype=np.float32)
     continues[0] = 0.0
-    return {"inputs": batch.inputs.T, "continues": continues, "labels": batch.labels.T}
+    return {"inputs": batch.inputs.swapaxes(0, 1), "continues": continues, "labels": batch.labels.T}
 
 
 def build(family: Family, batch: Batch) -> Built:

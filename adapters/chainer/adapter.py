@@ -8,7 +8,7 @@ import numpy as np
 from chainer.backends import cuda, intel64
 
 from ..base import Adapter
-from ..families import LEARNING_RATE
+from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels, openblas
 from ..networks import Network
@@ -27,6 +27,8 @@ class ChainerAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -125,25 +125,45 @@ def _residual(spec: Residual, w: Weights, values: Any) -> Any:
     return _dense(F.reshape(values, values.shape[:2]), w, "fc")
 
 
-def _recurrent(spec: Recurrent, w: Weights, tokens: Any) -> Any:
-    """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,).
+def _lstm(state: List[Any], sums: Any, product: Any) -> List[Any]:
+    memory, output = F.lstm(state[1], sums if product is None else sums + product)
+    return [output, memory]
+
+
+def _gru(state: List[Any], sums: Any, product: Any) -> List[Any]:
+    """Gates reset, update, new, the reset after the product. Chainer's links and ``n_step_gru`` have other biases."""
+    ours, theirs = F.split_axis(sums, 3, 1), F.split_axis(product, 3, 1)
+    reset, update = [F.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
+    new = F.tanh(ours[2] + reset * theirs[2])
+    return [F.linear_interpolate(update, state[0], new)]
+
+
+def _rnn(state: List[Any], sums: Any, product: Any) -> List[Any]:
+    return [F.tanh(sums if product is None else sums + product)]
+
+
+#: By the number ``cell``: what a step does, and the states that go from step to step.
+_STEPS: Dict[str, Tuple[Callable[..., List[Any]], int]] = {"lstm": (_lstm, 2), "gru": (_gru, 1), "rnn": (_rnn, 1)}
+
+
+def _recurrent(spec: Recurrent, w: Weights, inputs: Any) -> Any:
+    """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,), or of rows that are one-hot.
 
     Chainer's ``n_step_lstm`` has two trainable biases a gate; this is its link ``LSTM``, one bias, with the inputs'
     products of all steps made at once.
     """
-    values = F.embed_id(tokens, w["embedding.weight"])
-    batch = len(tokens) // spec.steps
-    for layer in range(1, spec.layers + 1):
-        name = "lstm%d." % layer
-        sums = F.linear(values, w[name + "input_weight"], w[name + "bias"])
-        cells = np.zeros((batch, spec.hidden), np.float32)
+    values = F.embed_id(inputs, w["embedding.weight"]) if spec.embedding else inputs
+    batch = len(inputs) // spec.steps
+    advance, states = _STEPS[spec.cell]
+    for name in spec.layer_names():
+        weight, bias = w[name + ".hidden_weight"], w.get(name + ".hidden_bias")
+        state: List[Any] = [np.zeros((batch, spec.hidden), np.float32)] * states
         outputs: List[Any] = []
-        for gates in F.split_axis(sums, spec.steps, 0):
-            # From a zero state nothing comes back at the first step.
-            if outputs:
-                gates = gates + F.linear(outputs[-1], w[name + "hidden_weight"])
-            cells, output = F.lstm(cells, gates)
-            outputs.append(output)
+        for sums in F.split_axis(F.linear(values, w[name + ".input_weight"], w[name + ".bias"]), spec.steps, 0):
+            # From a zero state nothing comes at the first step, but for a bias of its own.
+            product = F.linear(state[0], weight, bias) if outputs or bias is not None else None
+            state = advance(state, sums, product)
+            outputs.append(state[0])
         values = F.concat(outputs, 0)
     return _dense(values, w, "fc")
 

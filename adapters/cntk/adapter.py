@@ -6,7 +6,7 @@ import cntk
 import numpy as np
 
 from ..base import Adapter
-from ..families import LEARNING_RATE, Elman
+from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels
 from ..networks import Network
@@ -23,6 +23,8 @@ class CntkAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman")
+    cells = tuple(CELLS)
+    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -147,15 +147,35 @@ class Builder:
             item.parameter.value = item.held(self.weights[name + "." + part])
         return outputs
 
-    def simple(self, inputs: Any, spec: Elman) -> Any:
+    def gru(self, inputs: Any, name: str, hidden: int) -> Any:
+        """Return the outputs of a GRU, run over the sequence from a zero state.
+
+        By single operators: CNTK's own block resets the state before its product.
+        """
+        shares = cntk.times_transpose(inputs, self.parameter(name + ".input_weight")) + self.parameter(name + ".bias")
+        weight, bias = self.parameter(name + ".hidden_weight"), self.parameter(name + ".hidden_bias")
+
+        def gate(values: Any, number: int) -> Any:
+            return cntk.slice(values, -1, number * hidden, (number + 1) * hidden)
+
+        @cntk.Function
+        def turn(before: Any, share: Any) -> Any:
+            product = cntk.times_transpose(before, weight) + bias
+            reset, update = [cntk.sigmoid(gate(share, number) + gate(product, number)) for number in (0, 1)]
+            new = cntk.tanh(gate(share, 2) + reset * gate(product, 2))
+            return new + update * (before - new)
+
+        return cntk.layers.Recurrence(turn)(shares)
+
+    def simple(self, inputs: Any, name: str, hidden: int, activation: str = "tanh") -> Any:
         """Return the outputs of CNTK's block of simple recurrent units, run over the sequence from a zero state."""
-        block = cntk.layers.RNNStep(spec.hidden, activation=ACTIVATIONS[spec.activation])
+        block = cntk.layers.RNNStep(hidden, activation=ACTIVATIONS[activation])
         outputs = cntk.layers.Recurrence(block)(inputs)
         found = {parameter.name: parameter for parameter in block.parameters}
         for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
-            name = "rnn." + part
-            item = self.trained[name] = Trained(found[theirs], np.transpose, _turned)
-            item.parameter.value = item.held(self.weights[name])
+            canonical = "%s.%s" % (name, part)
+            item = self.trained[canonical] = Trained(found[theirs], np.transpose, _turned)
+            item.parameter.value = item.held(self.weights[canonical])
         return outputs
 
 
@@ -185,10 +205,12 @@ def _residual(spec: Residual, build: Builder, outputs: Any) -> Any:
     return build.dense(cntk.reshape(outputs, (-1,)), "fc")
 
 
-def _recurrent(spec: Recurrent, build: Builder, tokens: Any) -> Any:
-    outputs = cntk.times(tokens, build.parameter("embedding.weight"))
-    for layer in range(spec.layers):
-        outputs = build.lstm(outputs, "lstm%d" % (layer + 1), spec.hidden)
+def _recurrent(spec: Recurrent, build: Builder, outputs: Any) -> Any:
+    if spec.embedding:
+        outputs = cntk.times(outputs, build.parameter("embedding.weight"))
+    layer = {"lstm": build.lstm, "gru": build.gru, "rnn": build.simple}[spec.cell]
+    for name in spec.layer_names():
+        outputs = layer(outputs, name, spec.hidden)
     return build.dense(outputs, "fc")
 
 
@@ -198,11 +220,11 @@ def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
     if isinstance(spec, Elman):
         inputs = cntk.sequence.input_variable(spec.inputs)
         targets = cntk.sequence.input_variable(spec.outputs)
-        outputs = build_from.dense(build_from.simple(inputs, spec), "out")
+        outputs = build_from.dense(build_from.simple(inputs, "rnn", spec.hidden, spec.activation), "out")
         return Built(cntk.reduce_mean(cntk.square(outputs - targets)), build_from.trained, (inputs, targets))
     classes = spec.drawn_labels().below
     if isinstance(spec, Recurrent):
-        inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=True)
+        inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=spec.embedding > 0)
         labels = cntk.sequence.input_variable(classes, is_sparse=True)
         logits = _recurrent(spec, build_from, inputs)
     else:
@@ -222,6 +244,6 @@ def values_of(spec: Family, batch: Batch) -> List[Any]:
     if isinstance(spec, Elman):
         return [cntk.Value(np.array(each)) for each in batch]
     labels = cntk.Value.one_hot(batch.labels.tolist(), spec.drawn_labels().below)
-    if isinstance(spec, Recurrent):
+    if isinstance(spec, Recurrent) and spec.embedding:
         return [cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary), labels]
-    return [cntk.Value(batch.inputs), labels]
+    return [cntk.Value(np.array(batch.inputs)), labels]

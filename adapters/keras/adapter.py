@@ -7,7 +7,7 @@ Settings of a mode (framework.toml says which were measured to be best, and by h
 
 ``data_format``  the order of the axes of images: "channels_last" (default) or "channels_first"
 ``jit_compile``  as of ``Model.compile``: "auto" (default), true or false
-``unroll``  as of the layer LSTM (default false)
+``unroll``  as of the recurrent layers (default false)
 ``use_cudnn``  as of the layer LSTM: "auto" (default) or false; on CPUs it only decides which of the backend's LSTM
     programs is taken
 """
@@ -19,13 +19,14 @@ import keras
 import numpy as np
 
 from ..base import Adapter
-from ..families import LEARNING_RATE, Elman
+from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries.layouts import Layout
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import backends, profile
 from .networks import Options, arrays, build
+from .recurrent import BiasesLayout
 
 _LOOPS = {"jax": "scan"}  # what a recurrent layer of this backend is where it is not unrolled; else a loop
 LOSSES: Dict[str, Callable[[], Any]] = {
@@ -38,6 +39,8 @@ class KerasAdapter(Adapter):
     """Trains a compiled Keras model by its train function."""
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -66,7 +69,7 @@ class KerasAdapter(Adapter):
         """Build and compile the model; a backend that compiles does so in the first step."""
         built = build(network, len(batch.inputs), self.options)
         for name, (variable, layout) in built.parameters.items():
-            variable.assign(self._held(layout, weights[name]))
+            variable.assign(self._held(layout, _given(name, layout, weights)))
         self.network = network
         self.layouts = {name: layout for name, (_, layout) in built.parameters.items()}
         self.variables = {name: variable for name, (variable, _) in built.parameters.items()}
@@ -94,7 +97,7 @@ class KerasAdapter(Adapter):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Assign the variables; the mini-batch is an argument of the train function."""
         for name, variable in self.variables.items():
-            self.training.assign(variable, self._held(self.layouts[name], weights[name]))
+            self.training.assign(variable, self._held(self.layouts[name], _given(name, self.layouts[name], weights)))
         self.training.place(*self._tensors(batch))
 
     def step(self) -> None:
@@ -116,7 +119,13 @@ class KerasAdapter(Adapter):
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the trainable variables in canonical layout."""
         for name, value in self.training.values(self.variables):
-            yield name, self.layouts[name].canonical(value)
+            layout = self.layouts[name]
+            if isinstance(layout, BiasesLayout):
+                first, second = layout.canonical(value)
+                yield name, first
+                yield layout.second, second
+            else:
+                yield name, layout.canonical(value)
 
     def effective_threads(self) -> Optional[int]:
         """Return the backend's word."""
@@ -156,6 +165,12 @@ class KerasAdapter(Adapter):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell a failed allocation of the backend or NumPy."""
         return isinstance(error, MemoryError) or self.backend.is_out_of_memory(error)
+
+
+def _given(name: str, layout: Layout, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the weight of this name; where a variable holds two, both."""
+    value = weights[name]
+    return np.stack((value, weights[layout.second])) if isinstance(layout, BiasesLayout) else value
 
 
 ADAPTER = KerasAdapter

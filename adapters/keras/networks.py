@@ -16,14 +16,14 @@ from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, Max
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
-from . import attention
+from . import attention, recurrent
 
 
 class Options(NamedTuple):
     """What a mode chooses among the things a Keras layer can be told."""
 
     data_format: str  # "channels_last" or "channels_first"
-    unroll: bool  # LSTM layers without a loop
+    unroll: bool  # recurrent layers without a loop
     use_cudnn: Any  # "auto" or False; off GPUs it only decides which of a backend's LSTM programs is taken
 
 
@@ -116,37 +116,11 @@ class Builder:
         self.parameters[name + ".beta"] = (layer.beta, Layout())
         return values
 
-    def lstm(self, values: Any, name: str, hidden: int) -> Any:
-        """Apply an LSTM layer from a zero state; returns the outputs of all steps."""
-        layer = layers.LSTM(
-            hidden,
-            return_sequences=True,
-            unit_forget_bias=False,
-            unroll=self.options.unroll,
-            use_cudnn=self.options.use_cudnn,
-            kernel_initializer="zeros",
-            recurrent_initializer="zeros",
-        )
+    def recurrent(self, values: Any, name: str, cell: str, hidden: int, activation: str = "tanh") -> Any:
+        """Apply a recurrent layer from a zero state; returns the outputs of all steps."""
+        layer = recurrent.make(cell, hidden, self.options.unroll, self.options.use_cudnn, activation)
         values = layer(values)
-        self.parameters[name + ".input_weight"] = (layer.cell.kernel, DenseLayout())
-        self.parameters[name + ".hidden_weight"] = (layer.cell.recurrent_kernel, DenseLayout())
-        self.parameters[name + ".bias"] = (layer.cell.bias, Layout())
-        return values
-
-    def simple(self, values: Any, name: str, hidden: int, activation: str) -> Any:
-        """Apply a simple recurrent layer from a zero state; returns the outputs of all steps."""
-        layer = layers.SimpleRNN(
-            hidden,
-            activation=activation,
-            return_sequences=True,
-            unroll=self.options.unroll,
-            kernel_initializer="zeros",
-            recurrent_initializer="zeros",
-        )
-        values = layer(values)
-        self.parameters[name + ".input_weight"] = (layer.cell.kernel, DenseLayout())
-        self.parameters[name + ".hidden_weight"] = (layer.cell.recurrent_kernel, DenseLayout())
-        self.parameters[name + ".bias"] = (layer.cell.bias, Layout())
+        self.parameters.update(recurrent.places(cell, layer, name))
         return values
 
 
@@ -195,16 +169,17 @@ def _residual(family: Residual, values: Any, builder: Builder) -> Any:
 
 
 def _recurrent(family: Recurrent, values: Any, builder: Builder) -> Any:
-    embedding = layers.Embedding(family.vocabulary, family.embedding, embeddings_initializer="zeros")
-    values = embedding(values)
-    builder.parameters["embedding.weight"] = (embedding.embeddings, Layout())
-    for layer in range(1, family.layers + 1):
-        values = builder.lstm(values, "lstm%d" % layer, family.hidden)
+    if family.embedding:
+        embedding = layers.Embedding(family.vocabulary, family.embedding, embeddings_initializer="zeros")
+        values = embedding(values)
+        builder.parameters["embedding.weight"] = (embedding.embeddings, Layout())
+    for name in family.layer_names():
+        values = builder.recurrent(values, name, family.cell, family.hidden)
     return builder.dense(values, "fc", family.vocabulary, "none")
 
 
 def _elman(family: Elman, values: Any, builder: Builder) -> Any:
-    values = builder.simple(values, "rnn", family.hidden, family.activation)
+    values = builder.recurrent(values, "rnn", "rnn", family.hidden, family.activation)
     return builder.dense(values, "out", family.outputs, "none")
 
 
@@ -212,25 +187,24 @@ def build(network: Network, batch_size: int, options: Options) -> Built:
     """Return the model for mini-batches of this size; its variables do not have the starting weights yet."""
     family = network.family
     builder = Builder(options)
-    if isinstance(family, (Attention, Recurrent)):
-        inputs = keras.Input(batch_shape=(batch_size, family.steps), dtype="int32")
-        if isinstance(family, Attention):
-            outputs = attention.logits(family, inputs, builder.parameters)
-        else:
-            outputs = _recurrent(family, inputs, builder)
+    drawn = family.drawn_inputs()
+    shape = drawn.shape
+    if len(shape) == 3 and options.data_format == "channels_last":
+        shape = shape[1:] + shape[:1]
+    looked_up = drawn.below is not None and not drawn.one_hot
+    inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="int32" if looked_up else "float32")
+    if isinstance(family, Chain):
+        outputs = _feedforward(family, inputs, builder)
+    elif isinstance(family, Residual):
+        outputs = _residual(family, inputs, builder)
+    elif isinstance(family, Recurrent):
+        outputs = _recurrent(family, inputs, builder)
+    elif isinstance(family, Elman):
+        outputs = _elman(family, inputs, builder)
+    elif isinstance(family, Attention):
+        outputs = attention.logits(family, inputs, builder.parameters)
     else:
-        shape = family.drawn_inputs().shape
-        if len(shape) == 3 and options.data_format == "channels_last":
-            shape = shape[1:] + shape[:1]
-        inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="float32")
-        if isinstance(family, Chain):
-            outputs = _feedforward(family, inputs, builder)
-        elif isinstance(family, Residual):
-            outputs = _residual(family, inputs, builder)
-        elif isinstance(family, Elman):
-            outputs = _elman(family, inputs, builder)
-        else:
-            raise Unsupported("Keras: no way to build a network of type %s" % type(family).__name__)
+        raise Unsupported("Keras: no way to build a network of type %s" % type(family).__name__)
     return Built(keras.Model(inputs, outputs), builder.parameters)
 
 

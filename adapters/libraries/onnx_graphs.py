@@ -16,6 +16,7 @@ from onnx import ModelProto, helper, numpy_helper
 from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
+from . import onnx_recurrent
 
 LOSS = "loss"
 #: Of a simple recurrent network: a graph of more takes a minute or more to build and to load.
@@ -158,27 +159,6 @@ def _residual(graph: Graph, family: Residual) -> str:
     return graph.dense("fc", graph.node("Flatten", [graph.node("GlobalAveragePool", [value])]))
 
 
-def _lstm(graph: Graph, name: str, value: str, family: Recurrent, batch_size: int) -> str:
-    """Add one layer over (steps * batch, features) rows, unrolled; return its (steps * batch, hidden) outputs."""
-    hidden, steps = family.hidden, family.steps
-    projected = graph.node("Gemm", [value, name + ".input_weight", name + ".bias"], transB=1)
-    rows = ["%s:projected:%d" % (name, step) for step in range(steps)]
-    graph.several("Split", [projected, graph.integers(*[batch_size] * steps)], rows, axis=0)
-    state = memory = graph.constant("zero_state", np.zeros((batch_size, hidden), dtype=graph.element))
-    outputs = []
-    for step in range(steps):
-        sums = graph.node("Gemm", [state, name + ".hidden_weight", rows[step]], transB=1)
-        parts = ["%s:%s:%d" % (name, part, step) for part in ("sigmoids", "cell", "input", "forget", "output")]
-        graph.several("Split", [sums, graph.integers(3 * hidden, hidden)], parts[:2], axis=1)
-        opened = graph.node("Sigmoid", [parts[0]])
-        graph.several("Split", [opened, graph.integers(hidden, hidden, hidden)], parts[2:], axis=1)
-        written = graph.node("Mul", [parts[2], graph.node("Tanh", [parts[1]])])
-        memory = graph.node("Add", [graph.node("Mul", [parts[3], memory]), written])
-        state = graph.node("Mul", [parts[4], graph.node("Tanh", [memory])])
-        outputs.append(state)
-    return graph.node("Concat", outputs, axis=0)
-
-
 def _elman(graph: Graph, family: Elman, batch_size: int) -> str:
     """Add the layer over (steps * batch, inputs) rows, unrolled; return the outputs, (steps * batch, outputs)."""
     shape = batch_size, family.hidden
@@ -217,11 +197,13 @@ def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, in
     family = network.family
     if isinstance(family, Recurrent):
         rows = family.steps * batch_size
-        graph.input("inputs", (rows,), np.int64)
+        if family.embedding:
+            value = graph.node("Gather", ["embedding.weight", graph.input("inputs", (rows,), np.int64)])
+        else:
+            value = graph.input("inputs", (rows, family.vocabulary))
         graph.input("labels", (rows,), np.int64)
-        value = graph.node("Gather", ["embedding.weight", "inputs"])
-        for layer in range(1, family.layers + 1):
-            value = _lstm(graph, "lstm%d" % layer, value, family, batch_size)
+        for name in family.layer_names():
+            value = onnx_recurrent.layer(graph, family, name, value, batch_size)
         return graph.dense("fc", value), rows
     if isinstance(family, Elman):
         rows = family.steps * batch_size

@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 
 from ..base import Adapter
+from ..families import CELLS
 from ..networks import Network
 from ..protocol import Cell
 from .onnx_graphs import Graph, add_product, refuses_steps
@@ -28,6 +29,8 @@ class SessionAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman")
+    cells = tuple(CELLS)
+    one_hot = True
     #: The graphs that this build understands.
     graph = Graph
 

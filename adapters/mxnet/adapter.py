@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 
 from ..base import Adapter
-from ..families import LEARNING_RATE, Elman
+from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell, Profile
@@ -25,6 +25,8 @@ class MxnetAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

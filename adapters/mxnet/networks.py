@@ -5,6 +5,7 @@ layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM 
 parameters pass unchanged; only recurrent data are turned to time-major, which the fused LSTM wants.
 """
 
+from functools import partial
 from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
 import mxnet as mx
@@ -84,19 +85,25 @@ class BottleneckBlock(mx.gluon.HybridBlock):
         return F.Activation(self.body(inputs) + shortcut, act_type="relu")
 
 
+CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
+
+
 class RecurrentBlock(mx.gluon.HybridBlock):
-    """Embedding, stacked LSTM from a zero state, dense; tokens (steps, batch) to logits (steps * batch, classes)."""
+    """Stacked recurrent layers from a zero state, dense; to logits (steps * batch, classes).
+
+    Symbols are tokens (steps, batch), to be looked up, or one-hot (steps, batch, classes).
+    """
 
     def __init__(self, spec: Recurrent) -> None:
         super().__init__()
         self.hidden = spec.hidden
-        self.embedding = nn.Embedding(spec.vocabulary, spec.embedding)
-        self.lstm = rnn.LSTM(spec.hidden, spec.layers, layout="TNC", input_size=spec.embedding)
+        self.embedding = nn.Embedding(spec.vocabulary, spec.embedding) if spec.embedding else None
+        self.layers = CELLS[spec.cell](spec.hidden, spec.layers, layout="TNC", input_size=spec.width)
         self.dense = nn.Dense(spec.vocabulary, flatten=False, in_units=spec.hidden)
 
-    def hybrid_forward(self, F: Any, tokens: Any) -> Any:  # noqa: N803
+    def hybrid_forward(self, F: Any, symbols: Any) -> Any:  # noqa: N803
         """Return the logits of every step, time-major."""
-        outputs = self.lstm(self.embedding(tokens))
+        outputs = self.layers(symbols if self.embedding is None else self.embedding(symbols))
         return self.dense(F.reshape(outputs, shape=(-1, self.hidden)))
 
 
@@ -186,14 +193,15 @@ def _residual(spec: Residual, fused: bool, found: Dict[str, Any]) -> Any:
 
 def _recurrent(spec: Recurrent, found: Dict[str, Any]) -> Any:
     body = RecurrentBlock(spec)
-    found["embedding.weight"] = body.embedding.weight
-    for layer in range(spec.layers):
-        name = "lstm%d." % (layer + 1)
-        found[name + "input_weight"] = getattr(body.lstm, "l%d_i2h_weight" % layer)
-        found[name + "hidden_weight"] = getattr(body.lstm, "l%d_h2h_weight" % layer)
-        found[name + "bias"] = getattr(body.lstm, "l%d_i2h_bias" % layer)
-        # MXNet has two biases per gate; training both would double the bias's learning rate.
-        getattr(body.lstm, "l%d_h2h_bias" % layer).grad_req = "null"
+    if spec.embedding:
+        found["embedding.weight"] = body.embedding.weight
+    theirs = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
+    for layer, name in enumerate(spec.layer_names()):
+        for part, their in zip(spec.parts, theirs):
+            found["%s.%s" % (name, part)] = getattr(body.layers, "l%d_%s" % (layer, their))
+        if len(spec.parts) < len(theirs):
+            # MXNet has two biases per gate; training both would double the bias's learning rate.
+            getattr(body.layers, "l%d_h2h_bias" % layer).grad_req = "null"
     found["fc.weight"], found["fc.bias"] = body.dense.weight, body.dense.bias
     return body
 

@@ -98,6 +98,12 @@ def _add(call: Call) -> Gradients:
     return [_unbroadcast(call, index) if wanted else None for index, wanted in enumerate(call.wanted)]
 
 
+def _subtract(call: Call) -> Gradients:
+    if call.shape(0) != call.shape(1):
+        raise NotImplementedError("the gradient of Sub between %s and %s" % (call.shape(0), call.shape(1)))
+    return [call.gradient, call.graph.node("Neg", [call.gradient]) if call.wanted[1] else None]
+
+
 def _multiply(call: Call) -> Gradients:
     if call.shape(0) != call.shape(1):
         raise NotImplementedError("the gradient of Mul between %s and %s" % (call.shape(0), call.shape(1)))
@@ -185,6 +191,7 @@ RULES: Dict[str, Callable[[Call], Gradients]] = {
     "Reshape": _reshape,
     "Sigmoid": _sigmoid,
     "Split": _split,
+    "Sub": _subtract,
     "Tanh": _tanh,
 }
 

@@ -8,7 +8,7 @@ from paddle import nn
 from paddle.nn import functional
 
 from ..base import Adapter
-from ..families import LEARNING_RATE, Attention, Elman
+from ..families import CELLS, LEARNING_RATE, Attention, Elman
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels
 from ..networks import Network
@@ -27,6 +27,8 @@ class PaddleAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

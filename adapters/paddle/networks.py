@@ -134,29 +134,36 @@ def _residual(family: Residual, naming: Naming) -> Any:
     return nn.Sequential(*layers)
 
 
+CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.SimpleRNN}
+
+
 class LanguageModel(nn.Layer):
-    """Embedding, stacked LSTM from a zero state, dense; tokens (steps, batch) to logits (steps * batch, classes)."""
+    """Stacked recurrent layers from a zero state, dense; to logits (steps * batch, classes).
+
+    Symbols are tokens (steps, batch), to be looked up, or one-hot (steps, batch, classes).
+    """
 
     def __init__(self, spec: Recurrent, naming: Naming) -> None:
         super().__init__()
         self.hidden = spec.hidden
-        self.embedding = nn.Embedding(spec.vocabulary, spec.embedding)
-        self.lstm = nn.LSTM(spec.embedding, spec.hidden, spec.layers, time_major=True)
-        naming.parameters["embedding.weight"] = self.embedding.weight
-        for layer in range(spec.layers):
-            name = "lstm%d." % (layer + 1)
-            naming.parameters[name + "input_weight"] = getattr(self.lstm, "weight_ih_l%d" % layer)
-            naming.parameters[name + "hidden_weight"] = getattr(self.lstm, "weight_hh_l%d" % layer)
-            naming.parameters[name + "bias"] = getattr(self.lstm, "bias_ih_l%d" % layer)
-            # PaddlePaddle has two biases per gate; training both would double the bias's learning rate. The second
-            # stays zero by being left out of the update: its kernel cannot do without that gradient.
-            second = getattr(self.lstm, "bias_hh_l%d" % layer)
-            second.set_value(np.zeros(second.shape, np.float32))
+        self.embedding = nn.Embedding(spec.vocabulary, spec.embedding) if spec.embedding else None
+        self.layers = CELLS[spec.cell](spec.width, spec.hidden, spec.layers, time_major=True)
+        if self.embedding is not None:
+            naming.parameters["embedding.weight"] = self.embedding.weight
+        theirs = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
+        for layer, name in enumerate(spec.layer_names()):
+            for part, their in zip(spec.parts, theirs):
+                naming.parameters["%s.%s" % (name, part)] = getattr(self.layers, their % layer)
+            if len(spec.parts) < len(theirs):
+                # PaddlePaddle has two biases per gate; training both would double the bias's learning rate. The second
+                # stays zero by being left out of the update: its kernel cannot do without that gradient.
+                second = getattr(self.layers, theirs[-1] % layer)
+                second.set_value(np.zeros(second.shape, np.float32))
         self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
 
-    def forward(self, tokens: Any) -> Any:
+    def forward(self, symbols: Any) -> Any:
         """Return the logits of every step, time-major."""
-        outputs, _ = self.lstm(self.embedding(tokens))
+        outputs, _ = self.layers(symbols if self.embedding is None else self.embedding(symbols))
         return self.dense(outputs.reshape([-1, self.hidden]))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 
 from ..base import Adapter
-from ..families import LEARNING_RATE
+from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import openblas
 from ..networks import Network
@@ -24,6 +24,8 @@ class TheanoAdapter(Adapter):
     """
 
     families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

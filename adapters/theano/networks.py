@@ -4,7 +4,7 @@ Imported only after ``configuration.apply``: this module imports Theano. Weights
 layout; a transposed operand costs nothing, since BLAS takes it as a flag.
 """
 
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 import theano
@@ -124,36 +124,62 @@ def _residual(spec: Residual, w: Weights, values: Any) -> Any:
     return _dense(values.mean((2, 3)), w, "fc")
 
 
-def _lstm_layer(inputs: Any, w: Weights, name: str, steps: int, batch: int, hidden: int) -> Any:
+def _lstm_step(hidden: int) -> Any:
+    def advance(sums: Any, outputs: Any, cells: Any, hidden_weight: Any) -> Any:
+        gates = sums + tensor.dot(outputs, hidden_weight.T)
+        enter, forget, candidate, leave = _gates(gates, 4, hidden)
+        cells = tensor.nnet.sigmoid(forget) * cells + tensor.nnet.sigmoid(enter) * tensor.tanh(candidate)
+        return tensor.nnet.sigmoid(leave) * tensor.tanh(cells), cells
+
+    return advance
+
+
+def _gru_step(hidden: int) -> Any:
+    def advance(sums: Any, outputs: Any, hidden_weight: Any, hidden_bias: Any) -> Any:
+        ours, theirs = _gates(sums, 3, hidden), _gates(tensor.dot(outputs, hidden_weight.T) + hidden_bias, 3, hidden)
+        reset, update = [tensor.nnet.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
+        new = tensor.tanh(ours[2] + reset * theirs[2])
+        return new + update * (outputs - new)
+
+    return advance
+
+
+def _rnn_step(hidden: int) -> Any:
+    return lambda sums, outputs, hidden_weight: tensor.tanh(sums + tensor.dot(outputs, hidden_weight.T))
+
+
+def _gates(sums: Any, count: int, hidden: int) -> List[Any]:
+    return [sums[:, index * hidden : (index + 1) * hidden] for index in range(count)]
+
+
+#: By the number ``cell``: what makes the function of a step, and the states that go from step to step.
+_STEPS = {"lstm": (_lstm_step, 2), "gru": (_gru_step, 1), "rnn": (_rnn_step, 1)}
+
+
+def _layer(spec: Recurrent, w: Weights, name: str, inputs: Any, batch: int) -> Any:
     """Return the layer's outputs (steps * batch, hidden) from inputs (steps * batch, features), time-major.
 
     The inputs' products are made for all steps at once; ``scan`` carries the recurrence alone.
     """
+    make, states = _STEPS[spec.cell]
     sums = tensor.dot(inputs, w[name + ".input_weight"].T) + w[name + ".bias"]
-
-    def advance(sums: Any, outputs: Any, cells: Any, hidden_weight: Any) -> Any:
-        gates = sums + tensor.dot(outputs, hidden_weight.T)
-        enter, forget, candidate, leave = [gates[:, index * hidden : (index + 1) * hidden] for index in range(4)]
-        cells = tensor.nnet.sigmoid(forget) * cells + tensor.nnet.sigmoid(enter) * tensor.tanh(candidate)
-        return tensor.nnet.sigmoid(leave) * tensor.tanh(cells), cells
-
-    zero = tensor.zeros((batch, hidden), dtype="float32")
-    (outputs, _), _ = theano.scan(
-        advance,
-        sequences=sums.reshape((steps, batch, 4 * hidden)),
-        outputs_info=[zero, zero],
-        non_sequences=[w[name + ".hidden_weight"]],
-        n_steps=steps,
+    zero = tensor.unbroadcast(tensor.zeros((batch, spec.hidden), dtype="float32"), 0, 1)
+    found, _ = theano.scan(
+        make(spec.hidden),
+        sequences=sums.reshape((spec.steps, batch, -1)),
+        outputs_info=[zero] * states,
+        non_sequences=[w["%s.%s" % (name, part)] for part in spec.parts if part.startswith("hidden")],
+        n_steps=spec.steps,
         strict=True,
     )
-    return outputs.reshape((steps * batch, hidden))
+    return (found[0] if states > 1 else found).reshape((spec.steps * batch, spec.hidden))
 
 
-def _recurrent(spec: Recurrent, w: Weights, tokens: Any, batch: int) -> Any:
-    """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,)."""
-    values = w["embedding.weight"][tokens]
-    for layer in range(1, spec.layers + 1):
-        values = _lstm_layer(values, w, "lstm%d" % layer, spec.steps, batch, spec.hidden)
+def _recurrent(spec: Recurrent, w: Weights, inputs: Any, batch: int) -> Any:
+    """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,), or of one-hot rows."""
+    values = w["embedding.weight"][inputs] if spec.embedding else inputs
+    for name in spec.layer_names():
+        values = _layer(spec, w, name, values, batch)
     return _dense(values, w, "fc")
 
 

@@ -30,7 +30,14 @@ REFERRED = "small-recurrent"
 #: With the recipes of their families, as a user's own network has.
 SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in small_networks(networks).items()}
 EVERY = {**SMALL, **NETWORKS}
-OF_EACH_FAMILY = ("small-convolutional", "small-residual", "small-recurrent", "small-elman", "small-attention")
+OF_EACH_FAMILY = (
+    "small-convolutional",
+    "small-residual",
+    "small-recurrent",
+    "one-hot-gru",
+    "small-elman",
+    "small-attention",
+)
 OF_EACH_FRAMEWORK = ("small-residual", "small-recurrent")
 OF_FURTHER_MODES = "small-relu"
 #: Modes that take half a minute for their first step.
@@ -39,6 +46,8 @@ COMPILED = (("torch", "compile"),)
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
 WITHOUT = {
+    "one-hot-gru": ("caffe",),
+    "one-hot-rnn": ("caffe",),
     "small-attention": ("caffe", "cntk", "onnx", "onnxruntime"),
     "gpt32": ("caffe", "cntk", "onnx", "onnxruntime"),
     "gpt64": ("caffe", "cntk", "onnx", "onnxruntime"),

@@ -52,3 +52,19 @@ def test_what_runs_in_any_interpreter_refuses_a_made_up_family_and_builds_all_kn
 
 def test_an_adapter_that_says_nothing_builds_the_families_there_were_before_it_could():
     assert Adapter.families == ("feedforward", "convolutional", "residual", "recurrent")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"cell": "gru"}, "cell gru: this adapter builds recurrent layers of lstm"),
+        ({"cell": "rnn", "embedding": 0}, "cell rnn: this adapter builds recurrent layers of lstm"),
+        ({"embedding": 0}, "embedding 0: this adapter takes no one-hot symbols"),
+    ],
+)
+def test_nor_does_it_build_another_cell_or_take_one_hot_symbols(changed, words):
+    lstm = NETWORKS["lstm32"]
+    assert Adapter(CELL, {}, "").refuses_family(lstm) == ""
+    network = lstm._replace(family=lstm.family._replace(**changed))
+    assert contract.supports(Asked(CELL, {}, ""), network) == (False, words)
+    assert contract.supports(NullAdapter(CELL, {}, ""), network) == (True, "")

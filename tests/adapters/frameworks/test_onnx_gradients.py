@@ -84,6 +84,7 @@ RULES = {
     "Add": ("g.node('Add', ['a', 'b'])", {"a": (3, 4), "b": (3, 4)}),
     "Add, repeated": ("g.node('Add', ['a', 'b'])", {"a": (2, 3, 4), "b": (3, 1)}),
     "Add, one value twice": ("g.node('Add', ['a', 'a'])", {"a": (3, 4)}),
+    "Sub": ("g.node('Sub', ['a', 'b'])", {"a": (3, 4), "b": (3, 4)}),
     "Mul": ("g.node('Mul', ['a', 'b'])", {"a": (3, 4), "b": (3, 4)}),
     "Mul, a square": ("g.node('Mul', ['a', 'a'])", {"a": (3, 4)}),
     "Split": ("g.node('Mul', g.several('Split', ['a', g.integers(2, 2)], ['x', 'y'], axis=1))", {"a": (3, 4)}),

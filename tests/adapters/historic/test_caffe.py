@@ -21,6 +21,7 @@ FRAMEWORK = "caffe"
 
 @asked.of_every_framework(
     asked.reference(),
+    asked.reference(only=["wide-recurrent", "one-hot-lstm"]),
     asked.rate("id(adapter.solver)"),
     asked.reset("id(adapter.solver)"),
     # Debian's build is for the CPU only.

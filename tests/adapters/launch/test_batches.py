@@ -14,6 +14,7 @@ from properties import examples
 
 from dlbench.adapters.families import Attention, Recurrent
 from dlbench.adapters.launch import batches
+from dlbench.adapters.networks import of_family
 from dlbench.suites.environments import environment
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
@@ -110,6 +111,20 @@ def test_a_mini_batch_fits_its_network(name, batch_size):
     again = batches.mini_batch(network, batch_size)
     np.testing.assert_array_equal(batch.inputs, again.inputs)
     np.testing.assert_array_equal(batch.labels, again.labels)
+
+
+@examples(20)
+@given(st.integers(2, 40), st.integers(1, 6), st.integers(1, 5))
+def test_one_hot_symbols_are_a_one_each_and_drawn_alike(vocabulary, steps, batch_size):
+    network = of_family("characters", Recurrent(vocabulary, 0, 3, 1, steps, "gru"))
+    looked_up = of_family("characters", Recurrent(vocabulary, 5, 3, 1, steps, "gru"))
+    batch, other = [batches.mini_batch(each, batch_size) for each in (network, looked_up)]
+    assert batch.inputs.shape == (batch_size, *network.family.drawn_inputs().shape)
+    assert batch.inputs.dtype == np.float32
+    assert set(np.unique(batch.inputs)) <= {0.0, 1.0}
+    np.testing.assert_array_equal(batch.inputs.sum(axis=-1), np.ones((batch_size, steps)))
+    np.testing.assert_array_equal(batch.inputs.argmax(axis=-1), other.inputs)
+    np.testing.assert_array_equal(batch.labels, other.labels)
 
 
 @examples(20)
