@@ -158,14 +158,13 @@ class Builder:
         def gate(values: Any, number: int) -> Any:
             return cntk.slice(values, -1, number * hidden, (number + 1) * hidden)
 
-        @cntk.Function
         def turn(before: Any, share: Any) -> Any:
             product = cntk.times_transpose(before, weight) + bias
             reset, update = [cntk.sigmoid(gate(share, number) + gate(product, number)) for number in (0, 1)]
             new = cntk.tanh(gate(share, 2) + reset * gate(product, 2))
             return new + update * (before - new)
 
-        return cntk.layers.Recurrence(turn)(shares)
+        return cntk.layers.Recurrence(cntk.Function(turn))(shares)
 
     def simple(self, inputs: Any, name: str, hidden: int, activation: str = "tanh") -> Any:
         """Return the outputs of CNTK's block of simple recurrent units, run over the sequence from a zero state."""

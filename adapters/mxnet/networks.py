@@ -97,7 +97,7 @@ class RecurrentBlock(mx.gluon.HybridBlock):
     def __init__(self, spec: Recurrent) -> None:
         super().__init__()
         self.hidden = spec.hidden
-        self.embedding = nn.Embedding(spec.vocabulary, spec.embedding) if spec.embedding else None
+        self.embedding: Any = nn.Embedding(spec.vocabulary, spec.embedding) if spec.embedding else None
         self.layers = CELLS[spec.cell](spec.hidden, spec.layers, layout="TNC", input_size=spec.width)
         self.dense = nn.Dense(spec.vocabulary, flatten=False, in_units=spec.hidden)
 
