@@ -14,7 +14,7 @@ FRAMEWORK = "paddle"
 @asked.of_every_framework(
     asked.reference(),
     asked.reference(widest_kernels=True),
-    asked.one_bias("[getattr(adapter.built.layer.lstm, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
+    asked.one_bias("[getattr(adapter.built.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
     asked.threads_of_variables("paddle"),
     asked.rate(),
     asked.reset("[each.data_ptr() for each in [*adapter.built.layer.parameters(), adapter.inputs, adapter.labels]]"),
