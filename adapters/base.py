@@ -4,7 +4,8 @@ Life of an adapter, one per process: ``__init__`` (threads and execution setting
 operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
 timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
 -> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps,
-``device_probe`` and ``profile`` after them; all of these are optional.
+``device_probe`` and ``profile`` after them; all of these are optional, and so is
+``train_on_text``.
 
 A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0. With
 several workers each of their processes does; an engine that drives all from one process sees as many as there are
@@ -15,13 +16,14 @@ the families of ``adapters/families`` in it, ``framework.toml`` (its environment
 execution modes) and its locked requirements.
 """
 
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from . import axes
 from .families import Recurrent
 from .launch.batches import Batch
+from .launch.texts import Block, RmsProp
 from .libraries.device_ceilings import Probe
 from .networks import Network
 from .protocol import Cell, Profile
@@ -235,6 +237,21 @@ class Adapter:
         Called after the timed steps, on the CPU too. What it raises is noted and costs nothing but the profile.
         """
         return None
+
+    def refuses_training(self, network: Network) -> str:
+        """Return why this adapter does not train this network on a text; empty where ``train_on_text`` does."""
+        return "no training on a text: this adapter times steps of one mini-batch only"
+
+    def train_on_text(
+        self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
+    ) -> Iterator[List[float]]:
+        """Train the prepared network from these weights; yield of each block the mean loss of each of its steps.
+
+        A step computes the loss and the gradients of its mini-batch, and then updates as ``update`` says, at the
+        block's rate; its loss is that before the update. Losses are read once a block, when all of it was started.
+        Called after all that is timed, and followed by nothing: what ``step`` needs may be lost.
+        """
+        raise NotImplementedError
 
     def words_of(self, error: BaseException) -> str:
         """Return in a line what this exception says, where that is better told than by its type and first line."""

@@ -76,6 +76,7 @@ class Protocol(NamedTuple):
     seconds: float = 10.0  # no further timed sample starts after this many seconds
     maximum_warmup_steps: int = 0  # warm-up grows up to this many samples while it shows a change; 0: never
     sample_seconds: float = 0.0  # steps shorter than this are timed several at a time
+    curve_steps: int = 0  # after all that is timed, train so many steps on the launch's text; 0: do not
 
 
 class Launch(NamedTuple):
@@ -96,6 +97,7 @@ class Launch(NamedTuple):
     profiled_steps: int = 0  # after the timed steps, tell the operators of so many; 0: do not profile
     network: Optional[Dict[str, Any]] = None  # what is built: the cell's network as `networks.to_data` writes it
     asked_about: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to say yes or no to
+    text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: there is no training
 
 
 class Parity(NamedTuple):
@@ -246,6 +248,9 @@ class Outcome(NamedTuple):
     profile: Optional[Profile] = None
     answer: Optional[Answer] = None  # for the host alone, which makes ``parity`` of it
     outside: Optional[Outside] = None  # the host's; a guest leaves it out
+    curve: List[List[float]] = []  # of the training on a text: [steps so far, mean loss of the block that ends there]
+    test_loss: Optional[float] = None  # after it, of the part of the text that was kept
+    curve_ended: str = ""  # why training ended early; empty: it did not
 
     def step_seconds(self) -> List[float]:
         """Return the seconds of one step for each timed sample, in order."""
@@ -265,9 +270,13 @@ class Outcome(NamedTuple):
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
-#: Of launches and of their cells: from these fields on older versions of the adapters, as a baseline, do not know them.
+#: Of launches, their cells and protocols: from these fields on older versions of the adapters, as a baseline, do not know them.
 #: They are left out where they say what those do.
-_SINCE_THE_FIRST: Tuple[Tuple[Any, str], ...] = ((Launch, "adapter_directory"), (Cell, "world_size"))
+_SINCE_THE_FIRST: Tuple[Tuple[Any, str], ...] = (
+    (Launch, "adapter_directory"),
+    (Cell, "world_size"),
+    (Protocol, "curve_steps"),
+)
 
 _NESTED = {
     "cell": Cell,
@@ -369,7 +378,7 @@ def _read(path: str, kind: Any, what: str) -> Any:
 
 def _write(path: str, value: Any) -> None:
     content = to_dict(value)
-    for (kind, first), told in zip(_SINCE_THE_FIRST, (content, content.get("cell", {}))):
+    for (kind, first), told in zip(_SINCE_THE_FIRST, (content, content.get("cell", {}), content.get("protocol", {}))):
         for key in kind._fields[kind._fields.index(first) :]:
             if key in told and told[key] == kind._field_defaults[key]:
                 del told[key]

@@ -89,6 +89,11 @@ class Attention(_Numbers, Family):
         """Return a word for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
+    @property
+    def alphabet(self) -> int:
+        """The vocabulary."""
+        return self.vocabulary
+
     def kinked(self) -> bool:
         """Everything is smooth."""
         return False

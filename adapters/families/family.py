@@ -89,6 +89,11 @@ class Family:
         """Whether a step needs the gradient by the mini-batch's inputs, as where these are looked up in a weight."""
         return False
 
+    @property
+    def alphabet(self) -> int:
+        """How many symbols a text may have to train on; 0: the network takes none."""
+        return 0
+
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":
         """Read the numbers of a network; raises NumbersError."""

@@ -115,6 +115,11 @@ class Recurrent(_Numbers, Family):
         """Return a symbol for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
+    @property
+    def alphabet(self) -> int:
+        """The vocabulary."""
+        return self.vocabulary
+
     def kinked(self) -> bool:
         """Gates are smooth."""
         return False

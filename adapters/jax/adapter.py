@@ -1,7 +1,7 @@
 """JAX: the training step is one jitted function, given the parameters' buffers, that returns them updated."""
 
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import jax
 import jaxlib
@@ -10,10 +10,11 @@ import numpy as np
 from ..base import ONE_PROCESS, Adapter
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
+from ..launch.texts import Block, RmsProp
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import ceilings, devices, parallel, profile
+from . import ceilings, devices, parallel, profile, training
 from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
 
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
@@ -63,6 +64,7 @@ class JaxAdapter(Adapter):
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
         differentiated = jax.value_and_grad(mean_loss(network, CONVOLUTIONS[self._pointwise], narrow))
+        self._differentiated = differentiated
         if self.cell.world_size == 1:
             self._everywhere: Any = self._devices[0]
             self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=0)
@@ -131,6 +133,21 @@ class JaxAdapter(Adapter):
         """Yield the parameters in canonical layout."""
         for name, value in self._parameters.items():
             yield name, canonical(value)
+
+    def refuses_training(self, network: Network) -> str:
+        """Train whatever can be built."""
+        return ""
+
+    def train_on_text(
+        self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
+    ) -> Iterator[List[float]]:
+        """Train with one jitted step."""
+        there = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
+
+        def on_device(batch: Batch) -> Any:
+            return jax.device_put(place(self._family, batch), self._everywhere)
+
+        return training.losses(self._differentiated, there, on_device, blocks, update)
 
     def describe(self) -> Dict[str, Any]:
         """Name JAX's and XLA's versions, the flags in force and how the step is run."""

@@ -34,7 +34,8 @@ class Batch(NamedTuple):
     labels: np.ndarray
 
 
-def _stream(*names: object) -> np.random.RandomState:
+def seeded(*names: object) -> np.random.RandomState:
+    """Return random numbers of their own for these names."""
     key = ":".join(str(name) for name in names)
     return np.random.RandomState((zlib.crc32(key.encode("utf-8")) + SEED) % 2**32)
 
@@ -59,7 +60,8 @@ def _repeated(stream: np.random.RandomState, shape: Tuple[int, ...], bound: floa
     return values.reshape(shape)
 
 
-def _integers(stream: np.random.RandomState, shape: Tuple[int, ...], below: int) -> np.ndarray:
+def integers(stream: np.random.RandomState, shape: Tuple[int, ...], below: int) -> np.ndarray:
+    """Return whole numbers from 0 to less than ``below``."""
     drawn = np.frombuffer(stream.bytes(4 * int(np.prod(shape))), dtype="<u4")
     return (drawn.astype(np.int64) % below).reshape(shape)
 
@@ -68,7 +70,7 @@ def weight(network: Network, parameter: Parameter, purpose: str = CHECKED) -> np
     """Return the float32 starting value of a parameter, in canonical layout."""
     if parameter.constant is not None:
         return np.full(parameter.shape, parameter.constant, dtype=np.float32)
-    return _repeated(_stream(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
+    return _repeated(seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
 
 
 def initial_weights(network: Network, purpose: str = CHECKED) -> Dict[str, np.ndarray]:
@@ -99,7 +101,7 @@ def mini_batch(
             return Batch(np.concatenate([several.inputs] * times), np.concatenate(labels))
         part = mini_batch(network, repeated, purpose=purpose)
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
-    stream = _stream(purpose + "batch", network.name, batch_size)
+    stream = seeded(purpose + "batch", network.name, batch_size)
     inputs = _draw(stream, batch_size, network.family.drawn_inputs())
     return Batch(inputs, _draw(stream, batch_size, network.family.drawn_labels()))
 
@@ -112,8 +114,8 @@ def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
 def _draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.ndarray:
     shape = (batch_size,) + drawn.shape
     if drawn.one_hot and drawn.below is not None:
-        return one_hot(_integers(stream, shape[:-1], drawn.below), drawn.below)
-    return _uniform(stream, shape, drawn.scale) if drawn.below is None else _integers(stream, shape, drawn.below)
+        return one_hot(integers(stream, shape[:-1], drawn.below), drawn.below)
+    return _uniform(stream, shape, drawn.scale) if drawn.below is None else integers(stream, shape, drawn.below)
 
 
 def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose: str = CHECKED) -> Batch:
@@ -124,7 +126,7 @@ def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose:
     """
     batch = mini_batch(network, batch_size, purpose=purpose)
     more = [
-        _draw(_stream(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
+        _draw(seeded(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
         for number in range(1, label_sets)
     ]
     return Batch(batch.inputs, np.stack([batch.labels] + more))
@@ -142,4 +144,4 @@ def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
     """Return the flat indices, in canonical layout, at which the parity check looks at this parameter."""
     if size <= count:
         return np.arange(size)
-    return _integers(_stream("entries", name), (count,), size)
+    return integers(seeded("entries", name), (count,), size)

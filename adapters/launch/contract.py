@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import types
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..base import Adapter
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
 from ..protocol import Launch, Profile
+from .texts import Block, RmsProp
 
 OUTSIDE = "outside_"
 
@@ -163,6 +164,31 @@ def profile(adapter: Adapter, steps: int) -> Optional[Profile]:
     if found is not None and not isinstance(found, Profile):
         raise ContractBroken("profile() returned %s, not a Profile or None" % type(found).__name__)
     return found
+
+
+def refuses_training(adapter: Adapter, network: Network) -> str:
+    """Return why the adapter does not train the network on a text; empty where it does."""
+    found: Any = adapter.refuses_training(network)
+    if not isinstance(found, str):
+        raise ContractBroken("refuses_training() returned %.80r, not words" % (found,))
+    return found
+
+
+def block_losses(
+    adapter: Adapter, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
+) -> Iterator[List[float]]:
+    """Yield the losses of each block, as many as it has steps."""
+    counts: List[int] = []
+
+    def counted() -> Iterator[Block]:
+        for block in blocks:
+            counts.append(block.length)
+            yield block
+
+    for number, losses in enumerate(adapter.train_on_text(weights, counted(), update)):
+        if number >= len(counts) or not isinstance(losses, list) or len(losses) != counts[number]:
+            raise ContractBroken("train_on_text() yielded %.80r, not the losses of the steps of a block" % (losses,))
+        yield [float(each) for each in losses]
 
 
 def description(adapter: Adapter) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import software
 from ..protocol import PHASE_FILE, Answer, Launch, Outcome, Protocol, Status, write_json
-from . import affinity, batches, check, contract, device, evidence, extra_work, parity, steady, team, timing
+from . import affinity, batches, check, contract, device, evidence, extra_work, parity, steady, team, timing, training
 from .host import BEGIN, Host, Order
 
 SENTINEL_SIZE = 1536
@@ -183,6 +183,7 @@ def _refusal(adapter: Adapter, network: networks.Network, launch: Launch) -> str
         or adapter.refuses_axes(launch.cell)
         or team.refusal(adapter, launch)
         or contract.supports(adapter, network)[1]
+        or training.refusal(adapter, network, launch)
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, List
 
 from ..base import Adapter, Unsupported
 from ..protocol import Launch, Outcome, Status, read_launch, write_outcome
-from . import affinity, batches, contract, device, team
+from . import affinity, batches, contract, device, team, training
 from .host import Host
 from .measurement import Phases, measure, network_of
 
@@ -55,6 +55,13 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         # With the measurement safe on disk: a profiler that crashes takes nothing of it along.
         phases.enter("profile")
         outcome = device.with_profile(outcome, launch, made[0])
+        if os.getpid() != process:
+            return 1
+        write_outcome(directory, outcome)
+    if not teams and outcome.samples_ns and training.wanted(launch):
+        # Should it end this process, that is what the answer says.
+        write_outcome(directory, outcome._replace(curve_ended="the process ended while it trained"))
+        outcome = training.with_curve(outcome, made[0], launch, phases.enter)
         if os.getpid() != process:
             return 1
         write_outcome(directory, outcome)

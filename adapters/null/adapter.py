@@ -13,6 +13,10 @@ For tests, for measuring the harness itself, and for trying a suite out. Setting
     (the loss after it)
 ``fault_worker``  the worker that it befalls, of several (default 0, the first)
 ``memory_bytes``  bytes held from the first step on
+``first_loss``, ``least_loss``, ``loss_steps``  trained on a text its loss falls from the first (default 4.5) to the
+    least (2), by all but 1/e of the way in so many steps (200)
+``nan_from``  the step of a training from which on the loss is not finite (default: none)
+``training_seconds``  how long a step of it takes (default 0)
 
 Several workers deal a step out evenly; they wait for one another where a loss is asked for.
 """
@@ -21,13 +25,14 @@ import math
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from ..base import PROCESSES, Adapter, Unsupported
 from ..families import CELLS, FAMILIES
 from ..launch.batches import Batch
+from ..launch.texts import Block, RmsProp
 from ..libraries import profiles
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
@@ -160,6 +165,26 @@ class NullAdapter(Adapter):
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield nothing: there are none."""
         return iter(())
+
+    def refuses_training(self, network: Network) -> str:
+        """Make a curve up for any network."""
+        return ""
+
+    def train_on_text(
+        self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
+    ) -> Iterator[List[float]]:
+        """Yield losses that fall as the settings say; no mini-batch is looked at."""
+        first, least = float(self.settings.get("first_loss", 4.5)), float(self.settings.get("least_loss", 2.0))
+        length = float(self.settings.get("loss_steps", 200))
+        fails = self.settings.get("nan_from")
+        done = 0
+        for block in blocks:
+            losses = []
+            for _ in range(block.length):
+                spin(time.perf_counter() + float(self.settings.get("training_seconds", 0)))
+                losses.append(least + (first - least) * math.exp(-done / length))
+                done += 1
+            yield losses if fails is None or done < int(fails) else [float("nan")] * block.length
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Give a call that spins for this many microseconds: extra work of known length, no product."""

@@ -12,7 +12,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 """
 
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
@@ -20,10 +20,11 @@ import torch
 from ..base import PROCESSES, Adapter
 from ..families import CELLS, Elman, Family, Recurrent
 from ..launch.batches import Batch
+from ..launch.texts import Block, RmsProp
 from ..libraries.device_ceilings import OPERATOR, Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import ceilings, compiled, cuda, eager, elman, graphs, mixed, onednn, parallel, profile
+from . import ceilings, compiled, cuda, eager, elman, graphs, mixed, onednn, parallel, profile, training
 from .networks import build, load, plain_dense
 from .placement import Feed, copy_of, tensors_of
 
@@ -172,9 +173,12 @@ class TorchAdapter(Adapter):
         """Copy them into the tensors that there are: compiled code and CUDA graphs have their addresses."""
         self.synchronize()  # the last step may still copy its mini-batch out of the host's memory
         load(self._parameters, weights)
+        self._place(batch)
+        self._training.forget()
+
+    def _place(self, batch: Batch) -> None:
         for held, given in zip(self._held, tensors_of(self._family, batch)):
             held.copy_(given)
-        self._training.forget()
 
     def step(self) -> None:
         """Forward, loss, backward, update."""
@@ -198,6 +202,19 @@ class TorchAdapter(Adapter):
         """Yield views, or copies from the GPU; PyTorch's shapes are the canonical ones, whatever the memory order."""
         for name, parameter in self._parameters.items():
             yield name, parameter.detach().cpu().numpy()
+
+    def refuses_training(self, network: Network) -> str:
+        """Train eagerly, whatever the optimizer of the timed steps."""
+        if self.compiles or self.graphs:
+            return "no training on a text in mode %s: its step is of one mini-batch and one update" % self.cell.mode
+        return ""
+
+    def train_on_text(
+        self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
+    ) -> Iterator[List[float]]:
+        """Copy each mini-batch into the tensors that the step reads."""
+        load(self._parameters, weights)
+        return training.losses(self._training, self._place, blocks, update)
 
     def effective_threads(self) -> Optional[int]:
         """Return the size of PyTorch's intra-op pool, which OpenMP and MKL share."""

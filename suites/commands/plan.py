@@ -22,6 +22,7 @@ from ..planning import feasible, suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.plan import Plan
+from ..texts.text import Text
 from . import options
 from .options import grouped
 
@@ -59,7 +60,8 @@ def plan_command(
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
     expected = _how_long(plan, _known_seconds(store_file, machine))
-    for line in (_left_out(plan), feasible.memory_line(plan, machine), kind_of_protocol(plan), expected):
+    told = (_left_out(plan), feasible.memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected)
+    for line in told:
         if line:
             show(line)
 
@@ -117,6 +119,21 @@ def kind_of_protocol(plan: Plan) -> str:
         return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences between launches."
     several = "One launch" if plan.launches == 1 else f"{plan.launches} launches"
     return f"{several} per cell: ± shows variation within a launch only; use --interval 2% for more."
+
+
+def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
+    """Return in sentences what is trained behind the timed steps, and on what."""
+    steps = plan.protocol.curve_steps
+    if not steps:
+        return []
+    first, *others = [f"{row.build.name} {row.mode}" for row in plan.rows]
+    check = f", and of {' and '.join(others)} {plan.curve_check_steps} to check it" if others else ""
+    lines = [f"Behind the timed steps each launch of {first} trains {steps} steps on a text{check}."]
+    if text is not None:
+        known = "" if text.floor is None else f"; no loss below {text.floor:.3f} can be had"
+        lines.append(f"The text: {text.name}, {len(text.symbols):,} symbols, {text.digest}{known}.")
+        lines += [f"The text: {text.note}."] if text.note else []
+    return lines
 
 
 def _line_of(cell: Cell) -> tuple[str, ...]:

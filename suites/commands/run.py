@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,9 +27,10 @@ from ..planning.plan import Plan
 from ..quiet import block_gate
 from ..quiet.busy_gpus import busy_gpus
 from ..quiet.machine_lock import measuring
+from ..texts.text import Text
 from . import options
 from .options import OptionGroup, grouped
-from .plan import kind_of_protocol, plan_of, size_of
+from .plan import kind_of_protocol, plan_of, size_of, training_lines
 from .report import matrix_so_far
 
 
@@ -40,6 +42,10 @@ class HowToRun(OptionGroup):
     no_quiet_gate: Annotated[
         bool, typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches.")
     ] = False
+    corpus: Annotated[
+        Path | None,
+        typer.Option("--corpus", metavar="FILE", help="Train on this text instead of the generated one (suite char)."),
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False
 
 
@@ -65,6 +71,7 @@ def run_command(
     - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
+    - `dlbench run char --corpus my_text.txt`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     """
     chosen = options.choices(axes, launches, builds)
@@ -72,16 +79,19 @@ def run_command(
     plan = plan_of(name, chosen, machine, session.seed)
     feasible.check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
+    text = preparation.text_of(plan, how.corpus)
     allowed = session.seconds
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
     unfinished: Run | None = None
     if session.resume:  # refused before a store of an earlier dlbench is brought up to date
         with Store.open(session.store_file, create=False) as store:
             plan, unfinished = resuming.resume(plan, store, machine, chosen)
-            resuming.check_same_builds(plan, store.records(run=unfinished.id))
+            records = list(store.records(run=unfinished.id))
+            resuming.check_same_builds(plan, records)
+            resuming.check_same_text(text, records)
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
-        run, ending = _measure(plan, machine, store, unfinished, allowed, session.no_build, how)
+        run, ending = _measure(plan, machine, store, unfinished, allowed, session.no_build, how, text)
         _show(store, run, ending, how.as_json)
 
 
@@ -93,6 +103,7 @@ def _measure(
     allowed: float | None,
     no_build: bool,
     how: HowToRun,
+    text: Text | None,
 ) -> tuple[Run, Ending]:
     """Prepare and carry out the run, and return it with how it ended."""
     launcher = ProcessLauncher()
@@ -105,9 +116,10 @@ def _measure(
         defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
         run = unfinished or preparation.begin(plan, store, machine)
         say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
-        for line in (kind_of_protocol(plan), feasible.memory_line(plan, machine), *busy_gpus(plan.cells, machine.gpus)):
-            if line:
-                say(line)
+        training = training_lines(plan, text)
+        told = (kind_of_protocol(plan), *training, feasible.memory_line(plan, machine), *busy_gpus(plan.cells, machine.gpus))
+        for line in filter(None, told):
+            say(line)
         gate = None if how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
         carrier = Carrier(
             plan,
@@ -119,6 +131,7 @@ def _measure(
             gate=gate,
             default_threads=defaults,
             ceilings=store.ceilings(machine.fingerprint),
+            text=text,
             first_losses=FirstLosses.of(store.records(run=run.id)),
         )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:

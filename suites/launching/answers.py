@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from dlbench.adapters.launch.texts import BLOCK
 from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import (
     OUTCOME_FILE,
@@ -30,7 +31,7 @@ from .control import UnreadableError, read_json
 _LARGEST = 2**62
 _LONGEST_TEXT, _LONGEST_LIST, _MOST_KEYS = 20_000, 1_000_000, 10_000
 _SOFTWARE_BYTES, _SOFTWARE_DEPTH = 4 * 1024**2, 20
-_SIGNED = ("final_loss", "losses", "updates")
+_SIGNED = ("final_loss", "losses", "updates", "curve", "test_loss")
 """Numbers that may be below zero."""
 _OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASHED)
 """The other statuses are the host's to give."""
@@ -125,6 +126,15 @@ def _of_numbers(outcome: Outcome, launch: Launch) -> str:
         expected = from_data(launch.network).family.parameter_count()
         if count != expected:
             return f"{count} parameters, where the network has {expected}"
+    return _of_curve(outcome, launch)
+
+
+def _of_curve(outcome: Outcome, launch: Launch) -> str:
+    steps = launch.protocol.curve_steps if launch.text is not None else 0
+    expected = [min(end, steps) for end in range(BLOCK, steps + BLOCK, BLOCK)]
+    told = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
+    if told != expected[: len(told)] or (len(told) < len(expected) and not outcome.curve_ended):
+        return f"a curve of {len(told)} blocks, where {len(expected)} were asked for"
     return ""
 
 

@@ -44,6 +44,7 @@ from ..planning import devices, feasible
 from ..planning.devices import Located, Locator
 from ..planning.plan import Plan, PlannedLaunch
 from ..quiet.block_gate import BlockGate
+from ..texts.text import Text
 from .privacy import private_anywhere
 from .references import Reference
 
@@ -83,6 +84,8 @@ class Carrier:
     side: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     guest: Path | None = None
+    text: Text | None = None
+    """What launches train on, where the protocol has steps for it; without a text none does."""
     first_losses: FirstLosses = field(default_factory=FirstLosses)
     """Of steps of the user's own; both sides of a comparison have one of these."""
     ceilings: dict[str, Any] | None = None
@@ -188,6 +191,8 @@ class Carrier:
         told: dict[str, Any] = {} if repeated is None else {"repeated_batch": repeated}
         if label_sets > 1:
             told["label_sets"] = label_sets
+        if order.launch.text is not None and self.text is not None:
+            told["text"] = self.text.described()
         first = located.devices[0] if located.devices else None
         if first is None or first.uuid is None:
             return _Carried(judged(order, self.launcher.launch(order, tick), self._limits), told)
@@ -220,6 +225,7 @@ class Carrier:
             repeated_batch=None if reference is None else reference.repeated_batch,
             label_sets=1 if reference is None else reference.label_sets,
             network=to_data(self.plan.network_of(cell)),
+            text=str(self.text.file()) if self.text is not None and protocol.curve_steps else None,
         )
         variables = {
             **framework.launch_variables(cell.mode, cell.threads, folder),

@@ -14,6 +14,7 @@ from .allocation import Candidate, Seen, Target
 
 # Statuses after which launching the same cell once more could tell something new.
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
+_STEP_SECONDS = 0.05  # of training on a text, until a launch has told
 CRASHES = 2
 """A cell that crashed this often gets no launch beyond the fewest."""
 
@@ -45,7 +46,7 @@ class Ledger:
         self._target = (
             None if plan.interval is None else Target(plan.interval, plan.launches, max(plan.launches, plan.most))
         )
-        self._estimates = Estimates(plan.protocol.seconds + 8.0)
+        self._estimates = Estimates(plan.protocol.seconds + 8.0 + _STEP_SECONDS * plan.protocol.curve_steps)
         self._records: dict[Cell, list[Record]] = {}
         self._by_group: dict[Cell, dict[int, Record]] = {}
         self._out_of_memory: dict[Cell, int] = {}
@@ -141,7 +142,7 @@ class Ledger:
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
-        protocol = self._plan.protocol
+        protocol = self._plan.protocol_of(cell)
         if self._target is None:
             return protocol
         searching = protocol.maximum_warmup_steps > 0

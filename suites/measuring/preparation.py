@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 
 import filelock
@@ -23,6 +24,9 @@ from ..errors import UsageError
 from ..planning import feasible
 from ..planning.plan import Plan
 from ..planning.values import Build, Capacity
+from ..texts import generated
+from ..texts.corpus import read as read_corpus
+from ..texts.text import Text
 from . import references
 from .references import Reference
 
@@ -103,6 +107,18 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
     merged = sorted((*known, *sound), key=lambda each: each.threads)
     if merged:
         store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
+
+
+def text_of(plan: Plan, corpus: Path | None) -> Text | None:
+    """Return what a plan trains on: the generated text, or that of a file; None where it trains nothing.
+
+    Raises UsageError for a file that will not do, and for one that nobody reads.
+    """
+    if not plan.protocol.curve_steps:
+        if corpus is not None:
+            raise UsageError(f"--corpus: {plan.suite} trains on no text. Use a suite with curve_steps, such as char.")
+        return None
+    return generated.text() if corpus is None else read_corpus(corpus)
 
 
 def check_brought(builds: Iterable[Build]) -> None:

@@ -20,6 +20,7 @@ from ..planning.choices import Choices
 from ..planning.framework import catalogue, offered
 from ..planning.plan import Plan
 from ..planning.values import Build, rows
+from ..texts.text import Text
 
 _SHOWN = 4
 
@@ -97,6 +98,18 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
             continue
         _check_same_adapter(build, record)
         _check_same_environment(build, record)
+
+
+def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
+    """Refuse to go on with another text than the run's launches were trained on; raises UsageError."""
+    for record in records:
+        then = record.outcome.software.get("text")
+        digest = then.get("digest") if isinstance(then, dict) else None
+        if digest is not None and (text is None or digest != text.digest):
+            raise UsageError(
+                f"The unfinished run trains on another text ({digest}). Give its --corpus again, or leave out --resume "
+                "to start a run of its own."
+            )
 
 
 def _check_same_environment(build: Build, record: Record) -> None:

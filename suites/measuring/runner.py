@@ -139,15 +139,15 @@ class Runner:
 
     def _tick(self, expected: float, afterwards: float) -> Callable[[Path], None]:
         began = time.monotonic()
-        timed_since: list[float] = []
+        seen: dict[tuple[str, float], float] = {}
+        """When what the guest says of itself was first read."""
 
         def tick(directory: Path) -> None:
             phase, timed = read_phase(directory)
             now = time.monotonic()
             left = expected - (now - began)
             if timed is not None:
-                timed_since.append(now)
-                left = timed - (now - timed_since[0])
+                left = timed - (now - seen.setdefault((phase, timed), now))
             left = max(0.0, left)
             self.observer.ticks(phase or "starting", left, left + max(0.0, afterwards))
 

@@ -53,6 +53,7 @@ def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Pla
         most if most > fewest else None,
         interval,
         tuple(left_out),
+        min(section.curve_check_steps, section.curve_steps),
         {name: suite.known[name] for name in expansion.networks},
     )
 

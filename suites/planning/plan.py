@@ -39,6 +39,8 @@ class Plan:
     """Relative half-width at which a cell gets no further launch; None: a fixed number of launches."""
     left_out: tuple[Cell, ...] = ()
     """Cells that this machine cannot have: bound to more CPUs than there are."""
+    curve_check_steps: int = 0
+    """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
     networks: dict[str, Network] = field(default_factory=dict)
     """The cells' networks by name; those that come with dlbench may be left out."""
 
@@ -60,6 +62,11 @@ class Plan:
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
         return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+
+    def protocol_of(self, cell: Cell) -> Protocol:
+        """Return how a launch of this cell measures, and for how many steps it trains."""
+        first = (cell.framework, cell.mode) == (self.rows[0].build.name, self.rows[0].mode) if self.rows else True
+        return self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
 
     def network_of(self, cell: Cell) -> Network:
         """Return the network of a cell; raises UsageError where the cell was planned for other numbers."""

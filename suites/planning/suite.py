@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from dlbench.adapters.launch.texts import ALPHABET
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Protocol
 
@@ -48,6 +49,8 @@ class ProtocolSection(_Data):
     minimum_steps: Positive = 5
     sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0  # shorter steps: several a sample
     seconds: Seconds = 10.0
+    curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it the first row trains so long on a text
+    curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # and every further row so long, to check it
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
 
     @model_validator(mode="before")
@@ -66,6 +69,7 @@ class ProtocolSection(_Data):
             self.seconds,
             self.maximum_warmup_steps,
             self.sample_seconds,
+            self.curve_steps,
         )
 
     def launches_of_a_cell(self) -> tuple[int, int, float | None]:
@@ -144,6 +148,7 @@ def _check_words(suite: Suite, where: str) -> None:
         ("networks", lambda: _check_networks(suite)),
         ("batch_sizes", lambda: networks.chosen(suite.batch_sizes, (), suite.known)),
         ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
+        ("protocol.curve_steps", lambda: _check_training(suite)),
         ("frameworks", lambda: axes.rows(list(suite.frameworks), [])),
         ("settings", lambda: _check_frameworks(suite)),
     )
@@ -165,6 +170,17 @@ def _check_frameworks(suite: Suite) -> None:
         raise UsageError(
             f"Settings are text, finite numbers, true or false, and lists and tables of them ({error})."
         ) from error
+
+
+def _check_training(suite: Suite) -> None:
+    if not suite.protocol.curve_steps:
+        if suite.protocol.curve_check_steps:
+            raise UsageError("curve_check_steps needs curve_steps, such as 600: there is nothing to check without.")
+        return
+    for name in suite.its_networks:
+        found = suite.known[name].family.alphabet
+        if found < ALPHABET:
+            raise UsageError(f"{name} takes {found or 'no'} symbols; to train on a text it must take {ALPHABET}.")
 
 
 def _check_networks(suite: Suite) -> None:

@@ -1,0 +1,1 @@
+"""Report: recurrent cells, by speed, by loss, and by the time to a loss."""
