@@ -106,6 +106,10 @@ class Report(Generic[Found]):
     """Which of the choices above it has a use for."""
     quantities: tuple[str, ...] = ()
     """What may be shown in its cells, the usual one first."""
+    published: tuple[str, ...] = ()
+    """Published tables that it can put beside its own; without any `--against` shows the report of that name."""
+    every_run: bool = False
+    """Whether it needs older runs of a cell too: one that trained it counts beside one that timed it later."""
     check_further: Callable[[Choices], None] = lambda choices: None
     """Raises ReportError for choices of its own that cannot be."""
     code: Callable[[Found, Choices], int] = lambda found, choices: 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
+from dlbench.reports.cells.settings import Losses
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.storage.builds import fastest_mode
 from dlbench.reports.storage.hosts import Host
@@ -53,14 +54,17 @@ class Cells:
         tool_of: Callable[[MatrixCell], str],
         machines: Sequence[str] | None = None,
         networks: Networks | None = None,
+        losses: Losses | None = None,
     ) -> None:
         """Take a matrix, what tool a cell is of, of which machines (without any of all), and what is known of networks.
 
-        These are named with their specification: their family and numbers, as records keep them.
+        These are named with their specification: their family and numbers, as records keep them. ``losses`` are those
+        of networks trained on a text.
         """
         self.matrix = matrix
         self.tool_of = tool_of
         self.networks = networks or {}
+        self.losses = losses or {}
         self._found: dict[tuple[Spot, Work, str, int | None], list[MatrixCell]] = {}
         for cell in matrix.cells.values():
             spot, column = Spot(cell.column.machine, cell.column.device), cell.column

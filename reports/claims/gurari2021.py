@@ -1,25 +1,16 @@
 """What Gurari's lecture of 2021 claims: of losses (Karpathy and others, 2016), and of transfer."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from dlbench.reports.against.read_tables import lines_of
+from dlbench.reports.cells.settings import Losses, Setting
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import MORE, Claimed, Question, of_times, of_value
 from dlbench.reports.matrix.analysis import MatrixCell
 
 
-class Setting(NamedTuple):
-    """A network of the table of losses."""
-
-    text: str
-    cell: str
-    layers: int
-    size: int
-
-
-def losses() -> dict[Setting, float]:
+def losses() -> Losses:
     """Return the test losses of character language models; there is none of the largest plain networks."""
     return {
         Setting(line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
@@ -28,29 +19,33 @@ def losses() -> dict[Setting, float]:
     }
 
 
-def _compare(other: Callable[[Setting], Setting | None], names: str) -> Iterator[Question]:
+PUBLISHED = "of published losses"
+ONE_TRAINING = "of one training each, no interval"
+
+
+def _compare(found: Losses, other: Callable[[Setting], Setting | None], names: str, method: str) -> Iterator[Question]:
     """Ask for each network whether the other one, if there is one, has the higher loss."""
-    found = losses()
     for setting, loss in found.items():
         against = other(setting)
         if against in found:
             what = f"{setting.text}, {setting.cell} {setting.layers} x {setting.size}: {names}"
-            yield of_value(what, found[against] / loss, MORE, "of published losses")
+            yield of_value(what, found[against] / loss, MORE, method)
 
 
-def gated() -> Iterator[Question]:
+def gated(found: Losses, method: str = PUBLISHED) -> Iterator[Question]:
     """G1: LSTM and GRU have a lower loss than the plain network of the same size and layers."""
-    yield from _compare(lambda it: None if it.cell == "rnn" else it._replace(cell="rnn"), "loss of rnn / its own")
+    other = "loss of rnn / its own"
+    yield from _compare(found, lambda it: None if it.cell == "rnn" else it._replace(cell="rnn"), other, method)
 
 
-def deeper() -> Iterator[Question]:
+def deeper(found: Losses, method: str = PUBLISHED) -> Iterator[Question]:
     """G2: one layer more lowers the loss."""
-    yield from _compare(lambda it: it._replace(layers=it.layers - 1), "loss with a layer less / its own")
+    yield from _compare(found, lambda it: it._replace(layers=it.layers - 1), "loss with a layer less / its own", method)
 
 
-def larger() -> Iterator[Question]:
+def larger(found: Losses, method: str = PUBLISHED) -> Iterator[Question]:
     """G3: twice the size lowers the loss."""
-    yield from _compare(lambda it: it._replace(size=it.size // 2), "loss of half the size / its own")
+    yield from _compare(found, lambda it: it._replace(size=it.size // 2), "loss of half the size / its own", method)
 
 
 def transfer(cells: Cells) -> Iterator[Question]:
@@ -67,5 +62,14 @@ def transfer(cells: Cells) -> Iterator[Question]:
             yield of_times(what, over, under, Claimed(least=1.05))
 
 
-TESTS: Mapping[str, Test] = {"G4": transfer}
-ON_PAPER: Mapping[str, Callable[[], Iterable[Question]]] = {"G1": gated, "G2": deeper, "G3": larger}
+TESTS: Mapping[str, Test] = {
+    "G1": lambda cells: gated(cells.losses, ONE_TRAINING),
+    "G2": lambda cells: deeper(cells.losses, ONE_TRAINING),
+    "G3": lambda cells: larger(cells.losses, ONE_TRAINING),
+    "G4": transfer,
+}
+ON_PAPER: Mapping[str, Callable[[], Iterable[Question]]] = {
+    "G1": lambda: gated(losses()),
+    "G2": lambda: deeper(losses()),
+    "G3": lambda: larger(losses()),
+}

@@ -1,5 +1,7 @@
 """`dlbench report claims`."""
 
+from dlbench.reports.cells.learnt import learnt_of
+from dlbench.reports.cells.settings import losses_of
 from dlbench.reports.claims.analysis import Claims, try_claims
 from dlbench.reports.claims.cells import Cells, tools_of_stands
 from dlbench.reports.claims.claim import Claim
@@ -39,7 +41,7 @@ def _analyse(source: Source) -> Claims:
         records = source.results().records
         networks = {(each.cell.network, each.cell.specification): each.network for each in records if each.network}
         tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
-        cells = Cells(matrix, tool_of, networks=networks)
+        cells = Cells(matrix, tool_of, networks=networks, losses=losses_of(learnt_of(records)))
     return try_claims(_chosen(choices), cells, choices.reference)
 
 
@@ -64,6 +66,7 @@ measured; in the last case it says what to measure. With `--claim FILE.toml` it 
     data=claims_data,
     rows=claims_rows,
     offers=frozenset({REFERENCE, ALL_RUNS, PAPER, CLAIMS, FAIL_ON}),
+    every_run=True,
     check_further=_check,
     code=_code,
 )

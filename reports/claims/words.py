@@ -65,7 +65,7 @@ def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
     for each in tried:
         for where, found in (("on its own table", each.on_paper), (here, each.here)):
             if found is not None and found.of:
-                yield f"{each.claim.id} {where}: {_figures(found)}{_warnings(found)}."
+                yield f"{each.claim.id} {where}: {figures(found)}{_warnings(found)}."
         if each.here.missing or not each.here.of:
             how = "Missing for" if each.here.of else "Not measured for"
             lacking.setdefault((how, _missing(each), each.claim.measure), []).append(each.claim.id)
@@ -73,7 +73,7 @@ def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
         yield f"{how} {', '.join(names)}: {what}." + (f" Measure: {command}" if command else "")
 
 
-def _figures(found: Evidence) -> str:
+def figures(found: Evidence) -> str:
     """Return the figures in words: each of a few, else from the least to the largest, and how many hold."""
     told = [question for question, _ in found.figures if question.found is not None]
     facts = all(question.found is not None and question.found.method == FACT for question in told)
