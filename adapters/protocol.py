@@ -270,7 +270,8 @@ class Outcome(NamedTuple):
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
-#: Of launches, their cells and protocols: from these fields on older versions of the adapters, as a baseline, do not know them.
+#: Of launches, their cells and protocols: from these fields on older versions of the adapters, as a baseline, do not
+#: know them.
 #: They are left out where they say what those do.
 _SINCE_THE_FIRST: Tuple[Tuple[Any, str], ...] = (
     (Launch, "adapter_directory"),

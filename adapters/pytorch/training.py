@@ -13,7 +13,7 @@ from .eager import EagerStep
 def losses(
     step: EagerStep, place: Callable[[Batch], None], blocks: Iterable[Block], update: RmsProp
 ) -> Iterator[List[float]]:
-    """Train what ``step`` trains, on mini-batches that ``place`` puts where it reads them; yield each block's losses."""
+    """Train on mini-batches that ``place`` puts where ``step`` reads them; yield each block's losses."""
     optimizer = torch.optim.RMSprop(step.trainable, lr=0.0, alpha=update.decay, eps=update.epsilon, foreach=True)
     for block in blocks:
         for group in optimizer.param_groups:

@@ -4,7 +4,8 @@ Pure functions. A line is one row of the matrix at one place; its cells are netw
 steps. Speeds are of the newest run that timed a cell; losses are those of `curves`, whatever framework trained: parity
 has shown that all compute the same.
 
-Hours to the target of a text are a network's steps times a row's seconds, with the interval of the seconds; what blocks of 50 steps blur is not in it.
+Hours to the target of a text are a network's steps times a row's seconds, with the interval of the seconds; what blocks
+of 50 steps blur is not in it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -133,7 +133,9 @@ def curve_of(record: Record) -> Curve | None:
     net, text, outcome = net_of(record), _text_of(record.outcome.software.get("text")), record.outcome
     if net is None or text is None or outcome.status is not Status.OK or record.side:
         return None
-    points = [(int(each[0]), float(each[1])) for each in outcome.curve if len(each) == 2 and all(map(math.isfinite, each))]
+    points = [
+        (int(each[0]), float(each[1])) for each in outcome.curve if len(each) == 2 and all(map(math.isfinite, each))
+    ]
     if len(points) < len(outcome.curve) or any(b[0] <= a[0] for a, b in zip([(0, 0.0), *points], points, strict=False)):
         return None
     if not points and not outcome.curve_ended:
@@ -198,7 +200,9 @@ def _trained(curves: list[Curve]) -> Trained:
 
 def _check(main: Curve, other: Curve) -> Check | None:
     theirs = dict(zip(other.steps, other.losses, strict=True))
-    both = {step: loss for step, loss in zip(main.steps, main.losses, strict=True) if step in theirs and step <= CHECKED}
+    both = {
+        step: loss for step, loss in zip(main.steps, main.losses, strict=True) if step in theirs and step <= CHECKED
+    }
     if not both:
         return None
     return Check(other, max(abs(theirs[step] / loss - 1) for step, loss in both.items()), max(both))

@@ -34,14 +34,14 @@ def cells_data(found: CellStudy, told: Sequence[Finding]) -> dict[str, Any]:
 
 def cells_rows(found: CellStudy) -> Rows:
     """Return a line for each speed, and for each text on which its network was trained."""
-    ways: dict[tuple[int, Net], list[Way]] = {}
+    ways: dict[tuple[int, Net], list[Way | None]] = {}
     for way in found.ways:
         ways.setdefault((id(way.line), way.net), []).append(way)
     lines = [
         {**_speed(found, line, net), **(_NO_TIME if way is None else _time(found, way))}
         for line in found.lines
         for net in line.cells
-        for way in ways.get((id(line), net)) or [None]
+        for way in ways.get((id(line), net), [None])
     ]
     return Rows(_COLUMNS, lines)
 

@@ -83,7 +83,11 @@ def one_layer(net: Net) -> Net | None:
 
 
 _FINDINGS: tuple[tuple[str, str, Callable[[CellStudy], Iterable[Question]]], ...] = (
-    ("G1", "LSTM and GRU have a lower loss than rnn of equal size", lambda it: gated(losses_of(it.learnt), ONE_TRAINING)),
+    (
+        "G1",
+        "LSTM and GRU have a lower loss than rnn of equal size",
+        lambda it: gated(losses_of(it.learnt), ONE_TRAINING),
+    ),
     ("G1t", "and after equal time", _gated_at_equal_time),
     ("G2", "A layer more lowers the loss", lambda it: deeper(losses_of(it.learnt), ONE_TRAINING)),
     ("G3", "Twice the size lowers the loss", lambda it: larger(losses_of(it.learnt), ONE_TRAINING)),

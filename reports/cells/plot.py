@@ -37,7 +37,9 @@ def _figure(found: CellStudy, learnt: Learnt) -> "Figure":
         (net for net, each in learnt.nets.items() if each.curve.steps),
         key=lambda net: (net[3:], cell_order(net.cell), net.layers, net.size),
     )
-    figure, axes = figure_of(1 + len(lines), _COLUMNS, (3.7, 3.0), beside=(1.6, 0.5), least=(0.0, 0.17 * len(nets) + 1.5))
+    figure, axes = figure_of(
+        1 + len(lines), _COLUMNS, (3.7, 3.0), beside=(1.6, 0.5), least=(0.0, 0.17 * len(nets) + 1.5)
+    )
     panels: Sequence[Axes] = list(axes.flat)
     looks = {net: _look(net, nets) for net in nets}
     _panel(panels[0], "against steps", learnt, looks, None)
@@ -56,12 +58,14 @@ def _look(net: Net, nets: Sequence[Net]) -> dict[str, Any]:
     number = cell_order(net.cell)[0]
     sizes = sorted({each.size for each in nets})
     style = _STYLES[(net.layers - 1) % len(_STYLES)]
-    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[sizes.index(net.size) % len(MARKS)], "linestyle": style}
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": MARKS[sizes.index(net.size) % len(MARKS)],
+        "linestyle": style,
+    }
 
 
-def _panel(
-    panel: "Axes", title: str, learnt: Learnt, looks: dict[Net, dict[str, Any]], line: Line | None
-) -> None:
+def _panel(panel: "Axes", title: str, learnt: Learnt, looks: dict[Net, dict[str, Any]], line: Line | None) -> None:
     """Draw the curves against steps, or against the time that a row takes for them."""
     for net, look in looks.items():
         curve = learnt.nets[net].curve

@@ -5,8 +5,9 @@ from typing import NamedTuple
 from dlbench.reports.cells.analysis import CellStudy, study
 from dlbench.reports.cells.data import cells_data, cells_rows
 from dlbench.reports.cells.findings import Finding, findings
+from dlbench.reports.cells.losses import KARPATHY
 from dlbench.reports.cells.plot import curves_to_picture
-from dlbench.reports.cells.words import KARPATHY, QUANTITIES, cells_page
+from dlbench.reports.cells.words import QUANTITIES, cells_page
 from dlbench.reports.report import AGAINST, ALL_RUNS, QUANTITY, Report, Source
 
 

@@ -27,7 +27,7 @@ def _compare(found: Losses, other: Callable[[Setting], Setting | None], names: s
     """Ask for each network whether the other one, if there is one, has the higher loss."""
     for setting, loss in found.items():
         against = other(setting)
-        if against in found:
+        if against is not None and against in found:
             what = f"{setting.text}, {setting.cell} {setting.layers} x {setting.size}: {names}"
             yield of_value(what, found[against] / loss, MORE, method)
 

@@ -31,7 +31,9 @@ from . import options
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
 
 _REFERENCE = typer.Option("--reference", help=f"A published table instead of a store: {', '.join(TABLES)}.")
-_AGAINST = typer.Option("--against", help="Beside a published table: shi2016 (Table 4, with speed-ups; of cells karpathy2016).")
+_AGAINST = typer.Option(
+    "--against", help="Beside a published table: shi2016 (Table 4, with speed-ups; of cells karpathy2016)."
+)
 _ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
 _ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
 _PAPER = typer.Option("--paper", help=f"Only the claims of this paper: {', '.join(PAPERS)}.")
@@ -93,7 +95,10 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         given[of_reports.CLAIMS] = tuple(map(read_claim, given[of_reports.CLAIMS] or ()))
     choices = Choices(**{name: value for name, value in given.items() if name in Choices.__dataclass_fields__})
     report.check(choices)
-    published = (("reference", choices.reference, TABLES), ("published table", choices.against, report.published or [shi2016.NAME]))
+    published = (
+        ("reference", choices.reference, TABLES),
+        ("published table", choices.against, report.published or [shi2016.NAME]),
+    )
     for what, name, known in published:
         if name and name not in known:
             raise unknown_name(what, name, known)
@@ -110,7 +115,11 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         check_picture(plot)
     targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     source = Source(
-        cache(partial(_results, targets, given, report.every_run)), partial(_runs, targets), choices, release_dates(), stands_for_2016()
+        cache(partial(_results, targets, given, report.every_run)),
+        partial(_runs, targets),
+        choices,
+        release_dates(),
+        stands_for_2016(),
     )
     found = report.analyse(source)
     if plot is not None and report.draw is not None:
@@ -139,7 +148,9 @@ def _results(targets: Sequence[str], given: dict[str, Any], every_run: bool) -> 
         run = run_named(run, [each for each, _ in _runs(targets)])
     # Of a store of many nights only what a report shows is read.
     wanted = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
-    results = narrowed(Results.read(targets, run, suite, machine, newest=not (every_run or given.get("all_runs"))), wanted)
+    results = narrowed(
+        Results.read(targets, run, suite, machine, newest=not (every_run or given.get("all_runs"))), wanted
+    )
     asked = {"--run": run, "--suite": suite, "--machine": machine}
     asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
     if not results.records and any(asked.values()):

@@ -33,7 +33,8 @@ Integers = npt.NDArray[np.int64]
 def _cut() -> Integers:
     """Return the ends of the followers' shares of `_STEPS`."""
     weights = 1.0 / np.arange(1, FOLLOWERS + 1)
-    return np.rint(np.cumsum(weights) / weights.sum() * _STEPS).astype(np.int64)
+    ends: Integers = np.rint(np.cumsum(weights) / weights.sum() * _STEPS).astype(np.int64)
+    return ends
 
 
 def followers() -> Integers:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..environments.folders import home, make_folder
+
 Symbols = npt.NDArray[np.uint8]
 
 
