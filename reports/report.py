@@ -108,8 +108,8 @@ class Report(Generic[Found]):
     """What may be shown in its cells, the usual one first."""
     published: tuple[str, ...] = ()
     """Published tables that it can put beside its own; without any `--against` shows the report of that name."""
-    every_run: bool = False
-    """Whether it needs older runs of a cell too: one that trained it counts beside one that timed it later."""
+    trainings: bool = False
+    """Whether it needs what trained on a text, of older runs too."""
     check_further: Callable[[Choices], None] = lambda choices: None
     """Raises ReportError for choices of its own that cannot be."""
     code: Callable[[Found, Choices], int] = lambda found, choices: 0

@@ -46,5 +46,5 @@ text (char). With `--against karpathy2016` the published losses stand beside one
     offers=frozenset({QUANTITY, AGAINST, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
     published=(KARPATHY,),
-    every_run=True,
+    trainings=True,
 )

@@ -66,7 +66,7 @@ measured; in the last case it says what to measure. With `--claim FILE.toml` it 
     data=claims_data,
     rows=claims_rows,
     offers=frozenset({REFERENCE, ALL_RUNS, PAPER, CLAIMS, FAIL_ON}),
-    every_run=True,
+    trainings=True,
     check_further=_check,
     code=_code,
 )

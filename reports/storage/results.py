@@ -1,7 +1,7 @@
 """What one or several stores hold, brought together for the reports."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -113,11 +113,21 @@ class Results:
         suite: str | None = None,
         machine: str | None = None,
         newest: bool = False,
+        trainings: bool = False,
     ) -> "Results":
-        """Read the stores at these paths or URLs, which must exist, or what is `newest` in them. Raises StoreError."""
+        """Read the stores at these paths or URLs, which must exist, or what is `newest` in them. Raises StoreError.
+
+        With ``trainings`` every record of them that trained on a text is among the newest, however old.
+        """
         with ExitStack() as stack:
-            opened = (stack.enter_context(Store.open(target, create=False)) for target in targets)
-            return (cls.newest if newest else cls.of)(opened, run, suite, machine)
+            opened = [stack.enter_context(Store.open(target, create=False)) for target in targets]
+            if not newest:
+                return cls.of(opened, run, suite, machine)
+            found = cls.newest(opened, run, suite, machine)
+            if not trainings:
+                return found
+            older = cls.merge([found, cls(tuple(_trained(opened, run, suite, machine)))])
+            return replace(found, records=older.records)
 
     @classmethod
     def merge(cls, parts: Iterable["Results"]) -> "Results":
@@ -136,3 +146,12 @@ class Results:
             for name, ceiling in part.ceilings.items():
                 ceilings.setdefault(name, ceiling)
         return cls(tuple(records.values()), hosts, ceilings, comparisons=tuple(sorted(left_out)))
+
+
+def _trained(stores: Iterable[Store], run: str | None, suite: str | None, machine: str | None) -> Iterator[Record]:
+    """Yield what trained on a text: of the runs that asked for it, which are few."""
+    for store in stores:
+        for each in store.runs():
+            if each.protocol.curve_steps and run in (None, each.id) and suite in (None, each.suite):
+                records = store.records(run=each.id, machine=machine)
+                yield from (record for record in records if record.outcome.curve or record.outcome.curve_ended)

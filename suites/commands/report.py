@@ -115,7 +115,7 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         check_picture(plot)
     targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     source = Source(
-        cache(partial(_results, targets, given, report.every_run)),
+        cache(partial(_results, targets, given, report.trainings)),
         partial(_runs, targets),
         choices,
         release_dates(),
@@ -142,15 +142,14 @@ def _form(form: str | None, as_json: bool) -> str:
     return chosen
 
 
-def _results(targets: Sequence[str], given: dict[str, Any], every_run: bool) -> Results:
+def _results(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> Results:
     run, suite, machine = given["run"], given["suite"], given["machine"]
     if run:
         run = run_named(run, [each for each, _ in _runs(targets)])
     # Of a store of many nights only what a report shows is read.
     wanted = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
-    results = narrowed(
-        Results.read(targets, run, suite, machine, newest=not (every_run or given.get("all_runs"))), wanted
-    )
+    newest = not given.get("all_runs")
+    results = narrowed(Results.read(targets, run, suite, machine, newest=newest, trainings=trainings), wanted)
     asked = {"--run": run, "--suite": suite, "--machine": machine}
     asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
     if not results.records and any(asked.values()):
