@@ -23,10 +23,10 @@ import numpy as np
 from . import axes
 from .families import Recurrent
 from .launch.batches import Batch
-from .launch.texts import Block, RmsProp
 from .libraries.device_ceilings import Probe
 from .networks import Network
 from .protocol import Cell, Profile
+from .texts.mini_batches import Block, RmsProp
 
 PROCESSES = "processes"
 ONE_PROCESS = "one process"

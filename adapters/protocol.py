@@ -271,13 +271,8 @@ class Outcome(NamedTuple):
 
 
 #: Of launches, their cells and protocols: from these fields on older versions of the adapters, as a baseline, do not
-#: know them.
-#: They are left out where they say what those do.
-_SINCE_THE_FIRST: Tuple[Tuple[Any, str], ...] = (
-    (Launch, "adapter_directory"),
-    (Cell, "world_size"),
-    (Protocol, "curve_steps"),
-)
+#: know them. They are left out where they say what those do.
+_SINCE: Tuple[Tuple[Any, str], ...] = ((Launch, "adapter_directory"), (Cell, "world_size"), (Protocol, "curve_steps"))
 
 _NESTED = {
     "cell": Cell,
@@ -336,12 +331,6 @@ def outcome_from_dict(data: Dict[str, Any]) -> Outcome:
     return outcome
 
 
-def protocol_from_dict(data: Dict[str, Any]) -> Protocol:
-    """Read a protocol back from ``to_dict``; raises ProtocolError where it does not fit."""
-    protocol: Protocol = _build(Protocol, data, "protocol")
-    return protocol
-
-
 def write_json(path: str, content: Any) -> None:
     """Write JSON so that a reader sees the old file or the whole new one, never a part."""
     partial = path + ".part"
@@ -379,7 +368,7 @@ def _read(path: str, kind: Any, what: str) -> Any:
 
 def _write(path: str, value: Any) -> None:
     content = to_dict(value)
-    for (kind, first), told in zip(_SINCE_THE_FIRST, (content, content.get("cell", {}), content.get("protocol", {}))):
+    for (kind, first), told in zip(_SINCE, (content, content.get("cell", {}), content.get("protocol", {}))):
         for key in kind._fields[kind._fields.index(first) :]:
             if key in told and told[key] == kind._field_defaults[key]:
                 del told[key]

@@ -11,7 +11,7 @@ from .attention import Attention
 from .chain import Chain
 from .convolutional import Convolutional
 from .elman import Elman
-from .family import LEARNING_RATE, LOSSES, Drawn, Family, ParityRecipe
+from .family import ALPHABET, LEARNING_RATE, LOSSES, Drawn, Family, ParityRecipe
 from .feedforward import Feedforward
 from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, Parameter
 from .numbers import NumbersError
@@ -26,6 +26,7 @@ FAMILIES: Dict[str, Type[Family]] = {
 
 __all__ = [
     "ACTIVATIONS",
+    "ALPHABET",
     "CELLS",
     "FAMILIES",
     "LEARNING_RATE",

@@ -14,6 +14,9 @@ from .numbers import Numbers
 #: Of the timed steps; a parity recipe has a rate of its own.
 LEARNING_RATE = 0.01
 
+#: Symbols that a text has at most; networks that are trained on one take so many.
+ALPHABET = 96
+
 #: By a family's ``loss``, in words for tables; each is a mean over the mini-batch and, where there are any, steps.
 LOSSES = {"cross_entropy": "cross-entropy", "squares": "mean squared error"}
 

@@ -10,10 +10,10 @@ import numpy as np
 from ..base import ONE_PROCESS, Adapter
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
-from ..launch.texts import Block, RmsProp
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
+from ..texts.mini_batches import Block, RmsProp
 from . import ceilings, devices, parallel, profile, training
 from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ..launch.batches import Batch
-from ..launch.texts import Block, RmsProp
+from ..texts.mini_batches import Block, RmsProp
 from .parallel import Differentiated
 
 

@@ -16,7 +16,7 @@ from ..base import Adapter
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
 from ..protocol import Launch, Profile
-from .texts import Block, RmsProp
+from ..texts.mini_batches import Block, RmsProp
 
 OUTSIDE = "outside_"
 

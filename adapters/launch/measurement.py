@@ -13,7 +13,8 @@ from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import software
 from ..protocol import PHASE_FILE, Answer, Launch, Outcome, Protocol, Status, write_json
-from . import affinity, batches, check, contract, device, evidence, extra_work, parity, steady, team, timing, training
+from ..texts import training
+from . import affinity, batches, check, contract, device, evidence, extra_work, parity, steady, team, timing
 from .host import BEGIN, Host, Order
 
 SENTINEL_SIZE = 1536

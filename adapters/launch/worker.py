@@ -8,7 +8,8 @@ from typing import Any, Callable, List
 
 from ..base import Adapter, Unsupported
 from ..protocol import Launch, Outcome, Status, read_launch, write_outcome
-from . import affinity, batches, contract, device, team, training
+from ..texts import training
+from . import affinity, batches, contract, device, team
 from .host import Host
 from .measurement import Phases, measure, network_of
 

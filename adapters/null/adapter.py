@@ -32,11 +32,11 @@ import numpy as np
 from ..base import PROCESSES, Adapter, Unsupported
 from ..families import CELLS, FAMILIES
 from ..launch.batches import Batch
-from ..launch.texts import Block, RmsProp
 from ..libraries import profiles
 from ..libraries.device_ceilings import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
+from ..texts.mini_batches import Block, RmsProp
 from .device import Device, OutOfDeviceMemoryError, spin
 
 

@@ -20,10 +20,10 @@ import torch
 from ..base import PROCESSES, Adapter
 from ..families import CELLS, Elman, Family, Recurrent
 from ..launch.batches import Batch
-from ..launch.texts import Block, RmsProp
 from ..libraries.device_ceilings import OPERATOR, Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
+from ..texts.mini_batches import Block, RmsProp
 from . import ceilings, compiled, cuda, eager, elman, graphs, mixed, onednn, parallel, profile, training
 from .networks import build, load, plain_dense
 from .placement import Feed, copy_of, tensors_of

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..launch.batches import Batch
-from ..launch.texts import Block, RmsProp
+from ..texts.mini_batches import Block, RmsProp
 from .eager import EagerStep
 
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.families import Recurrent
-from dlbench.adapters.launch.texts import ALPHABET
+from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Status
 from dlbench.reports.matrix.places import Row, row_of
 from dlbench.reports.storage.networks import family_of_record

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from dlbench.adapters.families import Recurrent
-from dlbench.adapters.launch.texts import ALPHABET
+from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.reports.cells.analysis import CellStudy, Line
 from dlbench.reports.cells.curves import Net
 from dlbench.reports.cells.learnt import words

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dlbench.adapters.launch.texts import ALPHABET
+from dlbench.adapters.families import ALPHABET
 from dlbench.reports.cells.curves import Net, TextOf, Trained, curves_of, trained
 from dlbench.reports.storage.record import Record
 

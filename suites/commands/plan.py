@@ -60,7 +60,13 @@ def plan_command(
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
     expected = _how_long(plan, _known_seconds(store_file, machine))
-    told = (_left_out(plan), feasible.memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected)
+    told = (
+        _left_out(plan),
+        feasible.memory_line(plan, machine),
+        kind_of_protocol(plan),
+        *training_lines(plan),
+        expected,
+    )
     for line in told:
         if line:
             show(line)

@@ -117,7 +117,12 @@ def _measure(
         run = unfinished or preparation.begin(plan, store, machine)
         say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
         training = training_lines(plan, text)
-        told = (kind_of_protocol(plan), *training, feasible.memory_line(plan, machine), *busy_gpus(plan.cells, machine.gpus))
+        told = (
+            kind_of_protocol(plan),
+            *training,
+            feasible.memory_line(plan, machine),
+            *busy_gpus(plan.cells, machine.gpus),
+        )
         for line in filter(None, told):
             say(line)
         gate = None if how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)

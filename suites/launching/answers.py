@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from dlbench.adapters.launch.texts import BLOCK
 from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import (
     OUTCOME_FILE,
@@ -24,6 +23,7 @@ from dlbench.adapters.protocol import (
     Status,
     outcome_from_dict,
 )
+from dlbench.adapters.texts.mini_batches import BLOCK
 
 from ..planning.toml_words import sentence
 from .control import UnreadableError, read_json

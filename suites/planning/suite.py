@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dlbench.adapters.launch.texts import ALPHABET
+from dlbench.adapters.families import ALPHABET
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Protocol
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlbench.adapters.launch.texts import ALPHABET
+from dlbench.adapters.families import ALPHABET
 
 from ..errors import UsageError
 from .text import Symbols, Text

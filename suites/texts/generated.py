@@ -13,7 +13,7 @@ symbol is: the mean entropy of that is the floor of the loss. Brackets and lines
 import numpy as np
 import numpy.typing as npt
 
-from dlbench.adapters.launch.texts import ALPHABET
+from dlbench.adapters.families import ALPHABET
 
 from .text import Symbols, Text
 

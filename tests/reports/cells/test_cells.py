@@ -14,9 +14,9 @@ from records_of_curves import KNOWS_NOTHING, TEXT, blocks, falling, launches, ne
 
 from dlbench.reports.cells.findings import findings, flops
 from dlbench.reports.cells.report import REPORT, Found
+from dlbench.reports.cells.settings import losses_of
 from dlbench.reports.claims.analysis import try_claims
 from dlbench.reports.claims.cells import Cells
-from dlbench.reports.cells.settings import losses_of
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.matrix.analysis import Matrix
 from dlbench.reports.report import Choices

@@ -141,3 +141,36 @@ def test_bytes_at_random_are_no_answer(text, tmp_path_factory):
     (folder / "outcome.json").write_bytes(text)
     with pytest.raises(UnreadableError):
         read_answer(folder, null_order(folder).launch)
+
+
+@pytest.mark.parametrize(
+    ("curve", "ended", "fits"),
+    [
+        ([[50, 3.0], [100, 2.5], [120, 2.4]], "", True),
+        ([[50, 3.0]], "the loss was not finite", True),
+        ([], "it crashed", True),
+        ([], "", False),
+        ([[50, 3.0], [100, 2.5]], "", False),
+        ([[50, 3.0], [99, 2.5], [120, 2.4]], "", False),
+        ([[50, 3.0], [100, 2.5], [120, 2.4], [150, 2.3]], "", False),
+        ([[50, 3.0], [100], [120, 2.4]], "", False),
+    ],
+)
+def test_a_curve_has_the_blocks_that_were_asked_for(tmp_path, curve, ended, fits):
+    launch = null_order(tmp_path).launch
+    asked = launch._replace(text="text.bin", protocol=launch.protocol._replace(curve_steps=120))
+    (tmp_path / "outcome.json").write_text(json.dumps(told(curve=curve, curve_ended=ended)))
+    if fits:
+        assert read_answer(tmp_path, asked).curve == curve
+    else:
+        with pytest.raises(UnreadableError, match="where 3 were asked for"):
+            read_answer(tmp_path, asked)
+    if curve:
+        with pytest.raises(UnreadableError, match="where 0 were asked for"):
+            read_answer(tmp_path, launch)
+
+
+def test_a_loss_of_a_curve_that_is_no_number_is_refused(tmp_path):
+    (tmp_path / "outcome.json").write_text(json.dumps(told(curve=[[50, "low"]])))
+    with pytest.raises(UnreadableError, match="curve"):
+        read_answer(tmp_path, null_order(tmp_path).launch)

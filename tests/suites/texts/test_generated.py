@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dlbench.adapters.launch.texts import ALPHABET
+from dlbench.adapters.families import ALPHABET
 from dlbench.suites.texts import generated
 from dlbench.suites.texts.generated import BREAK, CLASSES, CLOSING, DEEPEST, KINDS, LETTERS, LINE, OPENING
 

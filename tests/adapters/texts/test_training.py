@@ -10,9 +10,9 @@ from pretending_adapter import Pretender, run
 from properties import examples
 
 from dlbench.adapters.families import Recurrent
-from dlbench.adapters.launch import texts
 from dlbench.adapters.networks import of_family, to_data
 from dlbench.adapters.protocol import Status
+from dlbench.adapters.texts import mini_batches as texts
 
 NETWORK = of_family("char-lstm", Recurrent(96, 7, 8, 1, 5, "lstm"), 4)
 
@@ -143,7 +143,7 @@ def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
 
 #: A GRU and RMSProp written down anew in float64, gradients by central differences; the framework trains beside it.
 QUESTION = """
-from guest.launch import texts
+from guest.texts import mini_batches as texts
 family = families.Recurrent(5, 0, 3, 1, 4, "gru")
 network = networks.of_family("tiny", family, 2)
 symbols = np.arange(200) ** 2 % 7 % 5

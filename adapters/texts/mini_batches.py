@@ -9,11 +9,9 @@ from typing import Iterable, Iterator, NamedTuple
 
 import numpy as np
 
+from ..launch.batches import Batch, integers, one_hot, seeded
 from ..networks import Network
-from .batches import Batch, integers, one_hot, seeded
 
-#: Symbols that a text has at most; networks that are trained on one take so many.
-ALPHABET = 96
 #: Steps whose losses are read together, and of which the curve has the mean.
 BLOCK = 50
 #: Mini-batches of the part that is kept.

@@ -11,9 +11,10 @@ from typing import Callable, List, Optional
 
 from .. import networks
 from ..base import Adapter
+from ..launch import batches, contract
 from ..networks import Network
 from ..protocol import Launch, Outcome
-from . import batches, contract, texts
+from . import mini_batches
 
 #: Tells what the guest does, and how many seconds more it will take.
 Announce = Callable[[str, Optional[float]], None]
@@ -39,7 +40,7 @@ def refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
         if value != usual:
             return "%s %s: training on a text is at %s only" % (what, value, usual)
     refused = contract.refuses_training(adapter, network)
-    return refused or texts.refusal(texts.read(launch.text or ""), network)
+    return refused or mini_batches.refusal(mini_batches.read(launch.text or ""), network)
 
 
 def with_curve(outcome: Outcome, adapter: Adapter, launch: Launch, announce: Announce) -> Outcome:
@@ -61,13 +62,13 @@ def _trained(
     steps = launch.protocol.curve_steps
     announce("training", None)
     weights = batches.initial_weights(network) if adapter.computes else {}
-    found = texts.blocks(texts.read(launch.text or ""), network, launch.cell.batch_size, steps)
+    found = mini_batches.blocks(mini_batches.read(launch.text or ""), network, launch.cell.batch_size, steps)
     begun = time.perf_counter()
     done = 0
-    for losses in contract.block_losses(adapter, weights, found, texts.RmsProp()):
+    for losses in contract.block_losses(adapter, weights, found, mini_batches.RmsProp()):
         mean = math.fsum(losses) / len(losses)
         if not math.isfinite(mean):
-            last = min(done + texts.BLOCK, steps)
+            last = min(done + mini_batches.BLOCK, steps)
             where = "in steps %d to %d" % (done + 1, last) if done < steps else "on the text kept to test with"
             return outcome._replace(curve=curve, curve_ended="the loss was not finite " + where)
         if done == steps:

@@ -1,0 +1,1 @@
+"""Training on a text, after all that a launch times."""
