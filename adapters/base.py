@@ -4,8 +4,7 @@ Life of an adapter, one per process: ``__init__`` (threads and execution setting
 operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
 timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
 -> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps,
-``device_probe`` and ``profile`` after them; all of these are optional, and so is
-``train_on_text``.
+``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``.
 
 A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0. With
 several workers each of their processes does; an engine that drives all from one process sees as many as there are

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlbench.reports.cells.curves import Curve, Net, net_of
+from dlbench.reports.cells.curves import Curve, Net, in_order, net_of
 from dlbench.reports.cells.learnt import Learnt, learnt_of, words
 from dlbench.reports.evidence.contrasts import clearly_slower
 from dlbench.reports.evidence.statistics import Summary
@@ -100,7 +100,10 @@ def _lines(matrix: Matrix, records: Iterable[Record]) -> tuple[Line, ...]:
             found.setdefault((Work(*net[3:]), cell.column, cell.row), {})[net] = cell
     columns = {column: number for number, column in enumerate(matrix.columns)}
     keys = sorted(found, key=lambda key: (key[0], columns[key[1]], key[2]))
-    return tuple(Line(row, place, work, found[work, place, row]) for work, place, row in keys)
+    return tuple(
+        Line(row, place, work, dict(sorted(found[work, place, row].items(), key=lambda pair: in_order(pair[0]))))
+        for work, place, row in keys
+    )
 
 
 def _cut_short(learnt: Iterable[Learnt]) -> list[Curve]:

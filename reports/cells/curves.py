@@ -176,12 +176,13 @@ def trained(curves: Iterable[Curve]) -> dict[TextOf, dict[Net, Trained]]:
     for curve in curves:
         found.setdefault(curve.text, {}).setdefault(curve.net, []).append(curve)
     return {
-        text: {net: _trained(of_net) for net, of_net in sorted(nets.items(), key=lambda pair: _in_order(pair[0]))}
+        text: {net: _trained(of_net) for net, of_net in sorted(nets.items(), key=lambda pair: in_order(pair[0]))}
         for text, nets in found.items()
     }
 
 
-def _in_order(net: Net) -> tuple[object, ...]:
+def in_order(net: Net) -> tuple[object, ...]:
+    """Return a key that puts networks of one kind of work together: by size, cell and layers."""
     return (*net[3:], net.size, cell_order(net.cell), net.layers)
 
 

@@ -36,13 +36,13 @@ class Learnt:
 
     @property
     def common_steps(self) -> int:
-        """Steps that every network was trained for, at which losses are compared."""
-        return min((each.curve.last for each in self.nets.values() if each.curve.steps), default=0)
+        """Steps that every network was trained for whose training did not end early: there losses are compared."""
+        return min((each.curve.last for each in self.nets.values() if not each.curve.ended), default=0)
 
     def loss(self, net: Net) -> float | None:
-        """Return the loss of a network at the common steps: of the block that ends there, or about there."""
+        """Return the loss of a network at the common steps, of the last block up to there; None where it came less far."""
         found = self.nets.get(net)
-        if found is None or not found.curve.steps:
+        if found is None or not 0 < self.common_steps <= found.curve.last:
             return None
         blocks = zip(found.curve.steps, found.curve.losses, strict=True)
         return [loss for step, loss in blocks if step <= self.common_steps or step == found.curve.steps[0]][-1]

@@ -56,7 +56,7 @@ def loss_tables(learnt: Learnt) -> Iterator[Table]:
 def _loss(learnt: Learnt, net: Net, found: Trained) -> Entry:
     loss = learnt.loss(net)
     marks = UNCHECKED if found.confirmed is None else "" if found.confirmed else NOT_CONFIRMED
-    return Entry("-" if loss is None else f"{loss:.3f}", "", marks, hole=loss is None)
+    return Entry("ended" if loss is None else f"{loss:.3f}", "", marks, hole=loss is None)
 
 
 def _of_checks(nets: Mapping[Net, Trained]) -> Iterator[str]:
