@@ -40,7 +40,7 @@ class Learnt:
         return min((each.curve.last for each in self.nets.values() if not each.curve.ended), default=0)
 
     def loss(self, net: Net) -> float | None:
-        """Return the loss of a network at the common steps, of the last block up to there; None where it came less far."""
+        """Return the loss of a network at the common steps, of the last block up to there; None: it came less far."""
         found = self.nets.get(net)
         if found is None or not 0 < self.common_steps <= found.curve.last:
             return None

@@ -77,8 +77,11 @@ def _panel(panel: "Axes", title: str, learnt: Learnt, looks: dict[Net, dict[str,
     panel.axhline(learnt.floor, color=GREY, linewidth=0.9)
     panel.axhline(learnt.target, color=GREY, linewidth=0.9, linestyle="--")
     panel.set_title(title, fontsize=9, loc="left")
-    panel.set_xlabel("steps" if line is None else "seconds of updates", fontsize=8)
-    panel.set_xlim(left=0)
+    panel.set_xlabel("steps" if line is None else "seconds of updates (logarithmic)", fontsize=8)
+    if line is None:
+        panel.set_xlim(left=0)
+    else:
+        panel.set_xscale("log")  # updates of large networks take a hundred times as long as those of small ones
     panel.grid(color="#dddddd", linewidth=0.5)
     panel.set_axisbelow(True)
     plain_frame(panel)

@@ -1,12 +1,13 @@
 """The claims with their verdicts, for every exporter (``reports/SCHEMA.md`` describes every key)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dlbench.reports.claims.analysis import Claims, Evidence, Tried
 from dlbench.reports.claims.claim import OWN, Claim
 from dlbench.reports.claims.list_of_claims import PAPERS
-from dlbench.reports.claims.questions import FACT, Answer, Question
+from dlbench.reports.claims.questions import FACT, Answer, Claimed, Question
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
@@ -77,12 +78,22 @@ def figures(found: Evidence) -> str:
     """Return the figures in words: each of a few, else from the least to the largest, and how many hold."""
     told = [question for question, _ in found.figures if question.found is not None]
     facts = all(question.found is not None and question.found.method == FACT for question in told)
-    claimed = "" if facts else f", claimed {' or '.join(dict.fromkeys(each.claimed.words for each in told))}"
+    claimed = "" if facts else f", claimed {_claimed([each.claimed for each in told])}"
     if len(told) <= SHOWN:
         return "; ".join(map(_figure, told)) + claimed
     values = [question.found.value for question in told if question.found is not None]
     span = "" if facts else f"{number(min(values))} to {number(max(values))}"
     return f"{span}{claimed}: {found.holds} of {found.of} hold".removeprefix(": ")
+
+
+def _claimed(several: Sequence[Claimed]) -> str:
+    """Return where figures are claimed to be; of many sizes the least and the greatest."""
+    words = list(dict.fromkeys(each.words for each in several))
+    sizes = [each.size for each in several if each.size is not None]
+    if len(words) <= SHOWN or not sizes:
+        return " or ".join(words)
+    bounds = dict.fromkeys(replace(each, size=None).words for each in several)
+    return f"{' or '.join(bounds)}, about {number(min(sizes))} to {number(max(sizes))}"
 
 
 def _warnings(found: Evidence) -> str:

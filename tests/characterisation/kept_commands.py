@@ -16,7 +16,7 @@ SUBCOMMANDS = (
     *("", "list", "plan", "run", "probe", "compare", "gate", "export", "import", "doctor", "history", "explain"),
     *("env", "env list", "env build", "env remove", "store", "store upgrade"),
     *("report", "report matrix", "report threads", "report scaling", "report progress", "report figure1"),
-    *("report tables", "report ceilings", "report runs", "report claims"),
+    *("report tables", "report ceilings", "report runs", "report claims", "report cells"),
 )
 
 
