@@ -125,6 +125,23 @@ def test_every_row_behind_the_first_trains_to_check_it(command, tmp_path, monkey
     assert "each launch of jax jit trains 600 steps on a text." in alone
 
 
+@pytest.mark.slow
+@pytest.mark.framework
+def test_pytorch_learns_a_text_and_jax_confirms_it(command, tmp_path, framework_python):
+    write(tmp_path, steps=150, grid=NETWORK, protocol={"curve_check_steps": 100})
+    text = (tmp_path / "mine.toml").read_text().replace('["null"]', '["torch", "jax"]')
+    (tmp_path / "mine.toml").write_text(text.partition("[settings.null]")[0] + NETWORK)
+    pythons = [word for name in ("torch", "jax") for word in ("--python", f"{name}={framework_python(name)}")]
+    assert command("run", "mine.toml", "--corpus", corpus(tmp_path), *pythons, *QUIET)[0] == 0
+    (told,) = json.loads(command("report", "cells", "--json")[1])["texts"]
+    assert [each["cell"] for each in told["curves"]] == ["rnn", "gru"]
+    for curve in told["curves"]:
+        assert (curve["framework"], curve["confirmed"], len(curve["blocks"])) == ("torch", True, 3)
+        losses = [loss for _, loss in curve["blocks"]]
+        assert losses == sorted(losses, reverse=True)
+        assert curve["test_loss"] < losses[-1] < 0.8 * losses[0]
+
+
 def test_a_text_has_one_description(tmp_path):
     import numpy as np
 
