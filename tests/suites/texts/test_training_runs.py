@@ -27,7 +27,7 @@ QUIET = ("--no-ceilings", "--no-quiet-gate")
 def write(folder, steps=120, grid=NETWORK, protocol=None, **settings):
     text = suite_of_null(
         networks=[],
-        step_seconds=0.002,
+        step_seconds=0.02,
         protocol={"curve_steps": steps, "seconds": 0.05, **(protocol or {})},
         loss_steps=30,
         **settings,
