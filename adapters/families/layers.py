@@ -2,7 +2,8 @@
 
 Canonical layouts, which every adapter converts from and back to: dense weight (outputs, inputs), convolution weight
 (outputs, inputs, height, width), images (batch, channels, height, width), tokens (batch, steps), LSTM weights
-(4 x hidden, inputs) with the gates in the order input, forget, cell, output.
+(4 x hidden, inputs) with the gates in the order input, forget, cell, output, GRU weights (3 x hidden, inputs) in the
+order reset, update, new.
 """
 
 import math
