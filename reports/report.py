@@ -104,6 +104,10 @@ class Report(Generic[Found]):
     """Whether it has something to show where these cells have numbers."""
     offers: frozenset[str] = frozenset()
     """Which of the choices above it has a use for."""
+    beside: tuple[str, ...] = ()
+    """Published tables that it shows itself beside the results (`--against`); without any the report `against` does."""
+    families: frozenset[str] = frozenset()
+    """Of which families of networks it tells; empty: of all."""
     quantities: tuple[str, ...] = ()
     """What may be shown in its cells, the usual one first."""
     check_further: Callable[[Choices], None] = lambda choices: None

@@ -62,7 +62,7 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
     ``comparisons`` are adjusted for (after Bonferroni, the worst case of Holm's procedure).
     """
     difference = abs(math.log(one.median / other.median))
-    variance = _variance_of_launches(one) + _variance_of_launches(other)
+    variance = variance_of_launches(one) + variance_of_launches(other)
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
         wanted = float(stdtrit(2 * (launches - 1), 1 - SIGNIFICANCE / max(1, comparisons) / 2)) + float(ndtri(POWER))
         if wanted * math.sqrt(variance / launches) <= difference:
@@ -70,7 +70,7 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
     return None
 
 
-def _variance_of_launches(summary: Summary) -> float:
+def variance_of_launches(summary: Summary) -> float:
     """Return the variance of the logarithms of launches' medians; of too few launches what is assumed of it."""
     if summary.covers_launches:
         return float(np.var(np.log(summary.launch_medians), ddof=1))

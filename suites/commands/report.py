@@ -68,6 +68,9 @@ def _options_of(report: Report[Any]) -> dict[str, tuple[Any, Any]]:
         help_text = f"What the cells show: {', '.join(report.quantities)}."
         found["quantity"] = Annotated[str, typer.Option("--quantity", help=help_text)], report.quantities[0]
     found |= {name: each for name, each in _OFFERED.items() if name in report.offers}
+    if report.beside:
+        help_text = f"Beside a published study: {', '.join(report.beside)}."
+        found[of_reports.AGAINST] = Annotated[str, typer.Option("--against", help=help_text)], ""
     if report.draw is not None:
         found["plot"] = Annotated[Path | None, _PLOT], None
     found["form"] = Annotated[str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}.")], None
@@ -93,11 +96,11 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         given[of_reports.CLAIMS] = tuple(map(read_claim, given[of_reports.CLAIMS] or ()))
     choices = Choices(**{name: value for name, value in given.items() if name in Choices.__dataclass_fields__})
     report.check(choices)
-    published = (("reference", choices.reference, TABLES), ("published table", choices.against, [shi2016.NAME]))
+    published = (("reference", choices.reference, TABLES), ("published table", choices.against, report.beside or [shi2016.NAME]))
     for what, name, known in published:
         if name and name not in known:
             raise unknown_name(what, name, known)
-    if choices.against:
+    if choices.against and not report.beside:
         if choices.reference or choices.quantity != report.quantities[0]:
             other = "--reference" if choices.reference else "--quantity"
             raise UsageError(
