@@ -1,7 +1,7 @@
 """The claims about small recurrent networks on one's own results: networks of the family elman, one example an update.
 
-A line is one row at one place (`reports/rnn/lines.py`). It is compared over the numbers of units (n_rec), of steps and of
-inputs (as many as outputs), and over the activation.
+A line is one row at one place (`reports/rnn/lines.py`). It is compared over the numbers of units (n_rec), of steps and
+of inputs (as many as outputs), and over the activation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +13,7 @@ from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import LESS, MORE, Claimed, Question, of_times, usable
 from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.rnn.lines import Line, Lines, Size, lines
+
 
 def _lines(cells: Cells, on_cpu: bool) -> Lines:
     """Return the cells as in the study, on CPUs or on GPUs."""
@@ -46,7 +47,8 @@ def units_hardly_matter(cells: Cells) -> Iterator[Question]:
 def many_cores_poor(cells: Cells) -> Iterator[Question]:
     """B4: with a thread for each core many units take much longer."""
     cores = {spot.machine: count for spot, _, count in cells.all_hosts()}
-    found = {line: sizes for line, sizes in _lines(cells, on_cpu=True).items() if line.threads == cores.get(line.machine)}
+    on_cpu = _lines(cells, on_cpu=True).items()
+    found = {line: sizes for line, sizes in on_cpu if line.threads == cores.get(line.machine)}
     for hidden in (100, 200):
         yield from _pairs(found, {"hidden": hidden}, {"hidden": 20}, Claimed(least=2.0))
 

@@ -19,7 +19,7 @@ from dlbench.reports.rnn.compared import Compared, compare
 from dlbench.reports.rnn.crossing import Crossing, crossing
 from dlbench.reports.rnn.fits import Fit, fits
 from dlbench.reports.rnn.growth import ThreadsPay, UnitsGrowth, growth, threads_pay
-from dlbench.reports.rnn.lines import Line, Lines, Series, Size, Times, by_units, lines, times
+from dlbench.reports.rnn.lines import Line, Series, Size, Times, by_units, lines, times
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import Networks
 
@@ -104,7 +104,8 @@ def _threads(usable: Mapping[Line, Times], hosts: Mapping[str, Host]) -> tuple[t
         if more:
             most = max(more, key=lambda line: line.threads or 0)
             both = by_units(usable[one]), by_units(usable[most])
-            found += [(most, threads_pay(s, most.cell.threads, both[0][s], both[1][s])) for s in both[1] if s in both[0]]
+            shared = [series for series in both[1] if series in both[0]]
+            found += [(most, threads_pay(each, most.cell.threads, both[0][each], both[1][each])) for each in shared]
     # What is said of all rows is one family of comparisons.
     adjusted = iter(adjust([contrast for _, each in found for _, contrast in each.sizes]))
     return tuple(
@@ -114,9 +115,7 @@ def _threads(usable: Mapping[Line, Times], hosts: Mapping[str, Host]) -> tuple[t
     )
 
 
-def _crossings_of_threads(
-    usable: Mapping[Line, Times], pays: Iterable[tuple[Line, ThreadsPay]]
-) -> Iterator[Crossed]:
+def _crossings_of_threads(usable: Mapping[Line, Times], pays: Iterable[tuple[Line, ThreadsPay]]) -> Iterator[Crossed]:
     """Yield from how many units on a row is faster with more threads."""
     for line in dict.fromkeys(line for line, _ in pays):
         one = line._replace(cell=line.cell._replace(threads=1))

@@ -26,7 +26,7 @@ class Compared:
 def compare(found: Mapping[Line, Times]) -> tuple[Compared, ...]:
     """Compare these lines, the fastest first; none where there is one alone."""
     sizes = sorted({size for times in found.values() for size in times})
-    fastest = {size: min((line for line in found if size in found[line]), key=lambda x: found[x][size].median) for size in sizes}
+    fastest = {size: _fastest(size, found) for size in sizes}
     compared = []
     for line, times in found.items():
         ratios = [
@@ -39,3 +39,8 @@ def compare(found: Mapping[Line, Times]) -> tuple[Compared, ...]:
             wins = tuple(size for size in sizes if fastest[size] == line)
             compared.append(Compared(line, geometric_mean(ratios), len(ratios), len(sizes), wins))
     return tuple(sorted(compared, key=lambda each: each.mean.value))
+
+
+def _fastest(size: Size, found: Mapping[Line, Times]) -> Line:
+    medians = {line: times[size].median for line, times in found.items() if size in times}
+    return min(medians, key=lambda line: medians[line])

@@ -41,7 +41,12 @@ def rnn_data(found: Study) -> dict[str, Any]:
                 "against": 1,
                 "faster_from": pays.from_units,
                 "sizes": [
-                    {"hidden": hidden, "ratio": plain(each.ratio), "p_adjusted": each.p_adjusted, "verdict": each.verdict}
+                    {
+                        "hidden": hidden,
+                        "ratio": plain(each.ratio),
+                        "p_adjusted": each.p_adjusted,
+                        "verdict": each.verdict,
+                    }
                     for hidden, each in pays.sizes
                 ],
             }
@@ -85,9 +90,7 @@ def _line(found: Study, each: StudiedLine) -> dict[str, Any]:
         **_where(found, each.line),
         "sizes": [_size(size, cell) for size, cell in sorted(each.cells.items())],
         "fits": plain(each.fits),
-        "growth": [
-            {**of.series._asdict(), "knee": plain(of.knee), "sizes": plain(of.sizes)} for of in each.growth
-        ],
+        "growth": [{**of.series._asdict(), "knee": plain(of.knee), "sizes": plain(of.sizes)} for of in each.growth],
     }
 
 

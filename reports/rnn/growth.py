@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from dlbench.reports.evidence.contrasts import Contrast, Verdict, contrast
 from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
@@ -49,7 +50,7 @@ def growth(series: Series, times: Mapping[int, Summary]) -> UnitsGrowth:
     units = list(times)
     ratios = [ratio(times[each], times[units[0]]) for each in units]
     ratios[0] = Ratio(1.0, 1.0, 1.0, "the smallest itself")
-    exponents = [None, *(_exponent(a, b, times) for a, b in zip(units, units[1:], strict=False))]
+    exponents = [None, *(_exponent(a, b, times) for a, b in pairwise(units))]
     sizes = tuple(Growth(*each) for each in zip(units, ratios, exponents, strict=True))
     return UnitsGrowth(series, sizes, find_knee(sizes))
 

@@ -38,7 +38,9 @@ class Quantity(NamedTuple):
 
 QUANTITIES = {
     "update": Quantity("milliseconds of an update", lambda seconds, size: seconds * 1e3),
-    "step": Quantity("microseconds of an update for each time step", lambda seconds, size: seconds * _MICRO / size.steps),
+    "step": Quantity(
+        "microseconds of an update for each time step", lambda seconds, size: seconds * _MICRO / size.steps
+    ),
     "paper": Quantity(f"seconds of {UPDATES} updates, the paper's run", lambda seconds, size: seconds * UPDATES),
 }
 
@@ -56,7 +58,8 @@ def rnn_page(found: Study, quantity: str) -> Page:
         tables += [*_times(found.beside, told), *_fits(found.beside)]
     tables += [*_growth(found), *_threads(found), *_crossings(found), *_compared(found)]
     notes = (*found.notes, *(found.beside.notes if found.beside else ()))
-    return Page(("Small recurrent networks: n_rec units down, n_steps time steps across.",), tuple(tables), (*_legend(found), *notes))
+    title = "Small recurrent networks: n_rec units down, n_steps time steps across."
+    return Page((title,), tuple(tables), (*_legend(found), *notes))
 
 
 def _tables(title: str, corner: str, blocks: Iterable[tuple[str, Block, Sequence[str]]]) -> Iterator[Table]:
@@ -195,12 +198,10 @@ def _compared(found: Study) -> Iterator[Table]:
     for each in found.compared:
         rows = together.setdefault(title_of(found, each.line, "relu"), [])
         mean = Entry(f"{number(each.mean.value)}x", layout.deviation(*_ends(each.mean)), best=not rows)
-        over = "" if each.sizes == each.of else f"{each.sizes} of {each.of}"
+        over = f"{each.sizes} of {each.of}"
         rows.append((Entry(each.line.name), mean, Entry(over), Entry(sizes_words(each.wins, each.of))))
     for of, lines in together.items():
         head = ("", "mean", "over", "fastest at n_rec")
-        if not any(line[2].text for line in lines):
-            head, lines = (head[0], head[1], head[3]), [(line[0], line[1], line[3]) for line in lines]
         yield Table(f"T over T of the fastest row: {of}", head, tuple(lines), words=True)
 
 
@@ -220,8 +221,8 @@ def _legend(found: Study) -> Iterator[str]:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
     if found.crossings:
         yield (
-            "Crossings: in brackets the 95 % interval; none: it may be anywhere. Devices stand for the fastest mode and "
-            "thread count of a framework."
+            "Crossings: in brackets the 95 % interval; none: it may be anywhere. Devices stand for the fastest mode "
+            "and thread count of a framework."
         )
     cells = [cell for line in found.lines for cell in line.cells.values() if cell.shown]
     if any(cell.timed and cell.has(flag_kinds.THREADS_EXCEEDED) for cell in cells):

@@ -38,21 +38,26 @@ def inputs(count: int) -> str:
 
 def between(found: Ratio, scale: float = 1.0) -> str:
     """Return a value and its interval: "157 (152 to 161)"."""
-    ends = "" if found.low is None or found.high is None else f" ({number(found.low * scale)} to {number(found.high * scale)})"
-    return number(found.value * scale) + ends
+    value = number(found.value * scale)
+    if found.low is None or found.high is None:
+        return value
+    return f"{value} ({number(found.low * scale)} to {number(found.high * scale)})"
 
 
 def where(at: Crossing) -> str:
     """Return where a crossing is: "96 (60 to 140)", "below 10", "above 500", "none"."""
     if not at.told:
         return "none"
-    ends = ""
-    if at.low is not None and at.high is not None and at.low != at.high:
-        low = f"below {at.smallest}" if at.low == 0 else number(at.low)
-        high = f"above {at.largest}" if math.isinf(at.high) else number(at.high)
-        ends = f" ({low} to {high})"
-    value = f"below {at.smallest}" if at.units == 0 else f"above {at.largest}" if math.isinf(at.units) else number(at.units)
-    return value + ends
+    value = _units(at.units, at)
+    if at.low is None or at.high is None or at.low == at.high:
+        return value
+    return f"{value} ({_units(at.low, at)} to {_units(at.high, at)})"
+
+
+def _units(units: float, at: Crossing) -> str:
+    if units == 0:
+        return f"below {at.smallest}"
+    return f"above {at.largest}" if math.isinf(units) else number(units)
 
 
 def knee_words(knee: Knee) -> str:

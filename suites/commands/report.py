@@ -96,7 +96,8 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         given[of_reports.CLAIMS] = tuple(map(read_claim, given[of_reports.CLAIMS] or ()))
     choices = Choices(**{name: value for name, value in given.items() if name in Choices.__dataclass_fields__})
     report.check(choices)
-    published = (("reference", choices.reference, TABLES), ("published table", choices.against, report.beside or [shi2016.NAME]))
+    beside = report.beside or (shi2016.NAME,)
+    published = (("reference", choices.reference, TABLES), ("published table", choices.against, beside))
     for what, name, known in published:
         if name and name not in known:
             raise unknown_name(what, name, known)

@@ -28,7 +28,7 @@ from ..quiet.busy_gpus import busy_gpus
 from ..quiet.machine_lock import measuring
 from . import options
 from .options import OptionGroup, grouped
-from .plan import kind_of_protocol, plan_of, size_of
+from .plan import kind_of_protocol, planned, size_of
 from .report import matrix_so_far
 
 
@@ -45,7 +45,7 @@ class HowToRun(OptionGroup):
 
 @grouped
 def run_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
     axes: options.AxisOptions,
     launches: options.LaunchOptions,
     builds: options.RowOptions,
@@ -55,7 +55,8 @@ def run_command(
     """Measure a suite on this machine and show its matrix.
 
     Builds the environments it lacks, saying first what it downloads. Every finished launch is stored at once: Ctrl-C
-    loses nothing, and --resume goes on.
+    loses nothing, and --resume goes on. The suite `claims` is what the papers' claims still need from this machine
+    (`dlbench report claims`), most claims a minute first.
 
     Examples:
 
@@ -66,10 +67,11 @@ def run_command(
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
+    - `dlbench run claims --budget 2h`
     """
     chosen = options.choices(axes, launches, builds)
     machine = probe()
-    plan = plan_of(name, chosen, machine, session.seed)
+    plan = planned(name, chosen, machine, session.seed, session.store_file)
     feasible.check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     allowed = session.seconds

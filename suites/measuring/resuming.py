@@ -57,7 +57,8 @@ def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple
     not what is asked for.
     """
     runs = _unfinished(store, plan, machine, "suite")
-    run = _same(plan, runs, bare=not chosen.narrows)
+    bare = plan.by_worth or not chosen.narrows
+    run = _same(plan, runs, bare)
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
     try:
         planned_rows = rows(wanted, list(chosen.builds))
@@ -73,7 +74,7 @@ def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple
                 f"{name}=..., or leave out --resume to start a run of its own."
             )
     if run is None:
-        raise _refusal(plan, runs[-1], bare=not chosen.narrows)
+        raise _refusal(plan, runs[-1], bare)
     # The rest is the same, or it would not be this run.
     return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
 

@@ -42,6 +42,9 @@ class Plan:
     networks: dict[str, Network] = field(default_factory=dict)
     """The cells' networks by name; those that come with dlbench may be left out."""
 
+    by_worth: bool = False
+    """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
+
     @property
     def most(self) -> int:
         """A cell's launches at most."""
@@ -85,6 +88,9 @@ class Plan:
 
     def block(self, block: int) -> Iterator[PlannedLaunch]:
         """Yield one launch of each cell, in the order of this block."""
+        if self.by_worth:
+            yield from (PlannedLaunch(cell, block) for cell in self.cells)
+            return
         shuffled = list(self.cells)
         random.Random(self.lot(block)).shuffle(shuffled)
         for cell in _telling_first(shuffled) if block == 0 else shuffled:
