@@ -124,10 +124,10 @@ def contrast(threads: int, against: int, slower: Summary, faster: Summary, test:
 
 def welch(one: Summary, other: Summary) -> float | None:
     """Return the two-sided p-value of Welch's t on the launches' log-medians (Welch 1947); None from too few."""
-    from scipy.stats import ttest_ind_from_stats
-
     if not (one.covers_launches and other.covers_launches):
         return None
+    from scipy.stats import ttest_ind_from_stats
+
     a, b = np.log(one.launch_medians), np.log(other.launch_medians)
     if max(np.ptp(a), np.ptp(b)) < _NO_SPREAD:
         return 1.0 if abs(a[0] - b[0]) < _NO_SPREAD else 0.0

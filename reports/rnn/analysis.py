@@ -20,7 +20,7 @@ from dlbench.reports.rnn.crossing import Crossing, crossing
 from dlbench.reports.rnn.fits import Fit, fits
 from dlbench.reports.rnn.growth import ThreadsPay, UnitsGrowth, growth, threads_pay
 from dlbench.reports.rnn.lines import Line, Series, Size, Times, by_units, lines, times
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.hosts import Host, name_among
 from dlbench.reports.storage.networks import Networks
 
 
@@ -80,7 +80,7 @@ def study(matrix: Matrix, networks: Networks) -> Study:
     usable = {line: times(cells) for line, cells in found.items()}
     studied = tuple(_studied(line, cells, usable[line]) for line, cells in found.items())
     pays = _threads(usable, matrix.hosts)
-    crossed = (*_crossings_of_threads(usable, pays), *_crossings_of_places(usable, matrix.hosts))
+    crossed = (*_crossings_of_threads(usable, pays, matrix.hosts), *_crossings_of_places(usable, matrix.hosts))
     return Study(matrix.hosts, studied, pays, crossed, tuple(_compared(usable)), matrix.notes if found else ())
 
 
@@ -115,11 +115,14 @@ def _threads(usable: Mapping[Line, Times], hosts: Mapping[str, Host]) -> tuple[t
     )
 
 
-def _crossings_of_threads(usable: Mapping[Line, Times], pays: Iterable[tuple[Line, ThreadsPay]]) -> Iterator[Crossed]:
+def _crossings_of_threads(
+    usable: Mapping[Line, Times], pays: Iterable[tuple[Line, ThreadsPay]], hosts: Mapping[str, Host]
+) -> Iterator[Crossed]:
     """Yield from how many units on a row is faster with more threads."""
     for line in dict.fromkeys(line for line, _ in pays):
         one = line._replace(cell=line.cell._replace(threads=1))
-        sides = [Side(each.place, each, usable[each]) for each in (one, line)]
+        of_machine = _of_machine(usable, hosts, line.machine)
+        sides = [Side(each.place + of_machine, each, usable[each]) for each in (one, line)]
         yield from _crossed(sides[0], sides[1], row_name(line.row))
 
 
@@ -128,11 +131,10 @@ def _crossings_of_places(usable: Mapping[Line, Times], hosts: Mapping[str, Host]
     found: dict[Cell, dict[tuple[str, str], list[Line]]] = {}
     for line in usable:
         found.setdefault(_shared(line), {}).setdefault((line.machine, line.cell.device), []).append(line)
-    several = len({line.machine for line in usable}) > 1
     for shared, places in found.items():
         sides = []
         for (machine, device), of in places.items():
-            name = device + (f" of {hosts[machine].name}" if several else "")
+            name = device + _of_machine(usable, hosts, machine)
             sides.append(Side(name, of[0], _best(usable[line] for line in of)))
         for first, second in combinations(sides, 2):
             if first.line.on_cpu is second.line.on_cpu:
@@ -140,6 +142,11 @@ def _crossings_of_places(usable: Mapping[Line, Times], hosts: Mapping[str, Host]
             else:
                 ordered = (first, second) if first.line.on_cpu else (second, first)
                 yield from _crossed(*ordered, shared.framework)
+
+
+def _of_machine(usable: Iterable[Line], hosts: Mapping[str, Host], machine: str) -> str:
+    """Return what names a machine where there are several."""
+    return f" of {name_among(hosts, machine)}" if len({line.machine for line in usable}) > 1 else ""
 
 
 def _shared(line: Line) -> Cell:

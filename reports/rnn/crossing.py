@@ -32,11 +32,8 @@ class Crossing:
     high: float | None
     smallest: int
     largest: int
-
-    @property
-    def told(self) -> bool:
-        """Whether the interval leaves anything out."""
-        return not (self.low == 0 and self.high == math.inf)
+    told: bool = True
+    """Whether the times differ clearly at any size: else there may be no crossing at all, or any."""
 
 
 def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Crossing | None:
@@ -54,8 +51,11 @@ def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Cro
     drawn = [mean + _deviations(side, random) for mean, side in zip(means, sides, strict=True)]
     tail = (1 - CONFIDENCE) / 2
     # Ends that are drawn values: between a number and what is beyond all sizes nothing can be interpolated.
-    low, high = np.quantile(_last_change(at, drawn[0] - drawn[1]), [tail, 1 - tail], method="inverted_cdf")
-    return Crossing(float(found), float(low), float(high), units[0], units[-1])
+    gains = drawn[0] - drawn[1]
+    low, high = np.quantile(_last_change(at, gains), [tail, 1 - tail], method="inverted_cdf")
+    faster = (gains > 0).mean(axis=0)
+    told = bool(np.any(np.minimum(faster, 1 - faster) <= tail / len(units)))
+    return Crossing(float(found), float(low), float(high), units[0], units[-1], told)
 
 
 def _deviations(side: list[Summary], random: np.random.Generator) -> Array:

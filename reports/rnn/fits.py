@@ -1,6 +1,6 @@
 """How a step's time goes with the time steps of a small recurrent network: T = c + s n_steps.
 
-Least squares of T weighted by 1 / T^2, so that each launch counts by its relative error. The interval is Student's t,
+Least squares weighted by the step counts' 1 / T^2, so that each launch counts by its relative error. The interval is Student's t,
 once over the launches about the line, and once over the step counts about it (what launches alone do not show: that
 time is no line); the wider counts. From two step counts nothing tells whether it is a line, and of one launch each
 there is no interval either. The bootstrap of `evidence.least_squares` would take a second for each of some hundred.
@@ -53,9 +53,11 @@ def fit_line(hidden: int, inputs: int, activation: str, times: Mapping[int, Summ
     points = list(_observations(times))
     steps = np.array([each for each, _ in points], dtype=float)
     seconds = np.array([each for _, each in points])
-    columns = np.column_stack([1 / seconds, steps / seconds])
-    theta = np.linalg.lstsq(columns, np.ones_like(seconds), rcond=None)[0]
-    misses = 1 - columns @ theta
+    # A launch's own time as its weight would draw the line towards the quick ones.
+    middle = np.array([times[each].median for each, _ in points])
+    columns = np.column_stack([1 / middle, steps / middle])
+    theta = np.linalg.lstsq(columns, seconds / middle, rcond=None)[0]
+    misses = seconds / middle - columns @ theta
     of_point = [(float(misses[steps == each].mean()), int(np.sum(steps == each))) for each in times]
     deviation = _deviation(misses, of_point)
     halves = None if deviation is None else deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))

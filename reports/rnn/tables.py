@@ -13,6 +13,7 @@ from dlbench.reports.rnn.analysis import StudiedLine, Study
 from dlbench.reports.rnn.growth import FLAT, ThreadsPay
 from dlbench.reports.rnn.lines import Line, Series, Size
 from dlbench.reports.rnn.words import (
+    USUAL,
     between,
     column,
     inputs,
@@ -178,15 +179,10 @@ def _threads(found: Study) -> Iterator[Table]:
 
 def _crossings(found: Study) -> Iterator[Table]:
     """Yield the fourth table of each work and activation."""
-    several = len({line.line.machine for line in found.lines}) > 1
     rows: dict[str, dict[str, dict[str, Entry]]] = {}
     for each in found.crossings:
-        line = each.second.line
-        machine = ""
-        if several and each.first.line.cell.threads != line.cell.threads and each.first.line.machine == line.machine:
-            machine = f" of {found.hosts[line.machine].name}" if "thread" in each.second.name else ""
-        name = f"{each.what}: {each.first.name}, {each.second.name}{machine}"
-        of = rows.setdefault(work_words(line, each.series.activation), {})
+        name = f"{each.what}: {each.first.name}, {each.second.name}"
+        of = rows.setdefault(work_words(each.second.line, each.series.activation), {})
         of.setdefault(name, {})[column(each.series)] = Entry(where(each.at))
     blocks = [(of, ("", entries), ()) for of, entries in rows.items()]
     yield from _tables("n_rec from which on the second is faster", "", blocks)
@@ -196,7 +192,7 @@ def _compared(found: Study) -> Iterator[Table]:
     """Yield the fifth table of each machine and work."""
     together: dict[str, list[tuple[Entry, ...]]] = {}
     for each in found.compared:
-        rows = together.setdefault(title_of(found, each.line, "relu"), [])
+        rows = together.setdefault(title_of(found, each.line, USUAL.activation), [])
         mean = Entry(f"{number(each.mean.value)}x", layout.deviation(*_ends(each.mean)), best=not rows)
         over = f"{each.sizes} of {each.of}"
         rows.append((Entry(each.line.name), mean, Entry(over), Entry(sizes_words(each.wins, each.of))))
@@ -221,8 +217,8 @@ def _legend(found: Study) -> Iterator[str]:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
     if found.crossings:
         yield (
-            "Crossings: in brackets the 95 % interval; none: it may be anywhere. Devices stand for the fastest mode "
-            "and thread count of a framework."
+            "Crossings: in brackets the 95 % interval; none: their times differ clearly nowhere. Devices "
+            "stand for the fastest mode and thread count of a framework."
         )
     cells = [cell for line in found.lines for cell in line.cells.values() if cell.shown]
     if any(cell.timed and cell.has(flag_kinds.THREADS_EXCEEDED) for cell in cells):

@@ -10,6 +10,7 @@ from dlbench.reports.rnn.analysis import Study, work_of
 from dlbench.reports.rnn.crossing import Crossing
 from dlbench.reports.rnn.growth import Knee, ThreadsPay
 from dlbench.reports.rnn.lines import Line, Series, Size
+from dlbench.reports.storage.hosts import name_among
 
 USUAL = Size(0, 0)
 """The inputs and the activation that need no word."""
@@ -17,7 +18,7 @@ USUAL = Size(0, 0)
 
 def title_of(study: Study, line: Line, activation: str) -> str:
     """Return what the lines of a table have in common: "AMD EPYC, relu, mini-batch 1"."""
-    return f"{study.hosts[line.machine].name}, {work_words(line, activation)}"
+    return f"{name_among(study.hosts, line.machine)}, {work_words(line, activation)}"
 
 
 def work_words(line: Line, activation: str) -> str:

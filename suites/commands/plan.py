@@ -24,9 +24,8 @@ from ..measuring import preparation
 from ..planning import feasible, missing_claims, suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
-from ..planning.expected_time import expected_seconds
 from ..planning.lineage import release_dates, stands_for_2016
-from ..planning.plan import Plan
+from ..planning.plan import Plan, expected_seconds
 from . import options
 from .options import grouped
 

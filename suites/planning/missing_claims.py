@@ -17,8 +17,7 @@ from . import devices, suite
 from .axes import KEYS, option_of
 from .choices import Choices
 from .expansion import expand
-from .expected_time import expected_seconds, rough_seconds
-from .plan import Plan
+from .plan import Plan, expected_seconds, rough_seconds
 from .suite import ProtocolSection
 from .values import Capacity
 
