@@ -32,7 +32,7 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: b
     runs = _unfinished(store, plan, machine, purpose)
     found = _same(plan, runs, bare)
     if found is None:
-        raise _refusal(plan, runs[-1], bare)
+        raise _refusal(plan, runs[-1], bare=not chosen.narrows)
     return found
 
 
@@ -57,8 +57,7 @@ def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple
     not what is asked for.
     """
     runs = _unfinished(store, plan, machine, "suite")
-    bare = plan.by_worth or not chosen.narrows
-    run = _same(plan, runs, bare)
+    run = _same(plan, runs, bare=not chosen.narrows)
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
     try:
         planned_rows = rows(wanted, list(chosen.builds))
@@ -74,7 +73,7 @@ def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple
                 f"{name}=..., or leave out --resume to start a run of its own."
             )
     if run is None:
-        raise _refusal(plan, runs[-1], bare)
+        raise _refusal(plan, runs[-1], bare=not chosen.narrows)
     # The rest is the same, or it would not be this run.
     return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
 
@@ -147,7 +146,9 @@ def _refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
 def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
     """Return in words what differs between a plan of now and an unfinished run; nothing where it can go on."""
     now, then = set(plan.cells), set(run.plan)
-    of_cells = [] if now == then or (bare and then <= now) else _of_cells(now, then)
+    # What a store lacks is less once a run has measured some of it.
+    alike = now == then or (bare and then <= now) or (plan.by_worth and now <= then)
+    of_cells = [] if alike else _of_cells(now, then)
     of_protocol = [
         (name, getattr(plan.protocol, name), getattr(run.protocol, name))
         for name in plan.protocol._fields

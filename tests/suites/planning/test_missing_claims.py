@@ -139,7 +139,7 @@ def test_a_run_measures_what_is_missing_and_then_nothing_is(command, monkeypatch
     assert "left out: N2: for a machine with 99 GPUs" in said
     run = ("run", "claims", "--no-ceilings", "--no-quiet-gate")
     code, _, said = command(*run, "--budget", "1ms")
-    assert "4 launches left" in said
+    assert "3 launches left" in said  # one fits any budget
     code, out, said = command(*run, "--resume", "--budget", "5m")
     assert code == 0, said
     assert "lstm32" in out
