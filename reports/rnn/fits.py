@@ -1,10 +1,10 @@
 """How a step's time goes with the time steps of a small recurrent network: T = c + s n_steps.
 
-Least squares weighted by 1 / T^2, T of the step count, so that each launch counts by its relative error. The
-interval is Student's t, once over the launches about the line, and once over the step counts about it (what launches alone do
+Least squares weighted by 1 / T^2, T of the step count, so that each launch counts by its relative error. The interval
+is Student's t, once over the launches about the line, and once over the step counts about it (what launches alone do
 not show: that time is no line); the wider counts. From two step counts nothing tells whether it is a line, and of one
-launch each there is no interval either. The bootstrap of `evidence.least_squares` would take a second for each of some
-hundred.
+launch each there is no interval either. The bootstrap of `evidence.least_squares` would take a second for each of
+some hundred.
 """
 
 import math

@@ -32,7 +32,7 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: b
     runs = _unfinished(store, plan, machine, purpose)
     found = _same(plan, runs, bare)
     if found is None:
-        raise _refusal(plan, runs[-1], bare=not chosen.narrows)
+        raise _refusal(plan, runs[-1], bare)
     return found
 
 
