@@ -22,7 +22,7 @@ _COLUMNS = (
     *Size._fields,
     "status",
     "reason",
-    *parts("seconds_per_update", *MEDIAN),
+    *parts("seconds_per_minibatch", *MEDIAN),
     "seconds_per_time_step",
     "seconds_of_a_run",
     "flags",
@@ -98,8 +98,7 @@ def _size(size: Size, cell: MatrixCell) -> dict[str, Any]:
     seconds = cell.seconds.median if cell.seconds is not None else None
     return {
         **size._asdict(),
-        **of_cell(cell, "status", "reason"),
-        "seconds_per_update": plain(cell.seconds),
+        **of_cell(cell, "status", "reason", "seconds"),
         "seconds_per_time_step": None if seconds is None else seconds / size.steps,
         "seconds_of_a_run": None if seconds is None else seconds * UPDATES,
         **of_cell(cell, "flags"),

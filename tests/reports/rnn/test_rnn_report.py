@@ -4,45 +4,21 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import factory_of_records as make
 import pytest
-from records_of_claims import cells_of, small
+from records_of_claims import small
+from records_of_rnn import GRID, everything, found, launches
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import suggested
 from dlbench.reports.formats.export import FORMATS
-from dlbench.reports.rnn.analysis import Study, study
-from dlbench.reports.rnn.lines import Size
 from dlbench.reports.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
-GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
-
-
-def launches(time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object) -> list[make.Record]:
-    return [each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})]
-
-
-def everything() -> list[make.Record]:
-    """A row with one thread and four, and on a GPU; another row; another machine."""
-    gpu = {"device": "cuda:0", "threads": 4}
-    return [
-        *launches(lambda size: 1e-5 * size.steps * size.hidden, threads=1),
-        *launches(lambda size: 1e-5 * size.steps * (20 + size.hidden / 2), threads=4),
-        *launches(lambda size: 2e-3 * size.steps, **gpu),
-        *launches(lambda size: 3e-5 * size.steps * size.hidden, threads=1, mode="loop"),
-        *launches(lambda size: 2e-3 * size.steps**1.0, threads=1, machine="m-two"),
-        *launches(lambda size: 1e-3, [Size(10, 20, 100), Size(100, 20, 2, "sigmoid")], threads=1),
-    ]
-
-
-def found(records: Iterable[make.Record]) -> Study:
-    cells = cells_of(records)
-    return study(cells.matrix, cells.networks)
 
 
 def test_lines_threads_crossings_and_rows() -> None:
@@ -117,8 +93,8 @@ def test_json_and_csv_say_the_same_and_the_quantities_are_of_the_same_times(call
     lines = list(csv.DictReader(io.StringIO(call("--format", "csv", "--against", "brandfonbrener2017")[1])))
     assert len(lines) == len(sizes)
     for line, size in zip(lines, sizes, strict=True):
-        seconds = size["seconds_per_update"]["median"]
-        assert float(line["seconds_per_update.median"]) == seconds
+        seconds = size["seconds_per_minibatch"]["median"]
+        assert float(line["seconds_per_minibatch.median"]) == seconds
         assert math.isclose(size["seconds_per_time_step"] * size["steps"], seconds)
         assert math.isclose(size["seconds_of_a_run"], 2000 * seconds)
     for each in told["crossings"]:
@@ -164,6 +140,6 @@ def test_a_run_of_the_null_framework_is_reported_from_end_to_end(command: Call, 
     assert [(line["framework"], line["threads"]) for line in told["lines"]] == [("null", 1), ("null", 2)]
     assert [[size["hidden"] for size in line["sizes"]] for line in told["lines"]] == [[4, 8], [4, 8]]
     assert all(line["growth"] for line in told["lines"])
-    medians = [[size["seconds_per_update"]["median"] for size in line["sizes"]] for line in told["lines"]]
+    medians = [[size["seconds_per_minibatch"]["median"] for size in line["sizes"]] for line in told["lines"]]
     ratios = [each["ratio"]["value"] for pays in told["threads"] for each in pays["sizes"]]
     assert sorted(ratios) == pytest.approx(sorted(two / one for one, two in zip(*medians, strict=True)))
