@@ -9,15 +9,16 @@ from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Page, Table, number
 from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.rnn.analysis import StudiedLine, Study
-from dlbench.reports.rnn.growth import FLAT, ThreadsPay
+from dlbench.reports.rnn.analysis import Study
+from dlbench.reports.rnn.growth import FLAT, Growth, ThreadsPay, UnitsGrowth
 from dlbench.reports.rnn.lines import Line, Series, Size
 from dlbench.reports.rnn.words import (
     USUAL,
-    between,
     column,
     inputs,
     knee_words,
+    name_of,
+    plus_minus,
     sizes_words,
     threads_sentences,
     title_of,
@@ -82,30 +83,24 @@ def _tables(title: str, corner: str, blocks: Iterable[tuple[str, Block, Sequence
         yield Table(f"{title}: {of}", (corner, *heads), tuple(lines), tuple(dict.fromkeys(notes)))
 
 
-def _in_order(head: str) -> tuple[int, int]:
-    steps, _, count = head.partition(" i")
-    return int(count or 0), int(steps)
-
-
-def _activations(line: StudiedLine) -> list[str]:
-    return list(dict.fromkeys(size.activation for size in line.cells))
+def _in_order(head: str) -> tuple[bool, int]:
+    return head.startswith("i"), int(head.removeprefix("i"))
 
 
 def _times(found: Study, quantity: Quantity) -> Iterator[Table]:
-    """Yield the first table of each machine, work and activation."""
+    """Yield the first table of each machine and work."""
     common = layout.common_flags(cell for line in found.lines for cell in line.cells.values() if cell.shown)
     blocks = []
     for line in found.lines:
-        for activation in _activations(line):
-            rows: dict[str, dict[str, Entry]] = {}
-            holes = []
-            for size in sorted(size for size in line.cells if size.activation == activation):
-                cell, head = line.cells[size], column(Series(*size[1:]))
-                marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in common)
-                rows.setdefault(str(size.hidden), {})[head] = _time(cell, size, quantity, marks)
-                if not cell.shown:
-                    holes.append((layout.why_hole(cell), line.line.name, f"n_rec {size.hidden}, n_steps {head}"))
-            blocks.append((title_of(found, line.line, activation), (line.line.name, rows), layout.reasons(holes)))
+        together: dict[str, tuple[dict[str, dict[str, Entry]], list[tuple[str, str, str]]]] = {}
+        for size, cell in sorted(line.cells.items()):
+            series = Series(*size[1:])
+            rows, holes = together.setdefault(title_of(found, line.line, series), ({}, []))
+            marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in common)
+            rows.setdefault(str(size.hidden), {})[column(series)] = _time(cell, size, quantity, marks)
+            if not cell.shown:
+                holes.append((layout.why_hole(cell), line.line.name, f"n_rec {size.hidden}, n_steps {name_of(series)}"))
+        blocks += [(of, (line.line.name, rows), layout.reasons(holes)) for of, (rows, holes) in together.items()]
     yield from _tables(quantity.title.capitalize(), "n_rec", blocks)
 
 
@@ -116,44 +111,47 @@ def _time(cell: MatrixCell, size: Size, quantity: Quantity, marks: str) -> Entry
 
 
 def _fits(found: Study) -> Iterator[Table]:
-    """Yield the second table of each machine, work and activation."""
-    together: dict[str, list[tuple[Entry, ...]]] = {}
+    """Yield the second table of each machine and work."""
+    together: dict[str, dict[Line, list[tuple[Entry, ...]]]] = {}
     for line in found.lines:
-        for activation in _activations(line):
-            fits = [fit for fit in line.fits if fit.activation == activation]
-            rows = together.setdefault(title_of(found, line.line, activation), []) if fits else []
-            rows += [(Entry(line.line.name),)]
-            for fit in fits:
-                residual = "" if fit.largest_residual is None else f"{fit.largest_residual:.1%}"
-                of = f"{fit.hidden}{inputs(fit.inputs)}"
-                rows.append(layout.entries(of, between(fit.fixed, _MICRO), between(fit.per_step, _MICRO), residual))
-    head = ("n_rec", "c, us", "s, us", "residual")
+        for fit in line.fits:
+            of = title_of(found, line.line, USUAL._replace(activation=fit.activation))
+            residual = "" if fit.largest_residual is None else f"{fit.largest_residual:.1%}"
+            shown = (plus_minus(each, _MICRO) for each in (fit.fixed, fit.per_step))
+            row = layout.entries(f"{fit.hidden}{inputs(fit.inputs)}", *shown, residual)
+            together.setdefault(of, {}).setdefault(line.line, []).append(row)
     for of, lines in together.items():
-        yield Table(f"T = c + s n_steps: {of}", head, tuple(lines))
+        rows = tuple(row for line, several in lines.items() for row in [(Entry(line.name),), *several])
+        yield Table(f"T = c + s n_steps: {of}", ("n_rec", "c, us", "s, us", "residual"), rows)
 
 
 def _growth(found: Study) -> Iterator[Table]:
-    """Yield the third table of each machine, work and activation."""
+    """Yield the third table of each machine and work."""
     blocks = []
     for line in found.lines:
-        for activation in _activations(line):
-            grown = [each for each in line.growth if each.series.activation == activation]
-            rows: dict[str, dict[str, Entry]] = {}
-            for hidden in sorted({size.hidden for each in grown for size in each.sizes}):
-                for each in grown:
-                    for size in (size for size in each.sizes if size.hidden == hidden):
-                        power = "" if size.exponent is None else f" ^{size.exponent.value:.2f}"
-                        spread = "" if size.exponent is None else layout.deviation(*_ends(size.ratio))
-                        shown = Entry(f"{number(size.ratio.value)}x", spread, power)
-                        rows.setdefault(str(hidden), {})[column(each.series)] = shown
+        together: dict[str, list[UnitsGrowth]] = {}
+        for each in line.growth:
+            together.setdefault(title_of(found, line.line, each.series), []).append(each)
+        for of, several in together.items():
+            rows: dict[str, dict[str, Entry]] = {
+                str(hidden): {} for hidden in sorted({size.hidden for each in several for size in each.sizes})
+            }
             knees: dict[str, list[str]] = {}
-            for each in grown:
-                knees.setdefault(knee_words(each.knee), []).append(column(each.series))
+            for each in several:
+                knees.setdefault(knee_words(each.knee), []).append(name_of(each.series))
+                for size in each.sizes:
+                    rows[str(size.hidden)][column(each.series)] = _growth_entry(size)
             told = "; ".join(f"{knee} (n_steps {', '.join(heads)})" for knee, heads in knees.items())
-            if grown:
-                of = title_of(found, line.line, activation)
-                blocks.append((of, (line.line.name, rows), [f"{line.line.name}: knee {told}."]))
+            blocks.append((of, (line.line.name, rows), [f"{line.line.name}: knee {told}."]))
     yield from _tables("T over T of the fewest units", "n_rec", blocks)
+
+
+def _growth_entry(size: Growth) -> Entry:
+    value = f"{number(size.ratio.value)}x"
+    if size.exponent is None:
+        return Entry(value)
+    power = round(size.exponent.value, 2) + 0.0  # no "-0.00"
+    return Entry(value, layout.deviation(*_ends(size.ratio)), f" ^{power:.2f}")
 
 
 def _ends(found: Ratio) -> tuple[float, float | None, float | None]:
@@ -164,7 +162,7 @@ def _threads(found: Study) -> Iterator[Table]:
     """Yield what more threads do, of each machine, work and activation."""
     together: dict[tuple[str, Line], list[ThreadsPay]] = {}
     for line, pays in found.threads:
-        together.setdefault((title_of(found, line, pays.series.activation), line), []).append(pays)
+        together.setdefault((title_of(found, line, pays.series), line), []).append(pays)
     blocks = []
     for (of, line), several in together.items():
         rows: dict[str, dict[str, Entry]] = {}
@@ -182,7 +180,7 @@ def _crossings(found: Study) -> Iterator[Table]:
     rows: dict[str, dict[str, dict[str, Entry]]] = {}
     for each in found.crossings:
         name = f"{each.what}: {each.first.name}, {each.second.name}"
-        of = rows.setdefault(work_words(each.second.line, each.series.activation), {})
+        of = rows.setdefault(work_words(each.second.line, each.series), {})
         of.setdefault(name, {})[column(each.series)] = Entry(where(each.at))
     blocks = [(of, ("", entries), ()) for of, entries in rows.items()]
     yield from _tables("n_rec from which on the second is faster", "", blocks)
@@ -192,7 +190,7 @@ def _compared(found: Study) -> Iterator[Table]:
     """Yield the fifth table of each machine and work."""
     together: dict[str, list[tuple[Entry, ...]]] = {}
     for each in found.compared:
-        rows = together.setdefault(title_of(found, each.line, USUAL.activation), [])
+        rows = together.setdefault(title_of(found, each.line, USUAL), [])
         mean = Entry(f"{number(each.mean.value)}x", layout.deviation(*_ends(each.mean)), best=not rows)
         over = f"{each.sizes} of {each.of}"
         rows.append((Entry(each.line.name), mean, Entry(over), Entry(sizes_words(each.wins, each.of))))
@@ -205,8 +203,8 @@ def _legend(found: Study) -> Iterator[str]:
     yield "± half-width of the 95 % interval (the wider side); iN: N inputs and outputs instead of 2."
     if any(line.fits for line in found.lines):
         yield (
-            "c: an update whatever its time steps, s: a time step, each with its 95 % interval (none from two step "
-            "counts of too few launches); residual: the largest distance of a time from the line."
+            "c: an update whatever its time steps, s: a time step, each ± half of its 95 % interval (none from two "
+            "step counts of too few launches); residual: the largest distance of a time from the line."
         )
     if any(line.growth for line in found.lines):
         yield (

@@ -12,23 +12,29 @@ from dlbench.reports.rnn.growth import Knee, ThreadsPay
 from dlbench.reports.rnn.lines import Line, Series, Size
 from dlbench.reports.storage.hosts import name_among
 
-USUAL = Size(0, 0)
+USUAL = Series(0)
 """The inputs and the activation that need no word."""
 
 
-def title_of(study: Study, line: Line, activation: str) -> str:
+def title_of(study: Study, line: Line, series: Series) -> str:
     """Return what the lines of a table have in common: "AMD EPYC, relu, mini-batch 1"."""
-    return f"{name_among(study.hosts, line.machine)}, {work_words(line, activation)}"
+    return f"{name_among(study.hosts, line.machine)}, {work_words(line, series)}"
 
 
-def work_words(line: Line, activation: str) -> str:
-    """Return the work: "relu, mini-batch 1"."""
+def work_words(line: Line, series: Series) -> str:
+    """Return the work: "relu, mini-batch 1"; with other inputs than the usual ones the time steps too."""
     own = work_of(line)
-    return f"{work_name(own._replace(network=activation))}, mini-batch {own.batch_size}"
+    steps = "" if series.inputs == USUAL.inputs else f", n_steps {series.steps}"
+    return f"{work_name(own._replace(network=series.activation))}, mini-batch {own.batch_size}{steps}"
 
 
 def column(series: Series) -> str:
-    """Return the head of a column: the time steps, and the inputs where they are not the usual ones."""
+    """Return the head of a column: the time steps, or the inputs where they are not the usual ones."""
+    return str(series.steps) if series.inputs == USUAL.inputs else f"i{series.inputs}"
+
+
+def name_of(series: Series) -> str:
+    """Return what stands for a series in a sentence: "20", "20 i10"."""
     return f"{series.steps}{inputs(series.inputs)}"
 
 
@@ -37,12 +43,10 @@ def inputs(count: int) -> str:
     return "" if count == USUAL.inputs else f" i{count}"
 
 
-def between(found: Ratio, scale: float = 1.0) -> str:
-    """Return a value and its interval: "157 (152 to 161)"."""
-    value = number(found.value * scale)
-    if found.low is None or found.high is None:
-        return value
-    return f"{value} ({number(found.low * scale)} to {number(found.high * scale)})"
+def plus_minus(found: Ratio, scale: float) -> str:
+    """Return an estimate with half the width of its interval: "157±4.2"."""
+    half = "" if found.high is None else f"±{number((found.high - found.value) * scale)}"
+    return number(found.value * scale) + half
 
 
 def where(at: Crossing) -> str:
@@ -91,7 +95,7 @@ def _threads_sentence(pays: ThreadsPay) -> str:
 
 
 def _of_steps(series: Sequence[Series]) -> str:
-    return f"n_steps {', '.join(map(column, series))}"
+    return f"n_steps {', '.join(map(name_of, series))}"
 
 
 def sizes_words(sizes: Sequence[Size], of: int) -> str:
