@@ -21,7 +21,7 @@ from ..display import listing
 from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
 from ..measuring import preparation
-from ..planning import feasible, missing_claims, suite
+from ..planning import claims, feasible, suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.lineage import release_dates, stands_for_2016
@@ -96,13 +96,13 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
 
 def planned(name: str, chosen: Choices, machine: Machine, seed: int | None, store_file: str) -> Plan:
     """Return the plan of a suite, or of what claims need that a store lacks; raises UsageError."""
-    if name != missing_claims.NAME:
+    if name != claims.NAME:
         return plan_of(name, chosen, machine, seed)
     tried, measured = _claims(store_file, machine)
     lacking = [each.claim for each in tried.tried if each.here.missing or not each.here.of]
     place, new = preparation.capacity(machine), preparation.new_seed() if seed is None else seed
     known = _known_seconds(store_file, machine)
-    found = missing_claims.plan_of_claims(lacking, chosen, place, new, measured, known, say)
+    found = claims.plan_of_claims(lacking, chosen, place, new, measured, known, say)
     if found is None:
         say("Nothing is left to measure here for any claim: `dlbench report claims` has the verdicts.")
         raise typer.Exit

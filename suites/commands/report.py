@@ -24,7 +24,7 @@ from dlbench.reports.storage.store import Store
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning.axes import AXIS_OPTIONS, narrowing_help
-from ..planning.claim_files import read_claim
+from ..planning.claims import read_claim
 from ..planning.lineage import release_dates, stands_for_2016
 from . import options
 

@@ -1,16 +1,21 @@
-"""The suite `claims`: no file, but the cells that the papers' claims still need from this machine.
+"""Claims to be planned: one of a user's own, from a TOML file, and the suite `claims`.
 
-Each claim names the command that measures what it is about (`reports/data/claims.toml`). Its cells are those of that
+That suite is no file, but the cells that the papers' claims still need from this machine. Each claim names the command that measures what it is about (`reports/data/claims.toml`). Its cells are those of that
 command's plan, all with the protocol of this suite, but those that the store has of this machine already. What brings
 most claims a minute comes first.
 """
 
 import shlex
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.claims.claim import Claim
+from dlbench.reports.claims.own import OwnClaim
 
 from ..errors import UsageError
 from . import devices, suite
@@ -19,6 +24,7 @@ from .choices import Choices
 from .expansion import expand
 from .plan import Plan, expected_seconds, rough_seconds
 from .suite import ProtocolSection
+from .toml_words import sentence, text_of
 from .values import Capacity
 
 NAME = "claims"
@@ -117,3 +123,17 @@ def _most_claims_first(wanted: Sequence[Sequence[Cell]], seconds: Mapping[Cell, 
         found |= dict.fromkeys(in_order[best])
         del left[best]
     return tuple(found)
+
+
+def read_claim(path: Path) -> Claim:
+    """Return the claim of a file, named by it. Raises UsageError."""
+    try:
+        given = tomllib.loads(text_of(path))
+    except OSError as error:
+        raise UsageError(f"The claim {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"The claim {path} is not TOML: {error}.") from error
+    try:
+        return OwnClaim.model_validate(given).claim(path.stem)
+    except ValidationError as error:
+        raise UsageError(f"Claim {path}: {sentence(error, OwnClaim)}") from error

@@ -10,9 +10,9 @@ from dlbench.adapters.protocol import Protocol
 from dlbench.reports.claims import list_of_claims
 from dlbench.reports.claims.claim import Claim
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import missing_claims
+from dlbench.suites.planning import claims as of_claims
 from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.missing_claims import plan_of_claims
+from dlbench.suites.planning.claims import plan_of_claims
 from dlbench.suites.planning.networks import shipped
 from dlbench.suites.planning.plan import Plan, rough_seconds
 from dlbench.suites.planning.values import Capacity
@@ -100,10 +100,10 @@ def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
     for each in asked:
         plan = planned(Claim("any", "own", "", "", measure=each.measure), place=place)
         assert plan is not None, each.id
-        assert plan.suite == missing_claims.NAME
+        assert plan.suite == of_claims.NAME
     plan = planned(*asked, place=SMALL)
     assert plan is not None
-    assert plan.protocol == missing_claims.PROTOCOL.protocol()
+    assert plan.protocol == of_claims.PROTOCOL.protocol()
     assert len(set(plan.cells)) == len(plan.cells)
     assert {cell.framework for cell in plan.cells} == {row.build.name for row in plan.rows}
     assert plan.by_worth
