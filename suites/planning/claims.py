@@ -1,8 +1,9 @@
 """Claims to be planned: one of a user's own, from a TOML file, and the suite `claims`.
 
-That suite is no file, but the cells that the papers' claims still need from this machine. Each claim names the command that measures what it is about (`reports/data/claims.toml`). Its cells are those of that
-command's plan, all with the protocol of this suite, but those that the store has of this machine already. What brings
-most claims a minute comes first.
+That suite is no file, but the cells that the papers' claims still need from this machine. Each claim names the
+command that measures what it is about (`reports/data/claims.toml`). Its cells are those of that command's plan, all
+with the protocol of this suite, but those that the store has of this machine already. What brings most claims a
+minute comes first.
 """
 
 import shlex
