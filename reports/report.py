@@ -104,10 +104,12 @@ class Report(Generic[Found]):
     """Whether it has something to show where these cells have numbers."""
     offers: frozenset[str] = frozenset()
     """Which of the choices above it has a use for."""
+    beside: tuple[str, ...] = ()
+    """Published tables that it shows itself beside the results (`--against`); without any the report `against` does."""
+    families: frozenset[str] = frozenset()
+    """Of which families of networks it tells; empty: of all."""
     quantities: tuple[str, ...] = ()
     """What may be shown in its cells, the usual one first."""
-    published: tuple[str, ...] = ()
-    """Published tables that it can put beside its own; without any `--against` shows the report of that name."""
     trainings: bool = False
     """Whether it needs what trained on a text, of older runs too."""
     check_further: Callable[[Choices], None] = lambda choices: None

@@ -5,7 +5,7 @@ laptop. A figure there is the seconds of a whole run of 2000 updates, what the f
 it is divided by their number. The modes of the rows are the numbers of the figures, since they tell what was the same.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.read_tables import lines_of
@@ -13,6 +13,7 @@ from dlbench.reports.evidence.statistics import published
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
 from dlbench.reports.matrix.places import column_at, group_at, row_at
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import Networks
 
 NAME = "brandfonbrener2017"
 UPDATES = 2000
@@ -72,17 +73,32 @@ def trials() -> list[Trial]:
     ]
 
 
-def figures() -> Matrix:
-    """Return all figures as one matrix."""
+def figures(first: bool = True) -> Matrix:
+    """Return all figures as one matrix, with the first trial of each or without."""
     hosts = {host.fingerprint: host for host in HOSTS.values()}
-    return assemble([_cell(each) for each in trials()], hosts, [f"Source: {SOURCE}. {CAVEAT}"])
+    shown = [each for each in trials() if first or not each.first]
+    return assemble(map(_cell, shown), hosts, [f"Source: {SOURCE}. {CAVEAT}"])
+
+
+def networks() -> Networks:
+    """Return the networks of the study, as records keep them."""
+    return {(_name(each), ""): {"family": "elman", "numbers": _numbers(each)} for each in trials()}
+
+
+def _numbers(trial: Trial) -> dict[str, Any]:
+    sizes = {"hidden": trial.hidden, "steps": trial.steps, "activation": trial.activation}
+    return {"inputs": trial.inputs, "outputs": trial.inputs, **sizes}
+
+
+def _name(trial: Trial) -> str:
+    size = f"r{trial.hidden}-t{trial.steps}-i{trial.inputs}-o{trial.inputs}"
+    return f"rnn-{size}-{trial.activation}"
 
 
 def _cell(trial: Trial) -> MatrixCell:
-    size = f"r{trial.hidden}-t{trial.steps}-i{trial.inputs}-o{trial.inputs}"
     seconds = trial.seconds / UPDATES
     return MatrixCell(
-        group=group_at(f"rnn-{size}-{trial.activation}", 1),
+        group=group_at(_name(trial), 1),
         row=row_at(trial.software, f"Figure {trial.figure}"),
         column=column_at(HOSTS[trial.machine].fingerprint, trial.device, None),
         status=Status.OK,

@@ -8,7 +8,7 @@ from dlbench.reports.cells.findings import Finding, findings
 from dlbench.reports.cells.losses import KARPATHY
 from dlbench.reports.cells.plot import curves_to_picture
 from dlbench.reports.cells.words import QUANTITIES, cells_page
-from dlbench.reports.report import AGAINST, ALL_RUNS, QUANTITY, Report, Source
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, Source
 
 
 class Found(NamedTuple):
@@ -43,8 +43,8 @@ text (char). With `--against karpathy2016` the published losses stand beside one
     drawable=lambda found: any(each.curve.steps for of in found.study.learnt for each in of.nets.values()),
     invitation="recurrent cells: speed, loss, and time to a loss",
     tells=lambda cells: any(each.network.startswith("char-") for each in cells),
-    offers=frozenset({QUANTITY, AGAINST, ALL_RUNS}),
+    offers=frozenset({QUANTITY, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
-    published=(KARPATHY,),
+    beside=(KARPATHY,),
     trainings=True,
 )

@@ -7,23 +7,20 @@ a mini-batch that is copied to the device) take no part.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.reports.cells.settings import Losses
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.storage.builds import fastest_mode
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import FIRST
+from dlbench.reports.storage.networks import FIRST, Networks
 from dlbench.reports.threads.curve import computes_nothing
 
 FCNS, CNNS, RNNS = ("fcn5", "fcn8"), ("alexnet", "resnet50"), ("lstm32", "lstm64")
 NETWORKS = (*FCNS, *CNNS, *RNNS)
 _DIFFERENT = [axis.name for axis in axes.AXES if axis.usual is not None]
 """Axes that have their usual value in every cell that takes part."""
-
-
-Networks = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 class Spot(NamedTuple):

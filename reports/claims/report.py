@@ -10,6 +10,7 @@ from dlbench.reports.claims.questions import Answer
 from dlbench.reports.claims.words import claims_data, claims_page, claims_rows
 from dlbench.reports.errors import ReportError
 from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Choices, Report, Source
+from dlbench.reports.storage.networks import networks_of
 
 FOUND = 1
 """Exit code: a claim has the verdict that --fail-on names."""
@@ -38,10 +39,9 @@ def _analyse(source: Source) -> Claims:
     else:
         adapters = {stand.adapter: tool for tool, stand in source.stands.items() if stand.adapter}
         builds = source.builds()
-        records = source.results().records
-        networks = {(each.cell.network, each.cell.specification): each.network for each in records if each.network}
         tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
-        cells = Cells(matrix, tool_of, networks=networks, losses=losses_of(learnt_of(records)))
+        records = source.results().records
+        cells = Cells(matrix, tool_of, networks=networks_of(records), losses=losses_of(learnt_of(records)))
     return try_claims(_chosen(choices), cells, choices.reference)
 
 

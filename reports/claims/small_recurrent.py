@@ -1,64 +1,24 @@
 """The claims about small recurrent networks on one's own results: networks of the family elman, one example an update.
 
-A line is one row at one place. It is compared over the numbers of units (n_rec), of steps and of inputs (as many as
-outputs), and over the activation. Leaky units and other limits of gradients than the usual one take no part.
+A line is one row at one place (`reports/rnn/lines.py`). It is compared over the numbers of units (n_rec), of steps and
+of inputs (as many as outputs), and over the activation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from dlbench.adapters.protocol import OVERSUBSCRIBED
-from dlbench.reports.claims.cells import Cells, Spot
+from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import LESS, MORE, Claimed, Question, of_times, usable
 from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import Row
-from dlbench.reports.naming import row_name
-
-FAMILY = "elman"
+from dlbench.reports.rnn.lines import Line, Lines, Size, lines
 
 
-class Size(NamedTuple):
-    """What tells one of these networks from another."""
-
-    hidden: int
-    steps: int
-    inputs: int = 2
-    activation: str = "relu"
-
-
-class Line(NamedTuple):
-    """A row of the matrix, at a place."""
-
-    spot: Spot
-    threads: int | None
-    row: Row
-
-    @property
-    def name(self) -> str:
-        """In words."""
-        return f"{row_name(self.row)} on {self.spot.device}" + (f" at {self.threads}" if self.spot.on_cpu else "")
-
-
-Lines = Mapping[Line, Mapping[Size, MatrixCell]]
-
-
-def lines(cells: Cells, on_cpu: bool) -> Lines:
-    """Return the cells of these networks on CPUs, or on GPUs."""
-    found: dict[Line, dict[Size, MatrixCell]] = {}
-    for cell in cells.matrix.cells.values():
-        network = cells.networks.get((cell.group.network, cell.group.specification), {})
-        own = cell.cell
-        usual = (own.batch_size, own.world_size, own.precision, own.placement, own.affinity)
-        alike = usual == (1, 1, "float32", "resident", OVERSUBSCRIBED) and own.on_cpu is on_cpu
-        numbers = network.get("numbers", {})
-        plain = network.get("family") == FAMILY and set(numbers) == {*Size._fields, "outputs"}
-        if plain and alike and numbers["inputs"] == numbers["outputs"]:
-            size = Size(*(numbers[name] for name in Size._fields))
-            line = Line(Spot(cell.column.machine, own.device), cell.column.threads if on_cpu else None, cell.row)
-            found.setdefault(line, {})[size] = cell
-    return found
+def _lines(cells: Cells, on_cpu: bool) -> Lines:
+    """Return the cells as in the study, on CPUs or on GPUs."""
+    found = lines(cells.matrix, cells.networks).items()
+    return {line: sizes for line, sizes in found if line.one_example and line.on_cpu is on_cpu}
 
 
 def _pairs(found: Lines, one: Mapping[str, Any], other: Mapping[str, Any], claimed: Claimed) -> Iterator[Question]:
@@ -76,26 +36,27 @@ def linear_in_steps(cells: Cells) -> Iterator[Question]:
     """B2: from 20 to 100 steps time grows by 5 to the power of a little under 1."""
     for on_cpu in (True, False):
         claimed = Claimed(least=5**0.8, most=5.0)
-        yield from _pairs(lines(cells, on_cpu), {"steps": 100}, {"steps": 20}, claimed)
+        yield from _pairs(_lines(cells, on_cpu), {"steps": 100}, {"steps": 20}, claimed)
 
 
 def units_hardly_matter(cells: Cells) -> Iterator[Question]:
     """B3."""
-    yield from _pairs(lines(cells, on_cpu=False), {"hidden": 200}, {"hidden": 20}, Claimed(most=1.25))
+    yield from _pairs(_lines(cells, on_cpu=False), {"hidden": 200}, {"hidden": 20}, Claimed(most=1.25))
 
 
 def many_cores_poor(cells: Cells) -> Iterator[Question]:
     """B4: with a thread for each core many units take much longer."""
-    cores = {spot: count for spot, _, count in cells.all_hosts()}
-    found = {line: sizes for line, sizes in lines(cells, on_cpu=True).items() if line.threads == cores.get(line.spot)}
+    cores = {spot.machine: count for spot, _, count in cells.all_hosts()}
+    on_cpu = _lines(cells, on_cpu=True).items()
+    found = {line: sizes for line, sizes in on_cpu if line.threads == cores.get(line.machine)}
     for hidden in (100, 200):
         yield from _pairs(found, {"hidden": hidden}, {"hidden": 20}, Claimed(least=2.0))
 
 
 def _cpu_over_gpu(cells: Cells) -> Iterator[tuple[Line, Size, MatrixCell, MatrixCell]]:
     """Yield each network that a framework has on a GPU and a CPU: there its fastest cell."""
-    on_cpu = lines(cells, on_cpu=True)
-    for line, sizes in lines(cells, on_cpu=False).items():
+    on_cpu = _lines(cells, on_cpu=True)
+    for line, sizes in _lines(cells, on_cpu=False).items():
         for size, gpu in sizes.items():
             rivals = [
                 each[size]
@@ -130,20 +91,20 @@ def growth_on_gpus(cells: Cells) -> Iterator[Question]:
     for few, many in pairwise((500, 1000, 2000, 5000)):
         growth = many / few
         claimed = Claimed(most=growth**2, size=growth)
-        yield from _pairs(lines(cells, on_cpu=False), {"hidden": many}, {"hidden": few}, claimed)
+        yield from _pairs(_lines(cells, on_cpu=False), {"hidden": many}, {"hidden": few}, claimed)
 
 
 def inputs_do_not_matter(cells: Cells) -> Iterator[Question]:
     """B8: the most inputs take hardly longer than the fewest."""
     for on_cpu in (True, False):
-        yield from _pairs(lines(cells, on_cpu), {"inputs": 100}, {"inputs": 2}, Claimed(least=1 / 1.1, most=1.1))
+        yield from _pairs(_lines(cells, on_cpu), {"inputs": 100}, {"inputs": 2}, Claimed(least=1 / 1.1, most=1.1))
 
 
 def sigmoid_faster(cells: Cells) -> Iterator[Question]:
     """B9: ReLU takes about 1.1 times as long."""
     for on_cpu in (True, False):
         claimed = Claimed(least=1.0, size=1.1)
-        yield from _pairs(lines(cells, on_cpu), {"activation": "relu"}, {"activation": "sigmoid"}, claimed)
+        yield from _pairs(_lines(cells, on_cpu), {"activation": "relu"}, {"activation": "sigmoid"}, claimed)
 
 
 def cpu_on_small(cells: Cells) -> Iterator[Question]:
@@ -156,7 +117,7 @@ def cpu_on_small(cells: Cells) -> Iterator[Question]:
 
 def slows(cells: Cells) -> Iterator[Question]:
     """B14: from 1000 units to 2000 a CPU's time more than doubles."""
-    yield from _pairs(lines(cells, on_cpu=True), {"hidden": 2000}, {"hidden": 1000}, Claimed(least=2.0))
+    yield from _pairs(_lines(cells, on_cpu=True), {"hidden": 2000}, {"hidden": 1000}, Claimed(least=2.0))
 
 
 TESTS: Mapping[str, Test] = {

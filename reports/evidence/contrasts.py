@@ -62,7 +62,7 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
     ``comparisons`` are adjusted for (after Bonferroni, the worst case of Holm's procedure).
     """
     difference = abs(math.log(one.median / other.median))
-    variance = _variance_of_launches(one) + _variance_of_launches(other)
+    variance = variance_of_launches(one) + variance_of_launches(other)
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
         wanted = float(stdtrit(2 * (launches - 1), 1 - SIGNIFICANCE / max(1, comparisons) / 2)) + float(ndtri(POWER))
         if wanted * math.sqrt(variance / launches) <= difference:
@@ -70,7 +70,7 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
     return None
 
 
-def _variance_of_launches(summary: Summary) -> float:
+def variance_of_launches(summary: Summary) -> float:
     """Return the variance of the logarithms of launches' medians; of too few launches what is assumed of it."""
     if summary.covers_launches:
         return float(np.var(np.log(summary.launch_medians), ddof=1))
@@ -124,10 +124,10 @@ def contrast(threads: int, against: int, slower: Summary, faster: Summary, test:
 
 def welch(one: Summary, other: Summary) -> float | None:
     """Return the two-sided p-value of Welch's t on the launches' log-medians (Welch 1947); None from too few."""
-    from scipy.stats import ttest_ind_from_stats
-
     if not (one.covers_launches and other.covers_launches):
         return None
+    from scipy.stats import ttest_ind_from_stats
+
     a, b = np.log(one.launch_medians), np.log(other.launch_medians)
     if max(np.ptp(a), np.ptp(b)) < _NO_SPREAD:
         return 1.0 if abs(a[0] - b[0]) < _NO_SPREAD else 0.0

@@ -7,6 +7,7 @@ from dlbench.reports.figure1.analysis import Figure1, Line
 from dlbench.reports.formats.layout import number
 from dlbench.reports.matrix.places import Place
 from dlbench.reports.naming import extra_of_place, threads_name
+from dlbench.reports.storage.hosts import name_among
 
 
 def place_names(found: Figure1, machine: bool = True) -> dict[Place, str]:
@@ -77,14 +78,7 @@ def _place_name(found: Figure1, place: Place, places: Sequence[Place], machine: 
     name = ", ".join(parts)
     if not (machine or several_machines):
         return name
-    return f"{name}{',' if ',' in name else ''} of {machine_name(found, place.machine)}"
-
-
-def machine_name(found: Figure1, machine: str) -> str:
-    """Return a machine's name, with the start of its fingerprint where another has the same name."""
-    name = found.hosts[machine].name
-    same = sum(host.name == name for host in found.hosts.values())
-    return f"{name} [{machine[:6]}]" if same > 1 else name
+    return f"{name}{',' if ',' in name else ''} of {name_among(found.hosts, place.machine)}"
 
 
 def _device(found: Figure1, place: Place) -> str:

@@ -38,6 +38,13 @@ class Host:
         return min(told, default=None)
 
 
+def name_among(hosts: Mapping[str, Host], machine: str) -> str:
+    """Return a machine's name, with the start of its fingerprint where another of these has the same name."""
+    name = hosts[machine].name
+    same = sum(host.name == name for host in hosts.values())
+    return f"{name} [{machine[:6]}]" if same > 1 else name
+
+
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
     """Return the host that a stored machine describes; a bare one where it is missing or from a newer version."""
     try:

@@ -9,6 +9,7 @@ are the same, and nothing is pooled with them if dlbench ever ships other number
 import functools
 import json
 import re
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,15 @@ from dlbench.adapters.protocol import ProtocolError
 
 if TYPE_CHECKING:
     from dlbench.reports.storage.record import Record
+
+
+Networks = Mapping[tuple[str, str], Mapping[str, Any]]
+"""Networks as records keep them, a family and its numbers, by their name and specification."""
+
+
+def networks_of(records: "Iterable[Record]") -> Networks:
+    """Return the networks of these records, those that they tell."""
+    return {(each.cell.network, each.cell.specification): each.network for each in records if each.network}
 
 
 def _read() -> dict[str, Network]:

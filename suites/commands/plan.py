@@ -1,27 +1,31 @@
 """`dlbench plan`: what a suite would measure."""
 
 from collections.abc import Mapping
-from statistics import mean
 from typing import Annotated
 
 import typer
 
 from dlbench.adapters import axes as table_of_axes
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
+from dlbench.reports.catalogue import reports
+from dlbench.reports.claims.analysis import Claims
 from dlbench.reports.errors import StoreError
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
+from dlbench.reports.report import Source
+from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
 from ..display import listing
 from ..display.progress import in_words, percent
-from ..display.screen import counted, print_json, show, table
+from ..display.screen import counted, print_json, say, show, table
 from ..measuring import preparation
-from ..planning import feasible, suite
+from ..planning import claims, feasible, suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
-from ..planning.plan import Plan
+from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.plan import Plan, expected_seconds
 from ..texts.text import Text
 from . import options
 from .options import grouped
@@ -29,7 +33,7 @@ from .options import grouped
 
 @grouped
 def plan_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
     axes: options.AxisOptions,
     launches: options.LaunchOptions,
     builds: options.RowOptions,
@@ -45,9 +49,10 @@ def plan_command(
 
     - `dlbench plan table4 --networks fcn5 --threads 1,2`
     - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
+    - `dlbench plan claims`
     """
     machine = probe()
-    plan = plan_of(name, options.choices(axes, launches, builds), machine, seed)
+    plan = planned(name, options.choices(axes, launches, builds), machine, seed, store_file)
     if as_json:
         print_json(listing.plan(plan))
         return
@@ -86,10 +91,7 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     at_most = (
         f"at most {in_words(len(plan.cells) * plan.most * plan.cell_seconds)} ({in_words(plan.cell_seconds)} each)"
     )
-    by_network: dict[str, list[float]] = {}
-    for cell, seconds in known.items():
-        by_network.setdefault(cell.network, []).append(seconds)
-    expected = [known.get(cell) or mean(by_network.get(cell.network) or [0.0]) for cell in plan.cells]
+    expected = [seconds or 0.0 for seconds in expected_seconds(plan.cells, known)]
     if not all(expected):
         return f"It is not known how long this takes: the store has no such launches of this machine; {at_most}."
     same = sum(cell in known for cell in plan.cells)
@@ -98,6 +100,32 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     )
     longest = f" to {in_words(sum(expected) * plan.most)}" if plan.most > plan.launches else ""
     return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {told}; {at_most}."
+
+
+def planned(name: str, chosen: Choices, machine: Machine, seed: int | None, store_file: str) -> Plan:
+    """Return the plan of a suite, or of what claims need that a store lacks; raises UsageError."""
+    if name != claims.NAME:
+        return plan_of(name, chosen, machine, seed)
+    tried, measured = _claims(store_file, machine)
+    lacking = [each.claim for each in tried.tried if each.here.missing or not each.here.of]
+    place, new = preparation.capacity(machine), preparation.new_seed() if seed is None else seed
+    known = _known_seconds(store_file, machine)
+    found = claims.plan_of_claims(lacking, chosen, place, new, measured, known, say)
+    if found is None:
+        say("Nothing is left to measure here for any claim: `dlbench report claims` has the verdicts.")
+        raise typer.Exit
+    return found
+
+
+def _claims(store_file: str, machine: Machine) -> tuple[Claims, set[Cell]]:
+    """Return the claims tried on what a store has of this machine, and the cells that it has."""
+    try:
+        results = Results.read([store_file], machine=machine.fingerprint)
+    except StoreError:
+        results = Results()
+    source = Source(lambda: results, releases=release_dates(), stands=stands_for_2016())
+    done = {each.cell for each in results.records if each.outcome.status is not Status.SKIPPED}
+    return reports()["claims"].analyse(source), done
 
 
 def plan_of(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:

@@ -24,16 +24,14 @@ from dlbench.reports.storage.store import Store
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning.axes import AXIS_OPTIONS, narrowing_help
-from ..planning.claim_files import read_claim
+from ..planning.claims import read_claim
 from ..planning.lineage import release_dates, stands_for_2016
 from . import options
 
 report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and what it means.")
 
 _REFERENCE = typer.Option("--reference", help=f"A published table instead of a store: {', '.join(TABLES)}.")
-_AGAINST = typer.Option(
-    "--against", help="Beside a published table: shi2016 (Table 4, with speed-ups; of cells karpathy2016)."
-)
+_AGAINST = typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
 _ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
 _ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
 _PAPER = typer.Option("--paper", help=f"Only the claims of this paper: {', '.join(PAPERS)}.")
@@ -70,6 +68,9 @@ def _options_of(report: Report[Any]) -> dict[str, tuple[Any, Any]]:
         help_text = f"What the cells show: {', '.join(report.quantities)}."
         found["quantity"] = Annotated[str, typer.Option("--quantity", help=help_text)], report.quantities[0]
     found |= {name: each for name, each in _OFFERED.items() if name in report.offers}
+    if report.beside:
+        help_text = f"Beside a published study: {', '.join(report.beside)}."
+        found[of_reports.AGAINST] = Annotated[str, typer.Option("--against", help=help_text)], ""
     if report.draw is not None:
         found["plot"] = Annotated[Path | None, _PLOT], None
     found["form"] = Annotated[str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}.")], None
@@ -95,14 +96,12 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         given[of_reports.CLAIMS] = tuple(map(read_claim, given[of_reports.CLAIMS] or ()))
     choices = Choices(**{name: value for name, value in given.items() if name in Choices.__dataclass_fields__})
     report.check(choices)
-    published = (
-        ("reference", choices.reference, TABLES),
-        ("published table", choices.against, report.published or [shi2016.NAME]),
-    )
+    beside = report.beside or (shi2016.NAME,)
+    published = (("reference", choices.reference, TABLES), ("published table", choices.against, beside))
     for what, name, known in published:
         if name and name not in known:
             raise unknown_name(what, name, known)
-    if choices.against and not report.published:
+    if choices.against and not report.beside:
         if choices.reference or choices.quantity != report.quantities[0]:
             other = "--reference" if choices.reference else "--quantity"
             raise UsageError(

@@ -30,7 +30,7 @@ from ..quiet.machine_lock import measuring
 from ..texts.text import Text
 from . import options
 from .options import OptionGroup, grouped
-from .plan import kind_of_protocol, plan_of, size_of, training_lines
+from .plan import kind_of_protocol, planned, size_of, training_lines
 from .report import matrix_so_far
 
 
@@ -51,7 +51,7 @@ class HowToRun(OptionGroup):
 
 @grouped
 def run_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
     axes: options.AxisOptions,
     launches: options.LaunchOptions,
     builds: options.RowOptions,
@@ -61,7 +61,8 @@ def run_command(
     """Measure a suite on this machine and show its matrix.
 
     Builds the environments it lacks, saying first what it downloads. Every finished launch is stored at once: Ctrl-C
-    loses nothing, and --resume goes on.
+    loses nothing, and --resume goes on. The suite `claims` is what the papers' claims still need from this machine
+    (`dlbench report claims`), most claims a minute first.
 
     Examples:
 
@@ -73,10 +74,11 @@ def run_command(
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     - `dlbench run char --corpus my_text.txt`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
+    - `dlbench run claims --budget 2h`
     """
     chosen = options.choices(axes, launches, builds)
     machine = probe()
-    plan = plan_of(name, chosen, machine, session.seed)
+    plan = planned(name, chosen, machine, session.seed, session.store_file)
     feasible.check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)

@@ -105,7 +105,7 @@ def suites() -> list[dict[str, Any]]:
         {
             "name": each.name,
             "summary": each.summary,
-            "networks": list(each.networks),
+            "networks": list(each.its_networks),
             "frameworks": list(each.frameworks),
             "threads": each.threads,
             "launches": each.protocol.launches,

@@ -159,7 +159,9 @@ def _refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
 def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
     """Return in words what differs between a plan of now and an unfinished run; nothing where it can go on."""
     now, then = set(plan.cells), set(run.plan)
-    of_cells = [] if now == then or (bare and then <= now) else _of_cells(now, then)
+    # What a store lacks is less once a run has measured some of it.
+    alike = now == then or (bare and then <= now) or (plan.by_worth and now <= then)
+    of_cells = [] if alike else _of_cells(now, then)
     of_protocol = [
         (name, getattr(plan.protocol, name), getattr(run.protocol, name))
         for name in plan.protocol._fields

@@ -1,8 +1,9 @@
-"""A plan: the cells of a suite on this machine, and the order in which they are launched."""
+"""A plan: the cells of a suite on this machine, the order in which they are launched, and about how long that takes."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mean
 
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Protocol
@@ -11,6 +12,11 @@ from dlbench.reports.storage.networks import specification_of_cells
 from ..errors import UsageError
 from . import networks
 from .values import Build, Row
+
+STARTING = 6.0
+"""Seconds in which a launch starts, imports its framework and checks its mathematics, roughly."""
+RATE = 5e10
+"""FLOP/s of a machine of which nothing is known, roughly: it only has to tell short launches from long ones."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,9 @@ class Plan:
     """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
     networks: dict[str, Network] = field(default_factory=dict)
     """The cells' networks by name; those that come with dlbench may be left out."""
+
+    by_worth: bool = False
+    """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
 
     @property
     def most(self) -> int:
@@ -92,6 +101,9 @@ class Plan:
 
     def block(self, block: int) -> Iterator[PlannedLaunch]:
         """Yield one launch of each cell, in the order of this block."""
+        if self.by_worth:
+            yield from (PlannedLaunch(cell, block) for cell in self.cells)
+            return
         shuffled = list(self.cells)
         random.Random(self.lot(block)).shuffle(shuffled)
         for cell in _telling_first(shuffled) if block == 0 else shuffled:
@@ -142,3 +154,19 @@ def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
     used = {(cell.framework, cell.mode) for cell in kept}
     rows = tuple(row for row in plan.rows if (row.build.name, row.mode) in used)
     return replace(plan, cells=kept, rows=rows)
+
+
+def expected_seconds(cells: Sequence[Cell], known: Mapping[Cell, float]) -> list[float | None]:
+    """Return how long a launch of each cell lasts, by launches of the same, else in the mean of its network's."""
+    by_network: dict[str, list[float]] = {}
+    for cell, seconds in known.items():
+        by_network.setdefault(cell.network, []).append(seconds)
+    return [known.get(cell) or (mean(of) if (of := by_network.get(cell.network)) else None) for cell in cells]
+
+
+def rough_seconds(cell: Cell, network: Network, protocol: Protocol) -> float:
+    """Return how long a launch lasts of which no earlier one tells, within some factor."""
+    step = network.family.training_flops(cell.batch_size) / RATE
+    allowed = max(protocol.seconds, protocol.minimum_steps * step)
+    timed = min(protocol.steps * max(step, protocol.sample_seconds), allowed)
+    return STARTING + protocol.warmup_steps * step + timed

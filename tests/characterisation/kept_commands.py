@@ -16,7 +16,7 @@ SUBCOMMANDS = (
     *("", "list", "plan", "run", "probe", "compare", "gate", "export", "import", "doctor", "history", "explain"),
     *("env", "env list", "env build", "env remove", "store", "store upgrade"),
     *("report", "report matrix", "report threads", "report scaling", "report progress", "report figure1"),
-    *("report tables", "report ceilings", "report runs", "report claims", "report cells"),
+    *("report tables", "report ceilings", "report runs", "report claims", "report cells", "report rnn"),
 )
 
 
@@ -104,6 +104,13 @@ def add_claims() -> None:
     add("claims-bad", *(f"report claims --store cpu.sqlite {words}" for words in of_claims))
     for table in ("wuensche2018", "brandfonbrener2017"):
         add(f"matrix-{table}", f"report matrix --reference {table}")
+    add_formats("rnn-brandfonbrener2017", "report rnn --reference brandfonbrener2017")
+    add(
+        "rnn-quantities",
+        *(f"report rnn --reference brandfonbrener2017 --quantity {each}" for each in ("step", "paper")),
+    )
+    add("rnn-nothing", "report rnn --store cpu.sqlite", "report rnn --store cpu.sqlite --against brandfonbrener2017")
+    add("rnn-bad", "report rnn --store cpu.sqlite --against shi2016", "report rnn --quantity seconds")
 
 
 def add_comparisons() -> None:
@@ -220,7 +227,7 @@ def add_help() -> None:
 def add_plans() -> None:
     """Add plans, on a machine without GPUs and on one with two."""
     pinned = "--seed 7 --devices cpu"
-    for suite in ("quick", "table4", "batch", "small.toml"):
+    for suite in ("quick", "table4", "batch", "rnn", "small.toml"):
         add(f"plan-{suite.partition('.')[0]}", f"plan {suite} --threads 1,2,4 {pinned}")
     add("plan-threads", f"plan threads --threads 1,2 --affinity oversubscribed {pinned}")
     add("plan-scaling", f"plan scaling --threads 1 --world-sizes 1,2 {pinned}")

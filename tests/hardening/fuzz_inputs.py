@@ -64,7 +64,7 @@ summary = "compiled"
 """
 SAFE = ("list", "plan", "report", "history", "compare", "export", "import", "store")
 """Commands whose words are fuzzed: those that measure and build nothing."""
-REPORTS = ("matrix", "threads", "scaling", "progress", "figure1", "tables", "ceilings", "runs", "claims")
+REPORTS = ("matrix", "threads", "scaling", "progress", "figure1", "tables", "ceilings", "runs", "claims", "rnn")
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 
 

@@ -13,6 +13,7 @@ import factory_of_records as make
 import pytest
 import records_of_figure1
 import records_of_progress
+import records_of_rnn
 import records_of_workers
 from exported import exporter
 from matrices_to_export import busy, laws
@@ -84,6 +85,7 @@ FOUND: dict[str, Callable[[], Any]] = {
     "figure1": records_of_figure1.busy,
     "matrix": lambda: build_matrix(busy()),
     "progress": records_of_progress.busy,
+    "rnn": lambda: records_of_rnn.found(records_of_rnn.everything()),
     "scaling": records_of_workers.busy,
     "threads": lambda: scaling.curves(build_matrix(laws())),
 }
@@ -91,12 +93,16 @@ INSIDE = {
     "against": ("machines", "cells"),
     "figure1": ("panels", "lines", "points"),
     "progress": ("rankings", "frameworks"),
+    "rnn": ("lines", "sizes"),
     "scaling": ("lines", "points"),
     "threads": ("curves", "points"),
 }
 """Under which keys of the JSON the lines of the CSV are; what stands above them is repeated on each."""
 ADDED = {"threads": {"law", "laws_rejected"}}
-CHAPTERS = {"against": "--against", **{name: f"report {name} --json" for name in ("figure1", "progress", "scaling")}}
+CHAPTERS = {
+    "against": "--against",
+    **{name: f"report {name} --json" for name in ("figure1", "progress", "rnn", "scaling")},
+}
 ELSEWHERE = ("seconds_per_minibatch", "seconds_now", "flags", "stands", "ceiling_now", "not_compared", "common")
 """Keys whose values the schema describes elsewhere, or whose own keys are names."""
 

@@ -16,7 +16,7 @@ def exporter(name: str, form: str) -> Callable[..., str]:
 
     def exported(
         found: Any,
-        quantity: str = "seconds",
+        quantity: str = "",
         width: int = WIDTH,
         colour: bool = False,
         notes: Sequence[str] = (),
@@ -24,7 +24,8 @@ def exporter(name: str, form: str) -> Callable[..., str]:
     ) -> str:
         if name == "threads" and not isinstance(found, Threads):
             found = Threads(tuple(found), tuple(notes))
-        choices = Choices(quantity=quantity, top=top)
+        usual = report.quantities[0] if report.quantities else Choices().quantity
+        choices = Choices(quantity=quantity or usual, top=top)
         report.check(choices)
         if width != WIDTH:
             return page_to_terminal(report.page(found, choices), width, colour)

@@ -1,6 +1,7 @@
 """`dlbench report claims`: what it prints, and what it refuses."""
 
 import json
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -77,7 +78,7 @@ def test_what_is_to_be_measured_can_be_planned(command: Call) -> None:
     commands = {each.measure for each in claims() if each.measure and "cuda" not in each.measure}
     assert len(commands) > 5
     for words in commands:
-        asked = words.removeprefix("dlbench run ").split()
+        asked = shlex.split(words)[2:]
         code, _, errors = command("plan", *asked, *(() if "--devices" in asked else ("--devices", "cpu")))
         assert code == 0, (words, errors)
 

@@ -14,7 +14,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.claims.questions import Answer
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning.claim_files import read_claim
+from dlbench.suites.planning.claims import read_claim
 
 Call = Callable[..., tuple[int, str, str]]
 MINE = """\

@@ -61,7 +61,7 @@ def test_a_growth_of_each_row_by_itself() -> None:
     found = here("B3", [*steep, *flat])
     assert (found.verdict, found.holds, found.of) == (Answer.PARTLY, 1, 2)
     assert [question.what for question, _ in found.figures] == [
-        f"torch {mode} on cuda:0, steps 20, inputs 2, activation relu: hidden 200 / 20" for mode in ("eager", "loop")
+        f"torch {mode}, cuda:0, steps 20, inputs 2, activation relu: hidden 200 / 20" for mode in ("eager", "loop")
     ]
 
 

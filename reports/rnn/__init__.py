@@ -1,0 +1,1 @@
+"""Report: small recurrent networks over their units and time steps."""

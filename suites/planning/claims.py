@@ -1,0 +1,140 @@
+"""Claims to be planned: one of a user's own, from a TOML file, and the suite `claims`.
+
+That suite is no file, but the cells that the papers' claims still need from this machine. Each claim names the
+command that measures what it is about (`reports/data/claims.toml`). Its cells are those of that command's plan, all
+with the protocol of this suite, but those that the store has of this machine already. What brings most claims a
+minute comes first.
+"""
+
+import shlex
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.claims.claim import Claim
+from dlbench.reports.claims.own import OwnClaim
+
+from ..errors import UsageError
+from . import devices, suite
+from .axes import KEYS, option_of
+from .choices import Choices
+from .expansion import expand
+from .plan import Plan, expected_seconds, rough_seconds
+from .suite import ProtocolSection
+from .toml_words import sentence, text_of
+from .values import Capacity
+
+NAME = "claims"
+PROTOCOL = ProtocolSection(maximum_warmup_steps=30, sample_seconds=0.01, seconds=4.0)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A claim that is not decided yet, and the plan of what it is about."""
+
+    claim: Claim
+    plan: Plan
+
+
+def plan_of_claims(
+    claims: Iterable[Claim],
+    chosen: Choices,
+    place: Capacity,
+    seed: int,
+    measured: Collection[Cell],
+    known: Mapping[Cell, float],
+    say: Callable[[str], None],
+) -> Plan | None:
+    """Return the plan of what these claims need of this machine; None where nothing is left.
+
+    ``measured`` are the cells that need no further launch, ``known`` says how long launches lasted; says which claims
+    are left out. Raises UsageError for choices that a suite made of claims has no use for.
+    """
+    _check(chosen)
+    wanted = []
+    for claim in _here(claims, place, say):
+        _, _, name, *words = shlex.split(claim.measure)
+        given = {option_of(key): key for key in KEYS}
+        named = {given[option]: value for option, value in zip(words[::2], words[1::2], strict=True)}
+        of = suite.load(name).model_copy(update={"name": NAME, "protocol": PROTOCOL})
+        wanted.append(Wanted(claim, expand(of, chosen.but(**named), place, seed)))
+    if not wanted:
+        return None
+    plans = [each.plan for each in wanted]
+    networks = {name: network for plan in plans for name, network in plan.networks.items()}
+    found = replace(
+        plans[0],
+        rows=tuple({(row.build.name, row.mode): row for plan in plans for row in plan.rows}.values()),
+        networks=networks,
+        settings={name: settings for plan in plans for name, settings in plan.settings.items()},
+        left_out=(),
+        by_worth=True,
+    )
+    cells = list(dict.fromkeys(cell for plan in plans for cell in plan.cells if cell not in measured))
+    expected = zip(cells, expected_seconds(cells, known), strict=True)
+    seconds = {cell: told or rough_seconds(cell, networks[cell.network], found.protocol) for cell, told in expected}
+    ordered = _most_claims_first([[cell for cell in plan.cells if cell in seconds] for plan in plans], seconds)
+    return replace(found, cells=ordered) if ordered else None
+
+
+def _check(chosen: Choices) -> None:
+    narrowing = [option_of(key) for key in KEYS if chosen[key]]
+    if narrowing or chosen.own is not None:
+        what = narrowing[0] if narrowing else "--step"
+        raise UsageError(
+            f"{what} cannot be chosen with {NAME}, whose cells are those that the claims name. Run a suite instead; "
+            "`dlbench report claims` says which."
+        )
+
+
+def _here(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) -> list[Claim]:
+    """Return the claims that this machine can tell of; says which are left out, and what they would need."""
+    gpus = [device.title or device.name for device in devices.present(place.gpus)]
+    found: list[Claim] = []
+    left: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.measure and claim.can_be_on(place.cores, gpus):
+            found.append(claim)
+        else:
+            left.setdefault(claim.machine if claim.measure else "", []).append(claim.id)
+    for machine, names in left.items():
+        why = f"for a machine with {machine}" if machine else "no command measures what they are about"
+        say(f"left out: {', '.join(names)}: {why}")
+    return found
+
+
+def _most_claims_first(wanted: Sequence[Sequence[Cell]], seconds: Mapping[Cell, float]) -> tuple[Cell, ...]:
+    """Return the cells of claims in the order in which they bring most claims a minute.
+
+    Claims about the same cells count together; what was chosen for one costs nothing for the next.
+    """
+    claims: dict[frozenset[Cell], int] = {}
+    for cells in wanted:
+        claims[frozenset(cells)] = claims.get(frozenset(cells), 0) + 1
+    in_order = {frozenset(cells): cells for cells in wanted}
+    found: dict[Cell, None] = {}
+    left = {cells: count for cells, count in claims.items() if cells}
+    while left:
+        cost = {cells: sum(seconds[cell] for cell in cells if cell not in found) for cells in left}
+        best = max(left, key=lambda cells: left[cells] / cost[cells] if cost[cells] else float("inf"))
+        found |= dict.fromkeys(in_order[best])
+        del left[best]
+    return tuple(found)
+
+
+def read_claim(path: Path) -> Claim:
+    """Return the claim of a file, named by it. Raises UsageError."""
+    try:
+        given = tomllib.loads(text_of(path))
+    except OSError as error:
+        raise UsageError(f"The claim {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"The claim {path} is not TOML: {error}.") from error
+    try:
+        return OwnClaim.model_validate(given).claim(path.stem)
+    except ValidationError as error:
+        raise UsageError(f"Claim {path}: {sentence(error, OwnClaim)}") from error

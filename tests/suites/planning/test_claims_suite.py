@@ -1,0 +1,148 @@
+"""The suite `claims`: which cells the papers' claims still need from a machine, and in which order."""
+
+from pathlib import Path
+
+import pytest
+from pretended_gpus import TWO, gpus
+from suites_of_null import suite_of_null
+
+from dlbench.adapters.protocol import Protocol
+from dlbench.reports.claims import list_of_claims
+from dlbench.reports.claims.claim import Claim
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning import claims as of_claims
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.claims import plan_of_claims
+from dlbench.suites.planning.networks import shipped
+from dlbench.suites.planning.plan import Plan, rough_seconds
+from dlbench.suites.planning.values import Capacity
+
+SMALL = Capacity(2, 2)
+RUN = "dlbench run quick --frameworks null --threads 1 --networks"
+
+
+def claim(name: str, measure: str, **more: object) -> Claim:
+    return Claim(name, "own", "", "words", measure=measure, **more)
+
+
+def planned(*claims: Claim, place: Capacity = SMALL, measured=(), known=None, say=lambda line: None, **words: str):
+    return plan_of_claims(claims, Choices(**words), place, 1, measured, known or {}, say)
+
+
+def cells(plan: Plan | None) -> list[str]:
+    assert plan is not None
+    return [cell.network for cell in plan.cells]
+
+
+def test_most_claims_a_minute_come_first_and_what_is_shared_costs_once() -> None:
+    one, two = claim("one", f"{RUN} fcn5"), claim("two", f"{RUN} lstm32")
+    (long,), (short,) = (planned(each).cells for each in (one, two))
+    for costs, order in (((60.0, 10.0), ["lstm32", "fcn5"]), ((10.0, 60.0), ["fcn5", "lstm32"])):
+        known = dict(zip((long, short), costs, strict=True))
+        plan = planned(one, two, known=known)
+        assert cells(plan) == order
+        # The order is kept: nothing is shuffled.
+        assert [each.cell.network for each in plan.block(3)] == order
+    known = {long: 30.0, short: 10.0}
+    # Three claims about the long one are more a minute than a single one about the short one.
+    several = [claim(f"more{number}", f"{RUN} fcn5") for number in range(4)]
+    assert cells(planned(two, *several, known=known)) == ["fcn5", "lstm32"]
+    # Both networks for one claim more: only what is new counts.
+    both = claim("both", f"{RUN} fcn5,lstm32")
+    assert cells(planned(both, one, known=known)) == ["fcn5", "lstm32"]
+
+
+def test_what_is_measured_is_not_measured_again() -> None:
+    both = claim("both", f"{RUN} fcn5,lstm32")
+    plan = planned(both)
+    assert plan is not None
+    first, second = plan.cells
+    left = planned(both, measured={first})
+    assert left is not None
+    assert left.cells == (second,)
+    assert set(left.networks) == {"fcn5", "lstm32"}  # a resumed run has cells of both
+    assert planned(both, measured={first, second}) is None
+    assert planned() is None
+
+
+def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
+    said: list[str] = []
+    fits = claim("fits", f"{RUN} fcn5")
+    others = (
+        claim("cores", f"{RUN} lstm32", cores=16),
+        claim("gpu", "dlbench run quick --frameworks null --networks lstm32 --devices cuda:all", gpus=1),
+        claim(
+            "old",
+            "dlbench run quick --frameworks null --networks lstm32 --devices cuda:all",
+            gpus=2,
+            gpu="GTX 1080|Tesla K80",
+        ),
+        claim("text", ""),
+    )
+    assert cells(planned(fits, *others, say=said.append)) == ["fcn5"]
+    assert said == [
+        "left out: cores: for a machine with 16 cores",
+        "left out: gpu: for a machine with a GPU",
+        "left out: old: for a machine with 2 GPUs (GTX 1080, Tesla K80)",
+        "left out: text: no command measures what they are about",
+    ]
+    said.clear()
+    large = Capacity(16, 32, gpus(TWO))
+    plan = planned(fits, *others, place=large, say=said.append)
+    assert plan is not None
+    assert {cell.device for cell in plan.cells} == {"cpu", "cuda:0", "cuda:1"}
+    assert [line.split(":")[1] for line in said] == [" old", " text"]
+
+
+def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
+    asked = [each for each in list_of_claims.claims() if each.measure]
+    place = Capacity(16, 32, gpus(TWO))
+    for each in asked:
+        plan = planned(Claim("any", "own", "", "", measure=each.measure), place=place)
+        assert plan is not None, each.id
+        assert plan.suite == of_claims.NAME
+    plan = planned(*asked, place=SMALL)
+    assert plan is not None
+    assert plan.protocol == of_claims.PROTOCOL.protocol()
+    assert len(set(plan.cells)) == len(plan.cells)
+    assert {cell.framework for cell in plan.cells} == {row.build.name for row in plan.rows}
+    assert plan.by_worth
+
+
+def test_nothing_can_be_narrowed_but_launches_may_be_asked_for() -> None:
+    one = claim("one", f"{RUN} fcn5")
+    for words in ({"networks": "fcn5"}, {"threads": "1"}, {"frameworks": "null"}):
+        with pytest.raises(UsageError, match="cannot be chosen with claims"):
+            planned(one, **words)
+    plan = planned(one, launches="5-9", cell_budget="60s")
+    assert plan is not None
+    assert (plan.launches, plan.launches_most, plan.cell_seconds) == (5, 9, 60.0)
+
+
+def test_rough_times_tell_short_launches_from_long_ones() -> None:
+    protocol = Protocol(3, 20, 5, 4.0, 30, 0.01)
+    (cell,) = planned(claim("one", f"{RUN} fcn5")).cells
+    rough = [rough_seconds(cell._replace(batch_size=size), shipped()["fcn5"], protocol) for size in (1, 64, 1024)]
+    assert 6 < rough[0] < rough[1] < rough[2]
+
+
+def test_a_run_measures_what_is_missing_and_then_nothing_is(command, monkeypatch, tmp_path: Path) -> None:
+    Path("mine.toml").write_text(suite_of_null(threads=[1, 2]))
+
+    # Null computes nothing, so the claims stay without a verdict: its cells are measured all the same, once.
+    ours = Claim("N1", "own", "", "words", lambda cells: (), measure="dlbench run mine.toml --threads 1,2")
+    theirs = Claim("N2", "own", "", "words", measure="dlbench run mine.toml --devices cuda:all", gpus=99)
+    monkeypatch.setattr("dlbench.reports.claims.report.claims", lambda: (ours, theirs))
+    code, out, said = command("plan", "claims", "--json")
+    assert code == 0
+    assert len(said.splitlines()) == 1
+    assert "left out: N2: for a machine with 99 GPUs" in said
+    run = ("run", "claims", "--no-ceilings", "--no-quiet-gate")
+    code, _, said = command(*run, "--budget", "1ms")
+    assert "1 launch left" in said  # one fits any budget
+    code, out, said = command(*run, "--resume", "--budget", "5m")
+    assert code == 0, said
+    assert "null" in out
+    code, _, said = command(*run)
+    assert code == 0
+    assert "Nothing is left to measure" in said
