@@ -57,10 +57,10 @@ def plan_of_claims(
     _check(chosen)
     wanted = []
     for claim in _here(claims, place, say):
-        _, _, name, *words = shlex.split(claim.measure)
+        words = shlex.split(claim.measure)[3:]
         given = {option_of(key): key for key in KEYS}
         named = {given[option]: value for option, value in zip(words[::2], words[1::2], strict=True)}
-        of = suite.load(name).model_copy(update={"name": NAME, "protocol": PROTOCOL})
+        of = _of(claim).model_copy(update={"name": NAME, "protocol": PROTOCOL})
         wanted.append(Wanted(claim, expand(of, chosen.but(**named), place, seed)))
     if not wanted:
         return None
@@ -97,14 +97,24 @@ def _here(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) 
     found: list[Claim] = []
     left: dict[str, list[str]] = {}
     for claim in claims:
-        if claim.measure and claim.can_be_on(place.cores, gpus):
-            found.append(claim)
+        if not claim.measure:
+            why = "no command measures what they are about"
+        elif not claim.can_be_on(place.cores, gpus):
+            why = f"for a machine with {claim.machine}"
+        elif _of(claim).protocol.curve_steps:
+            why = f"networks are trained for them by `{claim.measure}`"
         else:
-            left.setdefault(claim.machine if claim.measure else "", []).append(claim.id)
-    for machine, names in left.items():
-        why = f"for a machine with {machine}" if machine else "no command measures what they are about"
+            found.append(claim)
+            continue
+        left.setdefault(why, []).append(claim.id)
+    for why, names in left.items():
         say(f"left out: {', '.join(names)}: {why}")
     return found
+
+
+def _of(claim: Claim) -> suite.Suite:
+    """Return the suite that a claim's command measures."""
+    return suite.load(shlex.split(claim.measure)[2])
 
 
 def _most_claims_first(wanted: Sequence[Sequence[Cell]], seconds: Mapping[Cell, float]) -> tuple[Cell, ...]:
