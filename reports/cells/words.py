@@ -68,6 +68,7 @@ def _speed(cell: MatrixCell, net: Net, quantity: str) -> Entry:
     return Entry(layout.MISSING) if value is None else Entry(number(value), spread, marks)
 
 
+_IN_AN_HOUR = {"hours": 1, "minutes": 60, "seconds": 3600}
 _SAID_ONCE = (flag_kinds.FEW_LAUNCHES,)
 
 
@@ -80,24 +81,33 @@ def _times(ways: Sequence[Way]) -> Iterator[Table]:
         first = of_place[0]
         learnt = first.learnt
         rows: list[tuple[Entry, ...]] = []
+        unit = _unit(of_place)
         for row in dict.fromkeys(way.line.row for way in of_place):
             rows.append((Entry(row_name(row)),))
-            rows += [_way(way) for way in of_place if way.line.row == row]
+            rows += [_way(way, unit) for way in of_place if way.line.row == row]
         title = (
             f"Time to a loss of {learnt.target:.3f}, {learnt.share:.0%} of the way to the floor: "
             f"{line_name(first.line).partition(', ')[2]}; {learnt.text.name} text {learnt.text.digest[:6]}"
         )
-        head = ("network", "s/update", "steps", "hours", "loss", "lowest")
+        head = ("network", "s/update", "steps", unit, "loss", "lowest")
         yield Table(title, head, tuple(rows))
 
 
-def _way(way: Way) -> tuple[Entry, ...]:
+def _unit(ways: Sequence[Way]) -> str:
+    """Return the largest unit in which the longest time is two or more."""
+    longest = max((way.hours[0] for way in ways if way.hours is not None), default=0.0)
+    return "hours" if longest >= 2 else "minutes" if longest * 60 >= 2 else "seconds"
+
+
+def _way(way: Way, unit: str) -> tuple[Entry, ...]:
     curve = way.learnt.nets[way.net].curve
     hours = way.hours
     seconds = Entry(number(way.seconds.median), layout.interval(way.seconds))
     steps = Entry("never" if way.steps is None else f"{way.steps:.0f}", hole=way.steps is None)
     taken = (
-        Entry(f"not in {curve.last}", hole=True) if hours is None else Entry(number(hours[0]), layout.deviation(*hours))
+        Entry(f"not in {curve.last}", hole=True)
+        if hours is None
+        else Entry(number(hours[0] * _IN_AN_HOUR[unit]), layout.deviation(*hours))
     )
     return (
         Entry(words(way.net), best=way.best),
@@ -126,8 +136,8 @@ def _legend(found: CellStudy, quantity: str) -> Iterator[str]:
         yield from layout.flag_lines(cells, _SAID_ONCE)
     if found.ways:
         yield (
-            f"{layout.BEST} no other network in any row of the machine is both clearly faster and lower. Hours are "
-            "steps to the loss times seconds per update; their interval is that of the seconds. Steps are known to "
+            f"{layout.BEST} no other network in any row of the machine is both clearly faster and lower. The time "
+            "is steps to the loss times seconds per update; its interval is that of the seconds. Steps are known to "
             "about half a block of 50."
         )
         yield (

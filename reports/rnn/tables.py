@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dlbench.reports.against.brandfonbrener2017 import UPDATES
 from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Page, Table, number
 from dlbench.reports.matrix.analysis import MatrixCell
@@ -213,6 +213,11 @@ def _legend(found: Study) -> Iterator[str]:
         )
     if found.threads:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
+        if any(each.p_adjusted is None for _, pays in found.threads for _, each in pays.sizes):
+            yield (
+                f"Of fewer than {ENOUGH_LAUNCHES} launches the interval of the ratio decides, widened by an assumed "
+                f"deviation of {LAUNCH_DEVIATION:.0%} between launches."
+            )
     if found.crossings:
         yield (
             "Crossings: in brackets the 95 % interval; none: their times differ clearly nowhere. Devices "
