@@ -19,7 +19,16 @@ def running() -> Iterator[Server]:
         yield started
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+#: What other reports print in these formats: every run sees them of the matrix alone.
+LIKE_THE_MATRIX = ("-latex", "-markdown")
+
+
+def _param(name: str) -> object:
+    alike = name.endswith(LIKE_THE_MATRIX) and not name.startswith("matrix")
+    return pytest.param(name, marks=pytest.mark.slow if alike else ())
+
+
+@pytest.mark.parametrize("name", map(_param, COMMANDS))
 def test_a_command_prints_what_it_printed(name: str, running: Server) -> None:
     recorded = (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8")
     assert running.carry_out(name).splitlines() == recorded.splitlines()

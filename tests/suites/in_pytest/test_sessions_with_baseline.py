@@ -44,8 +44,8 @@ def slower(pytester, by):
     ("baseline", "factor", "launches", "code", "said"),
     [
         ("base.json", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
-        ("base.sqlite", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
-        ("base.json", 0.75, 4, pytest.ExitCode.OK, "faster: -2*"),
+        pytest.param("base.sqlite", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*", marks=pytest.mark.slow),
+        pytest.param("base.json", 0.75, 4, pytest.ExitCode.OK, "faster: -2*", marks=pytest.mark.slow),
         ("base.json", 1.25, 2, pytest.ExitCode.OK, "too few launches: 2, and 3 are needed on each side"),
     ],
 )
