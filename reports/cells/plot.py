@@ -67,6 +67,8 @@ def _look(net: Net, nets: Sequence[Net]) -> dict[str, Any]:
 
 def _panel(panel: "Axes", title: str, learnt: Learnt, looks: dict[Net, dict[str, Any]], line: Line | None) -> None:
     """Draw the curves against steps, or against the time that a row takes for them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     for net, look in looks.items():
         curve = learnt.nets[net].curve
         seconds = None if line is None else line.seconds(net)
@@ -82,6 +84,10 @@ def _panel(panel: "Axes", title: str, learnt: Learnt, looks: dict[Net, dict[str,
         panel.set_xlim(left=0)
     else:
         panel.set_xscale("log")  # updates of large networks take a hundred times as long as those of small ones
+        # The usual labels of powers are formulas, and no text in a picture is one.
+        panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_minor_formatter(NullFormatter())
     panel.grid(color="#dddddd", linewidth=0.5)
     panel.set_axisbelow(True)
     plain_frame(panel)

@@ -169,3 +169,11 @@ def test_nothing_is_no_error():
     assert "dlbench run char" in shown(found)
     assert findings(found) == ()
     assert shown(found, "csv").count("\n") == 1
+
+
+def test_the_picture_has_numbers_at_its_axes_and_no_formulas(tmp_path):
+    found = study_of(records())
+    (path,) = REPORT.draw(Found(found, findings(found)), tmp_path / "curves.svg", Choices())
+    drawn = path.read_text(encoding="utf-8")
+    assert "seconds of updates" in drawn
+    assert "mathdefault" not in drawn
