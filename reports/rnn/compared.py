@@ -1,5 +1,6 @@
 """Rows of one machine compared: how many times as long as the fastest each takes, over the networks they have."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,14 +19,19 @@ class Compared:
     sizes: int
     """Over so many networks, ..."""
     of: int
-    """... of as many as any of these lines has."""
+    """... of as many as are compared."""
     wins: tuple[Size, ...]
     """The networks that it is the fastest at, by the medians."""
 
 
 def compare(found: Mapping[Line, Times]) -> tuple[Compared, ...]:
-    """Compare these lines, the fastest first; none where there is one alone."""
-    sizes = sorted({size for times in found.values() for size in times})
+    """Compare these lines, the fastest first; none where there is one alone.
+
+    Compared are the networks that at least half as many lines have as the one that most have: being the fastest of few
+    is no merit.
+    """
+    lines = Counter(size for times in found.values() for size in times)
+    sizes = sorted(size for size, count in lines.items() if 2 * count >= max(lines.values()))
     fastest = {size: _fastest(size, found) for size in sizes}
     compared = []
     for line, times in found.items():
@@ -34,6 +40,7 @@ def compare(found: Mapping[Line, Times]) -> tuple[Compared, ...]:
             if fastest[size] == line
             else ratio(seconds, found[fastest[size]][size])
             for size, seconds in times.items()
+            if size in fastest
         ]
         if ratios and len(found) > 1:
             wins = tuple(size for size in sizes if fastest[size] == line)

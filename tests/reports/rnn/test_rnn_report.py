@@ -50,6 +50,17 @@ def test_lines_threads_crossings_and_rows() -> None:
     assert (eager.sizes, eager.of) == (9, 9)
 
 
+def test_networks_that_few_rows_have_are_not_compared() -> None:
+    sizes = [size for size in GRID if size[2] == 2]
+    rows = [launches(lambda size: seconds, sizes, mode="eager", threads=n) for n, seconds in ((1, 1.0), (2, 2.0))]
+    alone = launches(lambda size: 0.5, [(5000, 20, 2)], mode="eager", threads=1)
+    several = [*rows[0], *rows[1], *launches(lambda size: 3.0, sizes, mode="loop", threads=1), *alone]
+    first, *others = found(several).compared
+    assert (first.line.name, first.sizes, first.of) == ("torch eager, 1 thread", len(sizes), len(sizes))
+    assert {size.hidden for size in first.wins} == {size[0] for size in sizes}
+    assert [each.wins for each in others] == [(), ()]
+
+
 def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     many = {"threads": make.threads(1, 1.0, cpu_per_wall=3.0)}
     exceeding = [each for size in GRID for each in small(1.0, *size, mode="eager", threads=1)]
