@@ -52,8 +52,8 @@ def test_lines_threads_crossings_and_rows() -> None:
 
 def test_networks_that_few_rows_have_are_not_compared() -> None:
     sizes = [size for size in GRID if size[2] == 2]
-    rows = [launches(lambda size: seconds, sizes, mode="eager", threads=n) for n, seconds in ((1, 1.0), (2, 2.0))]
-    alone = launches(lambda size: 0.5, [(5000, 20, 2)], mode="eager", threads=1)
+    rows = [launches(lambda size: 1.0, sizes, threads=1), launches(lambda size: 2.0, sizes, threads=2)]
+    alone = launches(lambda size: 0.5, [(5000, 20, 2)], threads=1)
     several = [*rows[0], *rows[1], *launches(lambda size: 3.0, sizes, mode="loop", threads=1), *alone]
     first, *others = found(several).compared
     assert (first.line.name, first.sizes, first.of) == ("torch eager, 1 thread", len(sizes), len(sizes))
