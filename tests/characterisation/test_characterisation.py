@@ -28,7 +28,7 @@ def _param(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.slow if alike else ())
 
 
-@pytest.mark.parametrize("name", map(_param, COMMANDS))
+@pytest.mark.parametrize("name", [_param(name) for name in COMMANDS])
 def test_a_command_prints_what_it_printed(name: str, running: Server) -> None:
     recorded = (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8")
     assert running.carry_out(name).splitlines() == recorded.splitlines()

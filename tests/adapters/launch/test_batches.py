@@ -44,7 +44,7 @@ KNOWN = "31bcf8c1aec2886dbbafc341454964f9be4342229be501fedd1794892c577950"
 
 
 def interpreters() -> dict[str, str]:
-    """Return one interpreter for each NumPy and Python among the host's, the frameworks' and one of each version."""
+    """Return one interpreter for each NumPy and Python among the host's, one of each version, oldest first, and others."""
     candidates = {version: find_python(version) for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13")}
     for name, framework in catalogue().items():
         given_path = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
@@ -64,9 +64,10 @@ def interpreters() -> dict[str, str]:
     return found
 
 
-def test_the_same_bits_in_every_interpreter():
+@pytest.mark.parametrize("most", [3, pytest.param(99, marks=pytest.mark.slow)])
+def test_the_same_bits_in_every_interpreter(most):
     answers = {}
-    for name, python in interpreters().items():
+    for name, python in list(interpreters().items())[:most]:
         command = [python, "-I", "-c", DIGEST, str(GUEST_DIRECTORY), AS_JSON]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{name}: {done.stderr[-500:]}"
