@@ -44,7 +44,7 @@ KNOWN = "31bcf8c1aec2886dbbafc341454964f9be4342229be501fedd1794892c577950"
 
 
 def interpreters() -> dict[str, str]:
-    """Return one interpreter for each NumPy and Python among the host's, one of each version, oldest first, and others."""
+    """Return one interpreter for each NumPy and Python: the host, one of each version, oldest first, and others."""
     candidates = {version: find_python(version) for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13")}
     for name, framework in catalogue().items():
         given_path = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
