@@ -29,7 +29,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked.reference(),
     asked.rate("id(adapter.train)"),
     asked.reset("id(adapter.train)", only=["small-dense", "small-convolutional", "small-residual", "small-recurrent"]),
-    asked.threads_of_variables("theano"),
+    asked.threads_of_cells(),
     asked.memory(
         {"fill(1 << 29)": True, "product()": False},
         """

@@ -283,9 +283,11 @@ def no_word_on_threads(guest: Guest) -> None:
 
 
 @question
-def threads_of_cells(guest: Guest, environment: str = "{}") -> None:
+def threads_of_cells(guest: Guest, environment: str = "{}", **settings: Any) -> None:
     """Threads are the cell's whatever the environment says."""
-    assert [_threads(guest, asked, f"os.environ.update({environment})") for asked in (1, 2, 5)] == [1, 2, 5]
+    options = "".join(f", {each}={value!r}" for each, value in settings.items())
+    told = [_threads(guest, asked, f"os.environ.update({environment})", options) for asked in (1, 2, 5)]
+    assert told == [1, 2, 5], told
 
 
 @question
