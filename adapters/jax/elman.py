@@ -14,11 +14,12 @@ PHI = {"tanh": jnp.tanh, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid}
 def outputs(family: Elman, parameters: Dict[str, Any], values: Any) -> Any:
     """Return the outputs of all steps, (steps * batch, outputs), of inputs (steps, batch, inputs)."""
     phi, alpha = PHI[family.activation], family.alpha
-    turned = parameters["rnn.hidden_weight"].T
+    weight = parameters["rnn.hidden_weight"]
     shares = values @ parameters["rnn.input_weight"].T + parameters["rnn.bias"]
 
     def turn(state: Any, share: Any) -> Any:
-        found = phi(share + state @ turned)
+        # Turned here, not before the scan: at a mini-batch of 1 a step took 0.91 of the time (in one process, in turn).
+        found = phi(share + state @ weight.T)
         state = found if alpha == 1.0 else (1.0 - alpha) * state + alpha * found
         return state, state
 
