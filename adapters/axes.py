@@ -7,7 +7,7 @@ there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walk
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from .protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, Cell
+from .protocol import BOUND, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED, Cell
 
 GROUP = "group"  # cells that differ in such an axis are different work: they stand in different blocks of a matrix
 ROW = "row"  # ways to do the same work
@@ -31,6 +31,7 @@ AXES = (
     Axis("specification", GROUP, "", goes_with="network"),
     Axis("framework", ROW),
     Axis("mode", ROW),
+    Axis("tuning", ROW, TUNED, order=(INSTALLED, TUNED)),
     Axis("affinity", ROW, OVERSUBSCRIBED, order=(BOUND, OVERSUBSCRIBED)),
     Axis("device", COLUMN),
     Axis("threads", COLUMN),

@@ -34,6 +34,7 @@ class Status(str, Enum):
     SKIPPED = "skipped"  # never started, on purpose; the reason says why
 
 
+INSTALLED, TUNED = "installed", "tuned"  # of a row's settings: none in force, or all; see ``tuning.py``
 BOUND = "bound"  # as many CPUs as threads, on different physical cores first
 OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # of the arithmetic; those of 16 bits are mixed with float32
@@ -54,6 +55,7 @@ class Cell(NamedTuple):
     placement: str = "resident"  # where the mini-batch lies when the step starts
     affinity: str = OVERSUBSCRIBED  # which CPUs the threads may use: BOUND or OVERSUBSCRIBED
     world_size: int = 1  # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
+    tuning: str = TUNED  # which of the row's settings are in force, as ``tuning.py`` writes it
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
 
     @property

@@ -23,6 +23,7 @@ from typing import Any
 
 from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
+from dlbench.adapters.tuning import TUNABLE, in_force
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.gpu import nvml as chosen_nvml
@@ -157,6 +158,8 @@ class Carrier:
             told["default_threads"] = default
         if outcome.software:  # a launch that could not answer measured nothing
             told |= carried.told
+            if tunable := self._tunable(cell):
+                told[TUNABLE] = list(tunable)
             # dlbench's own adapters come with its version.
             if source.build.framework.brought:
                 told[DIGEST] = adapter_digest(source.build.framework)
@@ -208,9 +211,15 @@ class Carrier:
         several = {"gpus": identities} if len(identities) > 1 else {}
         return _Carried(launched, {**told, "gpu": identities[0], **several}, telemetry)
 
+    def _tunable(self, cell: Cell) -> tuple[str, ...]:
+        """Return the settings of which the cell's tuning chooses."""
+        framework = self.sources[cell.framework].build.framework
+        return framework.tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
+
     def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
         framework = self.sources[cell.framework].build.framework  # of a comparison, this side's
-        settings = {**framework.modes[cell.mode].settings, **self.plan.settings.get(framework.name, {})}
+        chosen = in_force(cell.tuning, self._tunable(cell))
+        settings = {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})}
         reference = self.reference(cell)
         cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
@@ -228,7 +237,7 @@ class Carrier:
             text=str(self.text.file()) if self.text is not None and protocol.curve_steps else None,
         )
         variables = {
-            **framework.launch_variables(cell.mode, cell.threads, folder),
+            **framework.launch_variables(cell.mode, cell.threads, folder, chosen),
             # What the driver compiles for a GPU is kept apart from the user's own.
             **({} if gpu is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
             **self.variables,

@@ -49,7 +49,7 @@ def ask(
     launch = Launch(
         cell,
         _PROTOCOL,
-        framework.modes[mode].settings,
+        framework.launch_settings(mode),
         None,
         str(folders.make_folder(folders.cache_directory(framework))),
         adapter_directory=framework.outside,

@@ -6,10 +6,14 @@ plugin is loaded into every pytest session, so this module imports little.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS
+from dlbench.adapters import tuning
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
+
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .values import Capacity
@@ -39,6 +43,8 @@ class AxisOption:
     """The words of a suite that does not name the axis."""
     example: str = ""
     """Two names, for --help where there is no list of them."""
+    read: Callable[[str], str] | None = None
+    """Checks a word that is none of a list, and no number; raises UsageError."""
 
     @property
     def option(self) -> str:
@@ -59,6 +65,16 @@ def narrowing_help(option: AxisOption) -> str:
 def option_of(key: str) -> str:
     """Return the option of a key: "world_sizes" is --world-sizes."""
     return "--" + key.replace("_", "-")
+
+
+def tuning_word(word: str) -> str:
+    """Return a word of the axis tuning as it is; raises UsageError for any other."""
+    try:
+        if word != tuning.EACH:
+            tuning.named(word)
+    except ValueError as error:
+        raise UsageError(f"{error}, {tuning.EACH}.") from error
+    return word
 
 
 AXIS_OPTIONS = (
@@ -100,6 +116,15 @@ AXIS_OPTIONS = (
         usual=PLACEMENTS[0],
     ),
     AxisOption(
+        "tuning",
+        "tuning",
+        "Settings: `installed` (none in force), `tuned` (all), `installed+NAME`, `tuned-NAME`, or `each` of them.",
+        "WHICH",
+        usual=TUNED,
+        example="installed,tuned",
+        read=tuning_word,
+    ),
+    AxisOption(
         "affinity",
         "affinity",
         "CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or both.",
@@ -123,7 +148,7 @@ LIMITS = (
     ),
 )
 """Further options of an axis."""
-PLAIN = tuple(each for each in AXIS_OPTIONS if each.known or each.most)
+PLAIN = tuple(each for each in AXIS_OPTIONS if each.known or each.most or each.read)
 """Those whose words mean the same for every cell: what a suite says of them needs no field of its own."""
 KEYS = tuple(each.key for each in (*AXIS_OPTIONS, *LIMITS))
 
@@ -133,6 +158,8 @@ def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any,
     from . import values
 
     what = option.axis.replace("_", " ")
+    if option.read is not None:
+        return tuple(dict.fromkeys(option.read(word) for word in values.words(text)))
     if option.known:
         return tuple(dict.fromkeys(values.one_of(word, what, option.known) for word in values.words(text)))
     return values.counts(text, capacity, what, option.most)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dlbench.adapters import axes as table
+from dlbench.adapters import tuning
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell
 from dlbench.reports.storage.networks import specification_of_cells
 
@@ -77,6 +78,7 @@ class _Expansion:
         self._plain = {
             each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN
         }
+        self._check_settings()
         # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
         self._leading = {devices.CPU, *[device for device in self._devices if device != devices.CPU][:1]}
 
@@ -112,14 +114,42 @@ class _Expansion:
                 for row in self.rows
             ]
         if axis == "device":
-            row = next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+            row = self._row(cell)
             if not _is_about(row, self._suite.known[cell.network].family.name):
                 return []
             return [cell._replace(device=device) for device in self._devices if _runs_on(row, device)]
         if axis == "batch_size":
             return (cell._replace(batch_size=size) for size in self._batch_sizes(cell))
+        if axis == "tuning":
+            return (cell._replace(tuning=word) for word in self._tunings(cell))
         found: tuple[Any, ...] = self._threads[cell.device] if axis == "threads" else self._plain[axis]
         return [varied for value in found if self._exists(varied := cell._replace(**{axis: value}))]
+
+    def _row(self, cell: Cell) -> Row:
+        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+
+    def _tunable(self, cell: Cell) -> tuple[str, ...]:
+        family = self._suite.known[cell.network].family.name
+        return self._row(cell).build.framework.tunable(cell.mode, cell.device, family)
+
+    def _check_settings(self) -> None:
+        """Raise UsageError for a setting that no row has."""
+        frameworks = {row.build.framework.name: row.build.framework for row in self.rows}
+        known = {name for framework in frameworks.values() for name in framework.tuning}
+        words = (word for word in self._plain["tuning"] if word != tuning.EACH)
+        for name in (name for word in words for name in tuning.named(word)):
+            if name not in known:
+                there_are = "; ".join(f"{each}: {', '.join(of.tuning)}" for each, of in frameworks.items() if of.tuning)
+                raise UsageError(f"No row has a setting {name!r}. There are {there_are or 'none'}.")
+
+    def _tunings(self, cell: Cell) -> Iterable[str]:
+        """Return the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
+        names = self._tunable(cell)
+        for word in self._plain["tuning"]:
+            if word == tuning.EACH:
+                yield from tuning.each(names)
+            elif set(tuning.named(word)) <= set(names):
+                yield tuning.written(tuning.in_force(word, names), names)
 
     def _exists(self, cell: Cell) -> bool:
         """Tell whether there is such a cell: nothing is copied to a CPU, and several GPUs begin with the first."""

@@ -7,11 +7,11 @@ import datetime
 import functools
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import dlbench.adapters
 
@@ -41,6 +41,30 @@ class Mode(_Data):
     """Where the mode means anything; elsewhere it has no cells. What a build cannot do is for the adapter to say."""
     families: tuple[str, ...] = ()
     """The families of networks that the mode is about; others have no cells in it. Empty: all."""
+
+
+class Tuned(_Data):
+    """A setting that makes rows faster than the framework is as installed: in force or not (the axis ``tuning``)."""
+
+    replaces: str
+    """What the framework does without it."""
+    why: str
+    """What it spares."""
+    costs: str = ""
+    """What it takes in exchange, such as memory; empty: nothing known."""
+    settings: dict[str, Any] = {}
+    """For the adapter, over the mode's."""
+    variables: dict[str, str] = {}
+    modes: tuple[str, ...] = ()
+    """Where it means anything; empty: in all modes. So too the next two."""
+    devices: tuple[Literal["cpu", "gpu"], ...] = ()
+    families: tuple[str, ...] = ()
+
+    def of(self, mode: str, device: str = "", family: str = "") -> bool:
+        """Tell whether it means anything there; an empty word is any device or family."""
+        kind = device and ("cpu" if device == "cpu" else "gpu")
+        there = ((mode, self.modes), (kind, self.devices), (family, self.families))
+        return all(not word or not known or word in known for word, known in there)
 
 
 class Debian(_Data):
@@ -104,6 +128,7 @@ class Framework(_Data):
     disk_megabytes: int = 0
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
+    tuning: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Tuned] = {}
     file: Path | None = None  # of a step of the user's own
 
     @model_validator(mode="after")
@@ -115,7 +140,8 @@ class Framework(_Data):
     @model_validator(mode="after")
     def _knows_its_placeholders(self) -> "Framework":
         known = _meanings(1, None)
-        for variables in (self.variables, *(mode.variables for mode in self.modes.values())):
+        several = (*self.modes.values(), *self.tuning.values())
+        for variables in (self.variables, *(each.variables for each in several)):
             for name, value in variables.items():
                 strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)
                 if strange is not None:
@@ -123,6 +149,16 @@ class Framework(_Data):
                     raise ValueError(
                         f"the variable {name} has the unknown placeholder {{{strange}}}. Known: {there_are}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _tunes_what_there_is(self) -> "Framework":
+        for name, tuned in self.tuning.items():
+            strange = next((mode for mode in tuned.modes if mode not in self.modes), None)
+            if strange is not None:
+                raise ValueError(f"the setting {name} is for the mode {strange!r}, which is none")
+            if not tuned.settings and not tuned.variables:
+                raise ValueError(f"the setting {name} needs settings or variables")
         return self
 
     @property
@@ -156,15 +192,33 @@ class Framework(_Data):
         names = ("" if self.interpreter else self.requirements, self.debian and self.debian.lock, self.interpreter)
         return tuple(self.directory / name for name in names if name)
 
-    def launch_variables(self, mode: str, threads: int, environment: Path | None = None) -> dict[str, str]:
+    def tunable(self, mode: str, device: str = "", family: str = "") -> tuple[str, ...]:
+        """Return the names of the settings that mean anything there, in their order."""
+        return tuple(name for name, tuned in self.tuning.items() if tuned.of(mode, device, family))
+
+    def launch_settings(self, mode: str, chosen: Iterable[str] | None = None) -> dict[str, Any]:
+        """Return what an adapter is told: the mode's settings, and those chosen of the tuned ones (None: all)."""
+        found = dict(self.modes[mode].settings)
+        for name in self.tunable(mode) if chosen is None else chosen:
+            found.update(self.tuning[name].settings)
+        return found
+
+    def launch_variables(
+        self, mode: str, threads: int, environment: Path | None = None, chosen: Iterable[str] | None = None
+    ) -> dict[str, str]:
         """Return the environment variables of one launch: thread count, environment's folder, BLAS kernels filled in.
+
+        Those of the tuned settings chosen (None: all) are among them.
 
         A variable with a placeholder that means nothing here is left out. Zero threads mean the framework's own
         default: then no variable speaks of threads.
         """
         known = _meanings(threads, environment)
         filled = {}
-        for name, value in {**self.variables, **self.modes[mode].variables}.items():
+        asked = {**self.variables, **self.modes[mode].variables}
+        for setting in self.tunable(mode) if chosen is None else chosen:
+            asked.update(self.tuning[setting].variables)
+        for name, value in asked.items():
             meanings = {each: known[each]() for each in _PLACEHOLDER.findall(value)}
             if all(meanings.values()):
                 for placeholder, meaning in meanings.items():
