@@ -23,7 +23,7 @@ class ChainerAdapter(Adapter):
     """Drives Chainer.
 
     Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
-    "widest" (default) or "mkl": whether iDeep's MKL is told to take the widest kernels that the processor runs.
+    "widest" or "mkl" (default): whether iDeep's MKL is told to take the widest kernels that the processor runs.
     """
 
     families = (*Adapter.families, "elman", "attention")
@@ -35,7 +35,7 @@ class ChainerAdapter(Adapter):
         if cell.threads:
             openblas.set_threads(libraries.openblas_loaded(), cell.threads)
         self.ideep = bool(settings.get("ideep", False))
-        if self.ideep and settings.get("kernels", "widest") == "widest":
+        if self.ideep and settings.get("kernels", "mkl") == "widest":
             mkl_kernels.take_widest()
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 

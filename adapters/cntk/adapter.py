@@ -18,7 +18,7 @@ from .networks import build, values_of
 class CntkAdapter(Adapter):
     """Drives CNTK, whose step on the CPU is over when its call returns.
 
-    Setting: ``kernels`` ("widest", the default, or "mkl"): whether MKL takes the widest vector kernels that the
+    Setting: ``kernels`` ("mkl", the default, or "widest"): whether MKL takes the widest vector kernels that the
     processor runs, or chooses by its maker.
     """
 
@@ -28,7 +28,7 @@ class CntkAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        if settings.get("kernels", "widest") == "widest":
+        if settings.get("kernels", "mkl") == "widest":
             mkl_kernels.take_widest()
         if cell.threads:
             # The only thread setting it honours, and that up to the CPUs present.

@@ -36,6 +36,7 @@ class JaxAdapter(Adapter):
         super().__init__(cell, settings, cache_directory)
         self._devices: List[Any] = []
         self._workers: Optional[parallel.Workers] = None
+        self._donated: Tuple[int, ...] = (0,) if settings.get("donate", False) else ()
         self._pointwise = str(settings.get("pointwise", "convolution"))
         if self._pointwise not in CONVOLUTIONS:
             known = ", ".join(sorted(CONVOLUTIONS))
@@ -67,12 +68,12 @@ class JaxAdapter(Adapter):
         self._differentiated = differentiated
         if self.cell.world_size == 1:
             self._everywhere: Any = self._devices[0]
-            self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=0)
+            self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=self._donated)
         else:
             self._workers = parallel.Workers(self._devices, network.family)
             self._everywhere = self._workers.everywhere
             step = training_step(self._workers.share(differentiated, self._workers.split()), network.family.clip)
-            self._step = jax.jit(step, donate_argnums=0, out_shardings=self._everywhere)
+            self._step = jax.jit(step, donate_argnums=self._donated, out_shardings=self._everywhere)
         if self.cell.placement != "resident":
             self.step = self._step_with_copy  # type: ignore[method-assign]
         self._parameters: Dict[str, Any] = {}

@@ -62,7 +62,7 @@ class SessionAdapter(Adapter):
         return options
 
     def _spins(self) -> bool:
-        spin = self.settings.get("spin", "within_cores")
+        spin = self.settings.get("spin", "always")
         if spin == "within_cores":
             return self.cell.threads <= len(os.sched_getaffinity(0))
         return bool(spin == "always")

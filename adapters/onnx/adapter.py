@@ -26,7 +26,7 @@ class OnnxAdapter(SessionAdapter):
     The parameters live in two sets of buffers: a step reads one and writes the other, so nothing is copied.
 
     Setting beside those of `SessionAdapter`: ``rate_in_product``, the learning rate multiplies a factor of a gradient
-    that is a matrix product (default true), or the gradient.
+    that is a matrix product, or the gradient (default).
     """
 
     graph = Graph
@@ -36,7 +36,7 @@ class OnnxAdapter(SessionAdapter):
         self._run_options = devices.run_options(cell)
 
     def _rate_in_product(self) -> bool:
-        return bool(self.settings.get("rate_in_product", True))
+        return bool(self.settings.get("rate_in_product", False))
 
     def refuses_gpu(self) -> str:
         """Decline what this build cannot do."""

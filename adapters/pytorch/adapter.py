@@ -4,7 +4,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 
 ``compile``  the training step goes through torch.compile (default false)
 ``graph``  the training step is one CUDA graph (default false; GPUs only)
-``optimizer``  how eager mode updates: "fused", "foreach" or "single" (torch.optim.SGD's implementations)
+``optimizer``  how eager mode updates: "usual" (default: PyTorch chooses), "fused", "foreach" or "single"
 ``channels_last``  convolutional networks keep their images in NHWC memory order (default true)
 ``dense``  who multiplies in fully connected layers: "mkl", PyTorch's own choice (default), or "onednn"
 ``recurrence``  simple recurrent layers (Elman): "fused", PyTorch's own where it has one (default), or "loop"
@@ -61,7 +61,7 @@ class TorchAdapter(Adapter):
             raise ValueError("dense %r is neither mkl nor onednn" % self.dense)
         self._loop = settings.get("recurrence", "fused") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
-        self._images = torch.channels_last if settings.get("channels_last", True) else torch.contiguous_format
+        self._images = torch.channels_last if settings.get("channels_last", False) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self._loss = torch.zeros(())
 

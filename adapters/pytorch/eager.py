@@ -13,6 +13,15 @@ LOSSES: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
+#: Of torch.optim.SGD; the usual one is what PyTorch chooses for the parameters' device.
+IMPLEMENTATIONS: Dict[str, Dict[str, bool]] = {
+    "usual": {},
+    "fused": {"foreach": False, "fused": True},
+    "foreach": {"foreach": True, "fused": False},
+    "single": {"foreach": False, "fused": False},
+}
+
+
 class Task(NamedTuple):
     """What a step trains, and on what."""
 
@@ -29,9 +38,9 @@ class EagerStep:
     """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch."""
 
     def __init__(self, task: Task) -> None:
-        kind = task.settings.get("optimizer", "fused")
-        if kind not in ("fused", "foreach", "single"):
-            raise ValueError("optimizer %r is none of fused, foreach, single" % kind)
+        kind = task.settings.get("optimizer", "usual")
+        if kind not in IMPLEMENTATIONS:
+            raise ValueError("optimizer %r is none of %s" % (kind, ", ".join(IMPLEMENTATIONS)))
         self.module = task.module
         self.inputs = task.inputs
         self.labels = task.labels
@@ -39,7 +48,7 @@ class EagerStep:
         self.trainable = task.trainable
         self.clip = task.clip
         self.kind = kind
-        self.optimizer = torch.optim.SGD(task.trainable, lr=0.0, foreach=kind == "foreach", fused=kind == "fused")
+        self.optimizer = torch.optim.SGD(task.trainable, lr=0.0, **IMPLEMENTATIONS[kind])
 
     def loss(self) -> torch.Tensor:
         """Return the mini-batch's mean loss."""

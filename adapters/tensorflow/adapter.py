@@ -4,7 +4,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 
 ``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); of several
     workers, each one's loss and gradients alone
-``recurrence``  the form of recurrent layers, a key of ``recurrent.RECURRENCES``: "unrolled" (default) or "loop"
+``recurrence``  the form of recurrent layers, a key of ``recurrent.RECURRENCES``: "loop" (default) or "unrolled"
 ``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
     cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
 """
@@ -42,7 +42,7 @@ class TensorFlowAdapter(Adapter):
         tf.config.threading.set_intra_op_parallelism_threads(cell.threads if cell.on_cpu else cell.all_threads)
         tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)) * cell.world_size)
         self._compile = bool(settings.get("compile", False))
-        self._recurrence = str(settings.get("recurrence", "unrolled"))
+        self._recurrence = str(settings.get("recurrence", "loop"))
         if self._recurrence not in RECURRENCES:
             raise ValueError(
                 "the setting recurrence is %r; TensorFlow's are %s" % (self._recurrence, ", ".join(sorted(RECURRENCES)))
