@@ -31,7 +31,13 @@ PROCESSES = "processes"
 ONE_PROCESS = "one process"
 
 
-ALL_KNOW = ("tuning", "affinity", "world_size", "precision", "placement")  # axes that every adapter's ``supports`` answers for
+ALL_KNOW = (
+    "tuning",
+    "affinity",
+    "world_size",
+    "precision",
+    "placement",
+)  # axes that every adapter's ``supports`` answers for
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error

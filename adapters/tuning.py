@@ -45,6 +45,8 @@ def written(chosen: Collection[str], names: Sequence[str]) -> str:
 
 
 def each(names: Sequence[str]) -> Tuple[str, ...]:
-    """Return the words of `EACH` for a row with these settings, each choice once."""
+    """Return the words of `EACH` for a row with these settings, each choice once; none where it has no settings."""
+    if not names:
+        return ()
     choices = [(), *((name,) for name in names), *(tuple(set(names) - {name}) for name in names), tuple(names)]
     return tuple(dict.fromkeys(written(chosen, names) for chosen in choices))

@@ -14,7 +14,6 @@ from ..protocol import Cell, Profile
 from . import devices, libraries, profile
 from .networks import arrays_of, build, load
 
-
 UPDATES = {"trainer": "gluon.Trainer", "operator": "sgd_update, one operator for each parameter"}
 
 

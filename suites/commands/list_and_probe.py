@@ -100,6 +100,9 @@ def list_command(
             "--capabilities", help="Ask each framework that has an environment here what it can do (minutes, once)."
         ),
     ] = False,
+    with_settings: Annotated[
+        bool, typer.Option("--settings", help="Show what each framework's rows are tuned with, and what it costs.")
+    ] = False,
     frameworks_asked: Annotated[
         str, typer.Option("--frameworks", help="With --capabilities: only these frameworks, comma-separated.")
     ] = "",
@@ -112,6 +115,7 @@ def list_command(
     Examples:
 
     - `dlbench list --json`
+    - `dlbench list --settings`
     - `dlbench list --capabilities --frameworks torch,jax`
     - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
     """
@@ -129,7 +133,28 @@ def list_command(
     if as_json:
         print_json({"networks": networks, "frameworks": frameworks, "suites": suites})
         return
+    if with_settings:
+        _show_settings(frameworks)
+        return
     _show_lists(networks, frameworks, suites)
+
+
+def _show_settings(frameworks: list[dict[str, Any]]) -> None:
+    for each in frameworks:
+        for setting in each["settings"]:
+            where = [f"{key} {', '.join(setting[key])}" for key in ("modes", "devices", "families") if setting[key]]
+            show(f"{each['name']}, {setting['name']}{' (' + '; '.join(where) + ')' if where else ''}")
+            given = {**setting["settings"], **setting["variables"]}
+            for head, words in (
+                ("instead of", setting["replaces"]),
+                ("why", setting["why"]),
+                ("costs", setting["costs"]),
+                ("told", ", ".join(f"{name}={value}" for name, value in given.items())),
+            ):
+                if words:
+                    show(f"    {head}: {words}", whole=True)
+    show()
+    show("Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures what each setting is worth.")
 
 
 def _show_lists(*lists: list[dict[str, Any]]) -> None:

@@ -54,6 +54,9 @@ def frameworks() -> list[dict[str, Any]]:
             {
                 **{key: getattr(framework, key) for key in about},
                 "modes": list(framework.modes),
+                "settings": [
+                    {"name": name, **tuned.model_dump(mode="json")} for name, tuned in framework.tuning.items()
+                ],
                 "state": state.value,
                 "interpreter": None if interpreter is None else str(interpreter),
                 "python": version,

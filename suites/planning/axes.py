@@ -54,7 +54,7 @@ class AxisOption:
 
 def narrowing_help(option: AxisOption) -> str:
     """Return the help of an option that shows the stored cells of some values only."""
-    words = {"affinity": "affinities"}.get(option.key, option.key.replace("_", " "))
+    words = {"affinity": "affinities", "tuning": "tunings"}.get(option.key, option.key.replace("_", " "))
     names = option.example or ",".join(option.known[:2])
     if not names:
         return f"Only these {words}: `1` or `1,2,4`."

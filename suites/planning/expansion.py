@@ -6,7 +6,7 @@ from typing import Any
 
 from dlbench.adapters import axes as table
 from dlbench.adapters import tuning
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
@@ -94,6 +94,8 @@ class _Expansion:
                     "(--networks, --frameworks, --threads, --batch-sizes)."
                 )
         distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
+        if not distinct and self._plain["tuning"] != (TUNED,):
+            raise UsageError("No row here has such settings. `dlbench list --settings` shows which there are.")
         if not distinct:
             raise UsageError(
                 f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "

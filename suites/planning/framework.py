@@ -140,7 +140,7 @@ class Framework(_Data):
     @model_validator(mode="after")
     def _knows_its_placeholders(self) -> "Framework":
         known = _meanings(1, None)
-        several = (*self.modes.values(), *self.tuning.values())
+        several: tuple[Mode | Tuned, ...] = (*self.modes.values(), *self.tuning.values())
         for variables in (self.variables, *(each.variables for each in several)):
             for name, value in variables.items():
                 strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import mean
 
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import Cell, Protocol
+from dlbench.adapters.protocol import TUNED, Cell, Protocol
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
@@ -94,7 +94,8 @@ class Plan:
         Within the first block the cell with the fewest threads comes first in its group (same row, network, device
         and mini-batch): its time tells whether the rest of the group fits the cell's budget. On a GPU the cells that
         differ in their mini-batch only come the smaller first: where one runs out of memory, larger ones would too.
-        Other than that the order is random, so that a drift of the machine falls on all cells alike.
+        Other than that the order is random, so that a drift of the machine falls on all cells alike; but cells that
+        differ in the settings in force only are launched one after another, as the pairs that they are.
         """
         for block in range(self.launches):
             yield from self.block(block)
@@ -106,6 +107,7 @@ class Plan:
             return
         shuffled = list(self.cells)
         random.Random(self.lot(block)).shuffle(shuffled)
+        shuffled = _neighbours(shuffled)
         for cell in _telling_first(shuffled) if block == 0 else shuffled:
             yield PlannedLaunch(cell, block)
 
@@ -122,6 +124,14 @@ def group_of(cell: Cell) -> Cell:
 def sizes_of(cell: Cell) -> Cell:
     """Return what cells share that differ in their mini-batch only."""
     return cell._replace(batch_size=0)
+
+
+def _neighbours(cells: list[Cell]) -> list[Cell]:
+    """Put cells that differ in their tuning only behind the first of them, in the order they have."""
+    groups: dict[Cell, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell._replace(tuning=TUNED), []).append(cell)
+    return [cell for group in groups.values() for cell in group]
 
 
 def _telling_first(cells: list[Cell]) -> list[Cell]:

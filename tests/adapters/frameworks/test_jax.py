@@ -48,17 +48,20 @@ def pooled(image, kernel, stride, padding):
     asked.check_padding_is_symmetric(guest, layers)
 
 
-def test_a_step_updates_the_parameters_in_their_own_buffers(guest: Guest) -> None:
-    given_away, kept = guest("""
-        adapter = prepared("small-dense")
+@pytest.mark.parametrize("donate", [True, False])
+def test_a_step_updates_the_parameters_in_their_own_buffers_where_they_are_donated(guest: Guest, donate: bool) -> None:
+    given_away, kept = guest(
+        """
+        adapter = prepared("small-dense", donate=DONATE)
         before = dict(adapter._parameters)
         places = {value.unsafe_buffer_pointer() for value in before.values()}
         adapter.step(); adapter.synchronize()
         after = {value.unsafe_buffer_pointer() for value in adapter._parameters.values()}
         answer = all(value.is_deleted() for value in before.values()), places == after
-    """)
-    assert given_away
-    assert kept
+    """.replace("DONATE", str(donate))
+    )
+    assert given_away == donate
+    assert kept == donate
 
 
 @pytest.mark.parametrize("threads", [1, 5])

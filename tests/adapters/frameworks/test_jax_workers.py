@@ -17,7 +17,7 @@ FRAMEWORK = "jax"
 TEAMS = """
 def team(name, workers, examples, threads=1, **further):
     cell = Cell("jax", "jax", "jit", name, "cpu", threads, examples, world_size=workers, **further)
-    return ADAPTER(cell, {"keep_programs": False}, "")
+    return ADAPTER(cell, {"keep_programs": False, "donate": True}, "")
 
 def trained(name, workers, examples, repeated=None, label_sets=1, **further):
     network, adapter = SMALL[name], team(name, workers, examples, **further)

@@ -32,7 +32,7 @@ def test_where_there_is_nothing_to_name_no_variable_is_set(monkeypatch):
         monkeypatch.setattr(framework, "openblas_kernels", lambda answer=answer: answer)
         assert caffe.launch_variables("pthread", 1).get("OPENBLAS_CORETYPE", "") == answer
         assert ("OPENBLAS_CORETYPE" in caffe.launch_variables("pthread", 1)) == bool(answer)
-    assert "OPENBLAS_CORETYPE" not in caffe.launch_variables("vendor", 1)
+    assert "OPENBLAS_CORETYPE" not in caffe.launch_variables("pthread", 1, chosen=())
 
 
 @pytest.mark.parametrize("change", [{"model": "Another"}, {"instruction_sets": ("avx2",)}, {"model_number": "255"}])

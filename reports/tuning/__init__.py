@@ -1,0 +1,1 @@
+"""Report: what each setting of the tuned rows is worth."""

@@ -1,0 +1,131 @@
+"""What each setting is worth: seconds with it over seconds without it, in pairs of launches of one block.
+
+Pure functions. A row's settings are compared twice: alone (``installed+NAME`` against ``installed``), and among all
+others (``tuned`` against ``tuned-NAME``); two that do the same work twice are each worth something alone, and little
+among the others. All of them together are ``tuned`` against ``installed``. A pair is two launches of one run and block,
+neighbours in time; ratio and interval are those of `comparison.paired`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from dlbench.adapters import axes, tuning
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
+from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs
+from dlbench.reports.evidence.attempts import effective, left_out
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+
+NOTHING = 0.02
+"""A setting whose whole interval lies within so much of 1 is worth nothing."""
+FASTER, SLOWER, WORTH_NOTHING, UNKNOWN = "faster", "slower", "worth nothing", "cannot be told"
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a setting is worth to a row on a network; of all settings together the name is empty and only ``alone`` is.
+
+    Below 1 the steps are faster with it. None: not measured in pairs.
+    """
+
+    setting: str
+    alone: PairedEstimate | None
+    among: PairedEstimate | None
+
+    @property
+    def verdict(self) -> str:
+        """What can be said, among the other settings where that was measured; "" where nothing was."""
+        found = self.among or self.alone
+        return "" if found is None else verdict(found)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row on a network, at one place: its settings, and what they are worth."""
+
+    machine: str
+    cell: Cell
+    """With the usual tuning."""
+    together: Worth
+    settings: tuple[Worth, ...]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All rows that were measured with settings in force and not, in the order of the axes."""
+
+    hosts: Mapping[str, Host]
+    rows: tuple[Row, ...]
+    disturbed: int = 0
+    """Launches that are left out, since others disturbed them."""
+
+
+def verdict(found: PairedEstimate) -> str:
+    """Return what an estimate says: faster, slower, worth nothing, or that it cannot be told."""
+    if found.low >= 1 - NOTHING and found.high <= 1 + NOTHING:
+        return WORTH_NOTHING
+    return FASTER if found.high < 1 else SLOWER if found.low > 1 else UNKNOWN
+
+
+_Times = dict[tuple[str, int], float]  # by run and block
+_Group = tuple[str, Cell, str]  # machine, cell whatever its tuning, environment
+
+
+def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> Tuning:
+    """Return what the settings are worth, of the newest environment of each row."""
+    found: dict[_Group, dict[str, _Times]] = {}
+    names: dict[_Group, tuple[str, ...]] = {}
+    newest: dict[tuple[str, Cell], tuple[datetime, str]] = {}
+    by_machine: dict[str, list[Record]] = {}
+    disturbed = 0
+    for record in records:
+        by_machine.setdefault(record.machine, []).append(record)
+    for machine, of_machine in by_machine.items():
+        host = hosts.get(machine)
+        for record in effective(of_machine, host):
+            tunable = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
+            if not tunable or record.outcome.status is not Status.OK or not record.outcome.samples_ns:
+                continue
+            if left_out(record, host):
+                disturbed += 1
+                continue
+            cell = record.cell._replace(tuning=TUNED)
+            group = (machine, cell, record.environment)
+            names[group] = tunable
+            newest[machine, cell] = max(newest.get((machine, cell), (record.started, "")), (record.started, group[2]))
+            times = found.setdefault(group, {}).setdefault(record.cell.tuning, {})
+            times[record.run, record.launch] = median(record.outcome.step_seconds())
+    rows = (
+        _row(machine, cell, names[machine, cell, environment], found[machine, cell, environment])
+        for (machine, cell), (_, environment) in newest.items()
+    )
+    order = list(by_machine)
+    shown = sorted(
+        (row for row in rows if row.together.alone or any(each.verdict for each in row.settings)),
+        key=lambda row: (order.index(row.machine), axes.sort_key(row.cell)),
+    )
+    return Tuning(hosts, tuple(shown), disturbed)
+
+
+def _row(machine: str, cell: Cell, names: tuple[str, ...], times: Mapping[str, _Times]) -> Row:
+    def ratio(without: Iterable[str], setting: Iterable[str]) -> PairedEstimate | None:
+        before = times.get(tuning.written(set(without), names), {})
+        after = times.get(tuning.written({*without, *setting}, names), {})
+        pairs = sorted(before.keys() & after.keys())
+        return estimate_pairs([before[each] for each in pairs], [after[each] for each in pairs]) if pairs else None
+
+    def among(name: str) -> PairedEstimate | None:
+        return ratio(set(names) - {name}, [name]) if len(names) > 1 else None
+
+    settings = (Worth(name, ratio((), [name]), among(name)) for name in names)
+    return Row(machine, cell, Worth("", ratio((), names), None), tuple(settings))
+
+
+def tells(cells: Iterable[Cell]) -> bool:
+    """Tell whether these cells show what any setting is worth."""
+    words: dict[Cell, set[str]] = {}
+    for cell in cells:
+        words.setdefault(cell._replace(tuning=TUNED), set()).add(cell.tuning)
+    return any(len(found) > 1 and found & {INSTALLED, TUNED} for found in words.values())

@@ -1,0 +1,56 @@
+"""What settings are worth for scripts: JSON, and the same as CSV (``reports/SCHEMA.md`` describes every key)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dlbench.adapters import axes
+from dlbench.reports.comparison.paired import PairedEstimate
+from dlbench.reports.formats import csv
+from dlbench.reports.tuning.analysis import Row, Tuning, Worth
+
+_AXES = tuple(name for name in axes.NAMES if name != "tuning")
+_RATIO = ("ratio", "low", "high", "pairs")
+_COLUMNS = (
+    *("machine", "machine_name", *_AXES, "setting"),
+    *csv.parts("alone", *_RATIO),
+    *csv.parts("among", *_RATIO),
+    "verdict",
+)
+
+
+def tuning_data(found: Tuning) -> dict[str, Any]:
+    """Return a JSON object: a list of what each setting is worth to each row; of all together ``setting`` is null."""
+    return {"settings": list(_lines(found))}
+
+
+def tuning_rows(found: Tuning) -> csv.Rows:
+    """Return a line for each setting of each row."""
+    return csv.Rows(_COLUMNS, list(_lines(found)))
+
+
+def _lines(found: Tuning) -> Iterator[dict[str, Any]]:
+    for row in found.rows:
+        for worth in (row.together, *row.settings):
+            yield {**_where(found, row), **_content(worth)}
+
+
+def _where(found: Tuning, row: Row) -> dict[str, Any]:
+    values = {name: getattr(row.cell, name) for name in _AXES}
+    return {"machine": row.machine, "machine_name": found.hosts[row.machine].name, **values}
+
+
+def _content(worth: Worth) -> dict[str, Any]:
+    return {
+        "setting": worth.setting or None,
+        "alone": _ratio(worth.alone),
+        "among": _ratio(worth.among),
+        "verdict": worth.verdict or None,
+    }
+
+
+def _ratio(found: PairedEstimate | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    # Too few pairs allow no interval: 0 and infinity say nothing.
+    low, high = (found.low, found.high) if found.low > 0 else (None, None)
+    return {"ratio": found.ratio, "low": low, "high": high, "pairs": found.pairs}

@@ -1,0 +1,100 @@
+"""What settings are worth as words and tables."""
+
+from collections.abc import Iterable
+
+from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
+from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
+from dlbench.reports.naming import group_name, place_name, row_name
+from dlbench.reports.tuning.analysis import FASTER, SLOWER, WORTH_NOTHING, Row, Tuning, Worth
+
+NOTHING = "Nothing was measured both with settings in force and without; `dlbench run tuning` does it."
+_LEGEND = (
+    "Ratios are seconds with the setting over seconds without it, medians over pairs of launches with 95 % intervals "
+    f"(none below {FEWEST_PAIRS} pairs): below 1 the setting makes the step faster.",
+    "alone: against nothing in force; among: against all others in force. A setting is worth nothing where the whole "
+    "interval lies within 2 % of 1.",
+    "Each interval misses in one case of twenty: of many settings some seem to help or hurt by chance.",
+)
+
+
+def tuning_page(found: Tuning) -> Page:
+    """Return a table of what all settings together are worth, and one of each setting."""
+    were = "launch was" if found.disturbed == 1 else "launches were"
+    left_out = (f"{found.disturbed} {were} disturbed by other programs and left out.",) if found.disturbed else ()
+    if not found.rows:
+        return Page((NOTHING, *left_out), (), ())
+    machines = dict.fromkeys(row.machine for row in found.rows)
+    tables = []
+    for machine in machines:
+        name = f", on {found.hosts[machine].name}" if len(machines) > 1 else ""
+        rows = [row for row in found.rows if row.machine == machine]
+        tables.append(_together(rows, name))
+        if any(worth.verdict for row in rows for worth in row.settings):
+            tables.append(_settings(rows, name))
+    before = [f"On {found.hosts[machine].name}." for machine in machines] if len(machines) == 1 else []
+    return Page((*before, *findings(found)), tuple(tables), (*left_out, *_LEGEND))
+
+
+def findings(found: Tuning) -> tuple[str, ...]:
+    """Return what can be said of the settings, one sentence a verdict: those that something can be said of."""
+    sentences = []
+    for verdict, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
+        if named := _named(found.rows, verdict):
+            sentences.append(f"{words}: {named}.")
+    return tuple(sentences)
+
+
+def _named(rows: Iterable[Row], verdict: str) -> str:
+    networks: dict[str, list[str]] = {}
+    for row in rows:
+        for worth in row.settings:
+            if worth.verdict == verdict:
+                networks.setdefault(f"{worth.setting} ({row_name(row.cell)})", []).append(row.cell.network)
+    return "; ".join(f"{name} on {', '.join(dict.fromkeys(of))}" for name, of in networks.items())
+
+
+def _together(rows: Iterable[Row], where: str) -> Table:
+    lines = [
+        (*_of_row(row), _ratio(row.together.alone), Entry(_pairs(row.together)), Entry(row.together.verdict or MISSING))
+        for row in rows
+    ]
+    title = f"Tuned against as installed{where}"
+    return Table(title, ("network", "row", "at", "ratio", "pairs", "verdict"), tuple(lines), keys=3)
+
+
+def _settings(rows: Iterable[Row], where: str) -> Table:
+    lines: list[tuple[Entry, ...]] = []
+    for row in rows:
+        told = [worth for worth in row.settings if worth.verdict]
+        if told:
+            lines.append((Entry(f"{row_name(row.cell)}: {group_name(row.cell)}, {place_name(row.cell)}"),))
+            lines += [_worth(worth) for worth in told]
+    head = ("setting", "alone", "among", "pairs", "verdict")
+    return Table(f"Each setting{where}", head, tuple(lines))
+
+
+def _worth(worth: Worth) -> tuple[Entry, ...]:
+    hurts = worth.verdict == SLOWER
+    return (
+        Entry(worth.setting),
+        _ratio(worth.alone),
+        _ratio(worth.among),
+        Entry(_pairs(worth)),
+        Entry(worth.verdict, hole=hurts, best=worth.verdict == FASTER),
+    )
+
+
+def _of_row(row: Row) -> tuple[Entry, Entry, Entry]:
+    return Entry(group_name(row.cell)), Entry(row_name(row.cell)), Entry(place_name(row.cell))
+
+
+def _pairs(worth: Worth) -> str:
+    counts = [each.pairs for each in (worth.alone, worth.among) if each is not None]
+    return str(min(counts)) if counts else MISSING
+
+
+def _ratio(found: PairedEstimate | None) -> Entry:
+    if found is None:
+        return Entry(MISSING)
+    told = found.pairs >= FEWEST_PAIRS
+    return Entry(f"{found.ratio:.3f}", f" ({found.low:.3f}-{found.high:.3f})" if told else "")

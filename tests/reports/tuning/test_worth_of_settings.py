@@ -1,0 +1,120 @@
+"""What settings are worth, of records whose truth is known."""
+
+import math
+from dataclasses import replace
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench.adapters import tuning
+from dlbench.adapters.protocol import INSTALLED, TUNED, Status
+from dlbench.reports.report import Choices, Source
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.results import Results
+from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, worth_of_settings
+from dlbench.reports.tuning.report import REPORT
+
+NAMES = ("alpha", "beta", "gamma")
+
+
+def record(seconds, names, **changes):
+    """Return a record whose row has settings of these names."""
+    made = make.record([seconds] * 3, **changes)
+    software = {**made.outcome.software, tuning.TUNABLE: list(names)}
+    return replace(made, outcome=made.outcome._replace(software=software))
+
+
+def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
+    """Return records of `tuning.each`, whose settings multiply the seconds by what they are worth.
+
+    Each block has a pace of its own, as a machine does, which is twice as slow at the end as in the beginning.
+    """
+    random = np.random.default_rng(seed)
+    made = []
+    for block in range(pairs):
+        pace = 2.0 ** (block / pairs)
+        for word in tuning.each(names):
+            seconds = pace * math.prod(worth[name] for name in tuning.in_force(word, names))
+            seconds *= math.exp(noise * random.normal())
+            made.append(record(seconds, names, launch=block, tuning=word, **changes))
+    return made
+
+
+def worths(records):
+    (row,) = worth_of_settings(records, {}).rows
+    return row
+
+
+@given(st.lists(st.floats(0.3, 3.0), min_size=3, max_size=3))
+def test_a_drift_of_the_machine_is_in_no_ratio(factors):
+    row = worths(records_of(dict(zip(NAMES, factors, strict=True))))
+    for name, factor, found in zip(NAMES, factors, row.settings, strict=True):
+        assert found.setting == name
+        assert found.alone.ratio == pytest.approx(factor, rel=1e-6)
+        assert found.among.ratio == pytest.approx(factor, rel=1e-6)
+        assert found.alone.pairs == found.among.pairs == 8
+    assert row.together.alone.ratio == pytest.approx(math.prod(factors), rel=1e-6)
+
+
+def test_verdicts_are_those_of_the_interval():
+    row = worths(records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003))
+    assert [each.verdict for each in row.settings] == [FASTER, SLOWER, WORTH_NOTHING]
+    assert worths(records_of({"alpha": 0.5}, names=("alpha",), pairs=5)).settings[0].verdict == UNKNOWN
+
+
+def test_noise_is_called_faster_or_slower_in_about_one_case_of_twenty():
+    verdicts = [
+        each.verdict
+        for seed in range(40)
+        for each in worths(records_of(dict.fromkeys(NAMES, 1.0), noise=0.3, seed=seed)).settings
+    ]
+    assert verdicts.count(UNKNOWN) >= 0.9 * len(verdicts)
+    assert WORTH_NOTHING not in verdicts
+
+
+def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_other():
+    made = [
+        record(0.5 if tuning.in_force(word, NAMES[:2]) else 1.0, NAMES[:2], launch=block, tuning=word)
+        for block in range(6)
+        for word in tuning.each(NAMES[:2])
+    ]
+    for found in worths(made).settings:
+        assert found.alone.ratio == pytest.approx(0.5)
+        assert found.among.ratio == pytest.approx(1.0)
+        assert found.verdict == WORTH_NOTHING
+
+
+def test_a_launch_that_failed_is_in_no_pair():
+    made = records_of({"alpha": 0.5}, names=("alpha",))
+    ran = record(9.0, ["alpha"], launch=99, tuning=TUNED)
+    failed = replace(ran, outcome=ran.outcome._replace(status=Status.PARITY_FAILED))
+    other = record(9.0, ["alpha"], launch=99, tuning=INSTALLED)
+    row = worths([*made, failed, other])
+    assert row.together.alone.pairs == 8
+    assert row.together.alone.ratio == pytest.approx(0.5)
+
+
+def test_a_row_without_settings_and_one_measured_one_way_only_are_not_shown():
+    plain = [make.record([1.0] * 3, launch=block) for block in range(6)]
+    tuned = [record(1.0, ["alpha"], launch=block) for block in range(6)]
+    assert worth_of_settings([*plain, *tuned], {}).rows == ()
+    assert not tells([make.cell()])
+    assert tells([make.cell(), make.cell(tuning=INSTALLED)])
+
+
+def test_the_report_says_what_helps_and_what_hurts():
+    made = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
+    source = Source(lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)}))
+    found = REPORT.analyse(source)
+    page = REPORT.page(found, Choices())
+    assert "Faster with: alpha (torch eager) on fcn5." in page.before
+    assert "Slower with: beta (torch eager) on fcn5." in page.before
+    assert "Worth nothing: gamma (torch eager) on fcn5." in page.before
+    data = REPORT.data(found)["settings"]
+    assert [each["setting"] for each in data] == [None, *NAMES]
+    assert [each["verdict"] for each in data[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
+    assert len(list(REPORT.rows(found).lines)) == 4
+    assert "dlbench run tuning" in REPORT.page(REPORT.analyse(Source(Results)), Choices()).before[0]

@@ -1,0 +1,122 @@
+"""Settings as data and as an axis: which cells a plan has, in which order, and what a launch is told."""
+
+from itertools import pairwise
+
+import pytest
+
+from dlbench.adapters.protocol import INSTALLED, TUNED
+from dlbench.suites.errors import SuiteError, UsageError
+from dlbench.suites.planning import framework
+from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.suite import load, parse
+from dlbench.suites.planning.values import Capacity
+
+HEAD = 'name = "made_up"\ntitle = "Made up"\nsummary = "none"\n[variables]\nTHREADS = "{threads}"\n'
+MODES = '[modes.plain]\nsummary = "plain"\nsettings = { a = 1 }\n[modes.other]\nsummary = "other"\n'
+SETTINGS = """
+[tuning.quick]
+replaces = "slow"
+why = "faster"
+settings = { a = 2, b = 3 }
+modes = ["plain"]
+[tuning.large]
+replaces = "small"
+why = "larger"
+variables = { SIZE = "{threads}0" }
+devices = ["cpu"]
+families = ["recurrent"]
+"""
+
+
+def described(tmp_path, text):
+    folder = tmp_path / "made_up"
+    folder.mkdir(exist_ok=True)
+    (folder / "framework.toml").write_text(text)
+    return framework.read(folder / "framework.toml")
+
+
+def plan(names, **chosen):
+    choices = Choices(frameworks=names, threads="1", **chosen)
+    return expand(load("table4"), choices, Capacity(2, 2), 1)
+
+
+def test_a_setting_counts_where_it_means_something(tmp_path):
+    made = described(tmp_path, HEAD + MODES + SETTINGS)
+    assert made.tunable("plain") == ("quick", "large")
+    assert made.tunable("other") == ("large",)
+    assert made.tunable("plain", "cuda:0", "recurrent") == ("quick",)
+    assert made.tunable("plain", "cpu", "feedforward") == ("quick",)
+
+
+def test_a_launch_is_told_of_the_settings_in_force_alone(tmp_path):
+    made = described(tmp_path, HEAD + MODES + SETTINGS)
+    assert made.launch_settings("plain") == {"a": 2, "b": 3}
+    assert made.launch_settings("plain", ()) == {"a": 1}
+    assert made.launch_variables("plain", 4) == {"THREADS": "4", "SIZE": "40"}
+    assert made.launch_variables("plain", 4, chosen=["quick"]) == {"THREADS": "4"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[tuning.a]\nreplaces = ""\nwhy = ""\n', "the setting a needs settings or variables"),
+        ('[tuning.a]\nreplaces = ""\nwhy = ""\nmodes = ["none"]\nsettings = { b = 1 }\n', "'none', which is none"),
+        ('[tuning."a+b"]\nreplaces = ""\nwhy = ""\nsettings = { b = 1 }\n', "tuning"),
+        ('[tuning.a]\nreplaces = ""\nwhy = ""\nvariables = { B = "{nosuch}" }\n', "unknown placeholder {nosuch}"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
+    with pytest.raises(SuiteError, match=words):
+        described(tmp_path, HEAD + MODES + text)
+
+
+def test_a_row_without_settings_is_measured_once():
+    found = [
+        (cell.framework, cell.tuning) for cell in plan("torch,keras", networks="fcn5", tuning="installed,tuned").cells
+    ]
+    assert found == [("torch", INSTALLED), ("torch", TUNED), ("keras", TUNED)]
+
+
+def test_each_setting_is_in_force_alone_and_left_out():
+    words = [cell.tuning for cell in plan("torch,keras", networks="alexnet", tuning="each").cells]
+    names = ("allocator", "fused_update", "channels_last")
+    assert words == [INSTALLED, *(f"installed+{name}" for name in names), *(f"tuned-{name}" for name in names), TUNED]
+
+
+def test_two_words_for_the_same_settings_are_one_cell():
+    words = [
+        cell.tuning for cell in plan("torch", networks="fcn5", tuning="installed+allocator,tuned-fused_update").cells
+    ]
+    assert words == ["installed+allocator"]
+
+
+def test_words_that_mean_nothing_are_refused():
+    for words, told in (
+        ("quick", "'quick' is none of installed, tuned"),
+        ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: allocator"),
+        ("each", "No row here has such settings"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            plan("keras" if words == "each" else "torch", networks="fcn5", tuning=words)
+    with pytest.raises(SuiteError, match="key tuning: 'quick' is none of"):
+        parse(
+            'name = "a"\nsummary = "b"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = 1\ntuning = "quick"\n',
+            "x",
+        )
+
+
+def test_pairs_are_neighbours_in_time():
+    planned = plan("torch,mxnet", networks="fcn5,lstm32,alexnet", tuning="each")
+    for block in range(3):
+        order = [launch.cell._replace(tuning=TUNED) for launch in planned.block(block)]
+        changes = sum(before != after for before, after in pairwise(order))
+        assert changes + 1 == len(set(order))
+
+
+def test_every_setting_of_dlbenchs_frameworks_says_what_it_replaces_and_why():
+    settings = [
+        (each.name, name, tuned) for each in framework.offered().values() for name, tuned in each.tuning.items()
+    ]
+    assert len(settings) >= 15
+    assert [(of, name) for of, name, tuned in settings if not tuned.replaces or not tuned.why] == []
