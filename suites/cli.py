@@ -15,7 +15,6 @@ from .commands.compare import compare_command
 from .commands.doctor import doctor_command
 from .commands.env import env_app
 from .commands.explain import explain_command
-from .commands.export_and_import import export_command, import_command
 from .commands.gate import gate_command
 from .commands.history import history_command
 from .commands.list_and_probe import list_command, probe_command
@@ -24,7 +23,8 @@ from .commands.options import AxesOfACell
 from .commands.plan import plan_command
 from .commands.report import report_app
 from .commands.run import run_command
-from .commands.store import store_app
+from .commands.stores import export_command, import_command, store_app
+from .commands.tune import tune_command
 from .display.screen import complain
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .measuring import preparation
@@ -74,7 +74,7 @@ for _command in (
     *(export_command, import_command, doctor_command),
 ):
     app.command(_command.__name__.removesuffix("_command"))(_command)
-for _command in (history_command, explain_command):  # here each axis may be named in the singular too
+for _command in (history_command, explain_command, tune_command):  # here each axis may be named in the singular too
     in_plural = {"token_normalize_func": AxesOfACell.in_plural}
     app.command(_command.__name__.removesuffix("_command"), context_settings=in_plural)(_command)
 

@@ -1,7 +1,7 @@
 """`dlbench run`: measures a suite on this machine."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +10,7 @@ import typer
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
+from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
@@ -21,6 +22,7 @@ from ..judging.first_losses import FirstLosses
 from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation, resuming, short_launch
 from ..measuring.attempts import Carrier
+from ..measuring.ledger import Ledger
 from ..measuring.runner import Ending, Runner
 from ..planning import feasible
 from ..planning.plan import Plan
@@ -82,7 +84,6 @@ def run_command(
     feasible.check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
-    allowed = session.seconds
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
     unfinished: Run | None = None
     if session.resume:  # refused before a store of an earlier dlbench is brought up to date
@@ -93,24 +94,25 @@ def run_command(
             resuming.check_same_text(text, records)
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
-        run, ending = _measure(plan, machine, store, unfinished, allowed, session.no_build, how, text)
+        run, ending, _ = carry_out(plan, machine, store, session, how, unfinished=unfinished, text=text)
         _show(store, run, ending, how.as_json)
 
 
-def _measure(
+def carry_out(
     plan: Plan,
     machine: Machine,
     store: Store,
-    unfinished: Run | None,
-    allowed: float | None,
-    no_build: bool,
+    session: options.SessionOptions,
     how: HowToRun,
-    text: Text | None,
-) -> tuple[Run, Ending]:
-    """Prepare and carry out the run, and return it with how it ended."""
+    *,
+    unfinished: Run | None = None,
+    text: Text | None = None,
+    ledger: Callable[[Plan, Iterable[Record], Host | None], Ledger] = Ledger,
+) -> tuple[Run, Ending, Ledger]:
+    """Prepare and carry out the run, and return it with how it ended, and what its records show."""
     launcher = ProcessLauncher()
     store.add_machine(machine.fingerprint, machine.to_dict())
-    sources = row_interpreters.prepare(plan.builds, say, build_missing=not no_build)
+    sources = row_interpreters.prepare(plan.builds, say, build_missing=not session.no_build)
     with measuring(say, wait=True, computes=plan.computes):
         if not how.no_ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
@@ -142,13 +144,13 @@ def _measure(
             first_losses=FirstLosses.of(store.records(run=run.id)),
         )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
-            runner = Runner(store, carrier, display, allowed)
+            runner = Runner(store, carrier, display, session.seconds, ledger_of=ledger)
             display.follow(runner.ledger)
             with interruptible(resume_command()):
                 ending = runner.run()
         for line in precision_lines(plan, runner.ledger):
             say(line)
-    return run, ending
+    return run, ending, runner.ledger
 
 
 def _show(store: Store, run: Run, ending: Ending, as_json: bool) -> None:

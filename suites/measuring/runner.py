@@ -6,18 +6,19 @@ what follows is decided from the records alone.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol as TypingProtocol
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
 from ..launching.control import read_phase
-from ..planning.plan import PlannedLaunch
+from ..planning.plan import Plan, PlannedLaunch
 from .attempts import MOST_ATTEMPTS, Carrier
 from .ledger import Ledger
 
@@ -57,11 +58,13 @@ class Runner:
     observer: Observer
     budget_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
+    ledger_of: Callable[[Plan, Iterable[Record], Host | None], Ledger] = Ledger
+    """Makes of the plan and the run's records what says which launches are needed."""
     ledger: Ledger = field(init=False)
     """What the run's records show so far."""
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.carrier.plan, self.store.records(run=self.carrier.run.id), self.carrier.host)
+        self.ledger = self.ledger_of(self.carrier.plan, self.store.records(run=self.carrier.run.id), self.carrier.host)
         self._plan, self._gate = self.carrier.plan, self.carrier.gate
         self._start, self._launched = 0.0, 0
 

@@ -1,0 +1,1 @@
+"""The search for the fastest way to run a network here."""
