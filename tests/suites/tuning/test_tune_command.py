@@ -1,0 +1,118 @@
+"""`dlbench tune`, `run tuning` and `report tuning` with an adapter whose settings are worth what is known."""
+
+import json
+from statistics import median
+
+import pytest
+from processes import run_command
+
+from dlbench.reports.storage.store import Store
+
+ABOUT = """
+name = "mine"
+title = "Mine"
+summary = "made up by a test"
+environment = "host"
+computes = false
+
+[modes.only]
+default = true
+summary = "the one mode"
+
+[tuning.half]
+replaces = "a step of 20 ms"
+why = "half of the work is left out"
+settings = { factor = 0.5 }
+
+[tuning.burden]
+replaces = "nothing more to do"
+why = "a step of half as long again"
+variables = { BURDEN = "1.5" }
+"""
+ADAPTER = """
+import os, time
+from ..base import Adapter
+
+class Mine(Adapter):
+    computes = False
+    parity_reason = "it computes nothing"
+    tells_loss = False
+    def prepare(self, network, weights, batch):
+        self.seconds = 0.02 * self.settings.get("factor", 1.0) * float(os.environ.get("BURDEN", "1"))
+    def reset(self, weights, batch): pass
+    def set_learning_rate(self, rate): pass
+    def step(self):
+        until = time.perf_counter() + self.seconds
+        while time.perf_counter() < until: pass
+    def parameters(self): return iter(())
+    def describe(self): return {"framework": "mine", "version": "1"}
+
+ADAPTER = Mine
+"""
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """Give the words that name the adapter, and the store."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "framework.toml").write_text(ABOUT)
+    (folder / "adapter.py").write_text(ADAPTER)
+    return ["--adapter", f"mine={folder}", "--no-quiet-gate", "--store", str(tmp_path / "s.sqlite")]
+
+
+@pytest.fixture
+def dlbench(tmp_path):
+    """Give a function that runs the command to its good end."""
+
+    def run(*words):
+        done = run_command(tmp_path, *map(str, words))
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(adapter, dlbench):
+    done = dlbench("tune", "--network", "fcn5", "--framework", "mine", "--threads", 1, *adapter, "--json")
+    told = json.loads(done.stdout)
+    assert told["ways"][0]["tuning"] == "installed+half"
+    assert told["against"]["tuning"] == "installed"
+    assert told["gain"]["pairs"] == 8
+    assert 1.5 < told["gain"]["ratio"] < 2.5
+    assert told["settings"] == {"half": "half of the work is left out"}
+    assert told["tried"] == 4
+
+
+def test_each_setting_is_measured_alone_and_left_out(adapter, dlbench, tmp_path):
+    names = ["--networks", "fcn5", "--frameworks", "mine", "--threads", 1, "--launches", 2]
+    dlbench("run", "tuning", *names, *adapter, "--no-ceilings")
+    with Store.open(str(tmp_path / "s.sqlite")) as store:
+        records = list(store.records())
+    assert all(record.outcome.software["tunable"] == ["half", "burden"] for record in records)
+    seconds = {record.cell.tuning: median(record.outcome.step_seconds()) for record in records}
+    factors = {word: took / seconds["installed"] for word, took in seconds.items()}
+    worth = {"installed": 1.0, "installed+half": 0.5, "installed+burden": 1.5, "tuned": 0.75}
+    assert factors == {word: pytest.approx(factor, rel=0.3) for word, factor in worth.items()}
+    # Where other programs disturbed all of them nothing is told; never is a setting's worth made of such launches.
+    told = json.loads(dlbench("report", "tuning", "--store", tmp_path / "s.sqlite", "--json").stdout)["settings"]
+    assert {each["verdict"] for each in told} <= {"cannot be told", None}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--framework", "null"], "Name the network"),
+        (["--network", "fcn5"], "Name the frameworks"),
+        (["--network", "fcn5,lstm32", "--framework", "null"], "Times of different work do not compare"),
+        (["--network", "fcn5", "--framework", "null", "--batch-sizes", "8,16"], "different work"),
+        (["--network", "fcn5", "--framework", "null", "--tuning", "fast"], "'fast' is none of installed, tuned"),
+        (["--network", "nosuch", "--framework", "null"], "nosuch"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_in_one_line(words, told, tmp_path):
+    done = run_command(tmp_path, "tune", *words, "--store", str(tmp_path / "s.sqlite"))
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "s.sqlite").exists()
