@@ -15,6 +15,7 @@ SHARED = (
     "adapters.axes",
     "adapters.families",
     "adapters.networks",
+    "adapters.tuning",
     "adapters.libraries.device_ceilings",
     "adapters.libraries.profiles",
 )

@@ -17,7 +17,7 @@ from small_networks import small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.networks import of_family
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import INSTALLED, Outcome, Status
 from dlbench.reports.evidence.raised_flags import wanting_threads
 from dlbench.suites.planning import framework as framework_module
 from dlbench.suites.planning.framework import catalogue
@@ -167,6 +167,30 @@ def test_it_computes_what_the_reference_computes(launched):
     assert outcome.parity is not None, outcome.reason
     assert outcome.parity.verdict == "agrees", outcome.parity.reason
     assert 1 <= len(outcome.parity.losses) <= network.parity.steps
+
+
+def installed():
+    """Return a network of each kind for every framework with settings, in its default mode; one of them is not slow."""
+    found = []
+    for name, framework in frameworks().items():
+        mode = framework.default_mode
+        kinds = [each for each in OF_EACH_FAMILY if framework.tunable(mode, DEVICE, EVERY[each].family.name)]
+        for network in kinds if framework.tuning and DEVICE == "cpu" else ():
+            looked_at = "small-residual" if "small-residual" in kinds else kinds[0]
+            marks = [*_marks(framework), *([] if network == looked_at else [pytest.mark.slow])]
+            found.append(pytest.param((name, mode, network), marks=marks, id=f"{name}-{mode}-{network}"))
+    return found
+
+
+@pytest.mark.parametrize("which", installed())
+def test_as_installed_it_computes_the_same(which, launch):
+    name, mode, network = which
+    outcome = launch(name, mode, EVERY[network], tuning=INSTALLED)
+    if outcome.status is Status.UNSUPPORTED:
+        assert may_refuse(name, mode, network), outcome.reason
+        return
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.parity.verdict == "agrees", outcome.parity.reason
 
 
 def test_its_loss_stays_finite(launched):

@@ -45,7 +45,7 @@ def adapter_samples(framework: Framework, cell: Cell, network: Network, interpre
     """Return the nanoseconds of each step of a launch of the adapter."""
     cache = folders.cache_directory(framework)
     cache.mkdir(parents=True, exist_ok=True)
-    settings = framework.modes[cell.mode].settings
+    settings = framework.launch_settings(cell.mode)
     launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache), network=to_data(network))
     variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)
     outcome = ProcessLauncher().launch(Order(launch, interpreter, variables, 900.0)).outcome

@@ -1,4 +1,4 @@
-"""The benchmark networks trained by hand in CNTK's layers library; MODE graph or vendor.
+"""The benchmark networks trained by hand in CNTK's layers library; MODE graph.
 
 See `shared/yardstick.py` for how it is called.
 """
@@ -10,11 +10,10 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).with_name("shared")))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
-given = arguments("graph", "vendor")
-if given.mode == "graph":
-    processor = Path("/proc/cpuinfo").read_text()
-    if "GenuineIntel" not in processor:
-        os.environ["MKL_DEBUG_CPU_TYPE"] = "7" if "avx512vl" in processor else "5"
+given = arguments("graph")
+processor = Path("/proc/cpuinfo").read_text()
+if "GenuineIntel" not in processor:
+    os.environ["MKL_DEBUG_CPU_TYPE"] = "7" if "avx512vl" in processor else "5"
 
 import cntk as C  # noqa: E402, N812 - as its manuals have it
 

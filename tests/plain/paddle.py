@@ -1,4 +1,4 @@
-"""The benchmark networks trained by hand in PaddlePaddle; MODE dynamic or widest.
+"""The benchmark networks trained by hand in PaddlePaddle; MODE dygraph.
 
 See `shared/yardstick.py` for how it is called.
 """
@@ -15,10 +15,9 @@ from paddle.nn import functional as F  # noqa: N812 - the field's habit
 sys.path.append(str(Path(__file__).with_name("shared")))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
-given = arguments("dynamic", "widest")
-if given.mode == "widest":
-    # 7: AVX-512, 5: AVX2. MKL reads it at its first product.
-    os.environ["MKL_DEBUG_CPU_TYPE"] = "7" if "avx512vl" in Path("/proc/cpuinfo").read_text() else "5"
+given = arguments("dygraph")
+# 7: AVX-512, 5: AVX2. MKL reads it at its first product.
+os.environ["MKL_DEBUG_CPU_TYPE"] = "7" if "avx512vl" in Path("/proc/cpuinfo").read_text() else "5"
 paddle.device.set_device("cpu")
 
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 from known_networks import NETWORKS
 
+from dlbench.adapters import tuning
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Launch, Outcome, Protocol
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
@@ -65,6 +66,7 @@ class Wanted(NamedTuple):
     #: The one shipped for this mini-batch where none is given; of other networks than dlbench's it is computed.
     reference: Path | None = None
     settings: dict[str, Any] | None = None
+    tuning: str = TUNED
     timeout: float = 540.0
     only_capabilities: bool = False
     world_size: int = 1
@@ -97,11 +99,13 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
         wanted.precision,
         affinity=OVERSUBSCRIBED if wanted.cpus is None else BOUND,
         world_size=wanted.world_size,
+        tuning=wanted.tuning,
     )
+    in_force = tuning.in_force(wanted.tuning, framework.tunable(mode, wanted.device, specified.family.name))
     launch = Launch(
         cell=cell,
         protocol=wanted.protocol,
-        settings={**framework.modes[mode].settings, **(wanted.settings or {})},
+        settings={**framework.launch_settings(mode, in_force), **(wanted.settings or {})},
         reference=None,
         cache_directory=str(cache),
         adapter_directory=framework.outside,
@@ -112,7 +116,7 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
         network=to_data(specified),
         asked_about=[to_data(each) for each in NETWORKS.values()] if wanted.only_capabilities else None,
     )
-    variables = framework.launch_variables(mode, wanted.threads, interpreter.parent.parent)
+    variables = framework.launch_variables(mode, wanted.threads, interpreter.parent.parent, in_force)
     if wanted.device == "cpu":
         variables = {**variables, **devices.variables(None)}
     variables = {**variables, **wanted.variables}

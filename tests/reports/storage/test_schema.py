@@ -98,6 +98,7 @@ def test_an_earlier_store_keeps_its_cells_and_their_numbers_and_becomes_like_a_n
     expected = {
         row["id"]: {
             "world_size": 1,
+            "tuning": "tuned",
             "specification": "",
             **{k: v for k, v in row.items() if k not in ("id", "machine")},
         }
