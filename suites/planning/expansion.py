@@ -6,7 +6,7 @@ from typing import Any
 
 from dlbench.adapters import axes as table
 from dlbench.adapters import tuning
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell
+from dlbench.adapters.protocol import BOUND, INSTALLED, OVERSUBSCRIBED, TUNED, Cell
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
@@ -94,7 +94,7 @@ class _Expansion:
                     "(--networks, --frameworks, --threads, --batch-sizes)."
                 )
         distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
-        if not distinct and self._plain["tuning"] != (TUNED,):
+        if not distinct and not {INSTALLED, TUNED} & set(self._plain["tuning"]):
             raise UsageError("No row here has such settings. `dlbench list --settings` shows which there are.")
         if not distinct:
             raise UsageError(
