@@ -13,6 +13,8 @@ IMPORTS = {
     # The compiler is imported by the first update of parameters otherwise, in every question anew.
     "torch": "import torch, torch._dynamo",
     "tensorflow": "import tensorflow as tf",
+    # It does no more threads than the CPUs that it is bound to, and has no other word for it.
+    "mindspore": "import mindspore, os\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])",
     "mxnet": "import mxnet as mx",
     "onnx": "import onnxruntime\nfrom guest.onnx import networks as onnx_networks",
     "onnxruntime": "from guest.libraries.onnx_graphs import permute_gates",

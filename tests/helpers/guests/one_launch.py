@@ -27,6 +27,8 @@ from dlbench.suites.planning.framework import Framework, find
 LIMITS = limits_of(probe(), None)
 #: Enough to see what a step does, not how long it takes.
 SHORT = Protocol(warmup_steps=1, steps=3, minimum_steps=3, seconds=0.5)
+#: Frameworks without a thread setting: each of their launches is bound to as many CPUs as it has threads.
+ALWAYS_BOUND = ("mindspore",)
 
 
 def find_framework_python(name: str) -> Path:
@@ -79,6 +81,8 @@ class Wanted(NamedTuple):
 def launch_once(framework: Framework, mode: str, network: str | Network, cache: Path, **options: Any) -> Outcome:
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome."""
     wanted = Wanted(**options)
+    if framework.name in ALWAYS_BOUND and wanted.cpus is None and wanted.threads:
+        wanted = wanted._replace(cpus=sorted(os.sched_getaffinity(0))[: wanted.threads * wanted.world_size])
     specified = NETWORKS[network] if isinstance(network, str) else network
     size = wanted.batch_size or specified.batch_size
     interpreter = find_framework_python(framework.name)

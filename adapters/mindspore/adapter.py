@@ -1,0 +1,160 @@
+"""MindSpore on the CPU: forward, backward and update as one graph."""
+
+import os
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
+
+import mindspore
+import numpy as np
+from mindspore import nn, ops
+
+from ..base import Adapter
+from ..families import CELLS, LEARNING_RATE, Elman, Recurrent
+from ..launch.batches import Batch
+from ..networks import Network
+from ..protocol import Cell
+from .networks import arrays_of, build, load
+from .recurrent import reason_against
+
+LOSSES = {"cross_entropy": nn.CrossEntropyLoss, "squares": nn.MSELoss}
+
+
+class Loss(nn.Cell):
+    """A network and its mean loss."""
+
+    def __init__(self, network: Any, criterion: Any) -> None:
+        super().__init__()
+        self.network, self.criterion = network, criterion
+
+    def construct(self, inputs: Any, labels: Any) -> Any:
+        """Return the loss."""
+        return self.criterion(self.network(inputs), labels)
+
+
+class Step(nn.Cell):
+    """A training step: returns the loss before its update, when the update is done."""
+
+    def __init__(self, loss: Any, parameters: Any, rate: Any, clip: float) -> None:
+        super().__init__()
+        self.of_loss = mindspore.value_and_grad(loss, None, parameters)
+        self.parameters, self.rate, self.clip = parameters, rate, clip
+        self.descend = ops.ApplyGradientDescent()
+
+    @mindspore.jit
+    def construct(self, inputs: Any, labels: Any) -> Any:
+        """Compute the loss and the gradients, and update."""
+        loss, gradients = self.of_loss(inputs, labels)
+        if self.clip:
+            gradients = ops.clip_by_global_norm(gradients, self.clip)
+        for index in range(len(self.parameters)):
+            loss = ops.depend(loss, self.descend(self.parameters[index], self.rate, gradients[index]))
+        return loss
+
+
+@mindspore.jit
+def _product(left: Any, right: Any) -> Any:
+    return ops.matmul(left, right)
+
+
+def _square(value: Any) -> Any:
+    return value * value
+
+
+class MindSporeAdapter(Adapter):
+    """Drives MindSpore."""
+
+    families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
+
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+        mindspore.set_device("CPU")
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Refuse, beside what every adapter refuses, threads that are not the CPUs, and loops too long to unroll."""
+        supported, reason = super().supports(network)
+        if not supported:
+            return supported, reason
+        # The launch has bound this process already.
+        cpus = len(os.sched_getaffinity(0))
+        if self.cell.threads not in (0, cpus):
+            text = "%d threads on %d CPUs: MindSpore has no thread setting that works on the CPU; give --affinity bound"
+            return False, text % (self.cell.threads, cpus)
+        family = network.family
+        if isinstance(family, Elman):
+            reason = reason_against(1, family.steps)
+        elif isinstance(family, Recurrent) and family.cell != "lstm":
+            reason = reason_against(family.layers, family.steps)
+        return not reason, reason
+
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        """Build the cells with these weights and put the mini-batch into tensors; the first step compiles."""
+        self.family = network.family
+        self.built = build(network, weights)
+        self.inputs, self.labels = map(mindspore.Tensor, arrays_of(self.family, batch))
+        self.rate = mindspore.Parameter(mindspore.Tensor(LEARNING_RATE, mindspore.float32), "rate", False)
+        parameters = mindspore.ParameterTuple(self.built.parameters.values())
+        loss = Loss(self.built.cell, LOSSES[self.family.loss]())
+        self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
+        self.train = Step(loss, parameters, self.rate, self.family.clip)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy the weights into the parameters, which plain SGD keeps nothing beside; the mini-batch is made anew."""
+        load(self.built.parameters, weights)
+        self.inputs, self.labels = map(mindspore.Tensor, arrays_of(self.family, batch))
+
+    def step(self) -> None:
+        """Start the graph; it may return before the kernels are done."""
+        self.loss = self.train(self.inputs, self.labels)
+
+    def synchronize(self) -> None:
+        """Wait for the loss, which the graph gives after the update; MindSpore has no other way on the CPU."""
+        self.loss.asnumpy()
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Put the rate into its parameter, which the graph reads."""
+        self.rate.set_data(mindspore.Tensor(rate, mindspore.float32))
+
+    def last_loss(self) -> float:
+        """Return the mean loss of the last step."""
+        return float(self.loss.asnumpy())
+
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield every trainable parameter."""
+        for name, parameter in self.built.parameters.items():
+            yield name, parameter.asnumpy()
+
+    def describe(self) -> Dict[str, Any]:
+        """Return versions and execution settings."""
+        return {
+            "framework": "mindspore",
+            "version": mindspore.__version__,
+            "onednn_max_cpu_isa": os.environ.get("ONEDNN_MAX_CPU_ISA", "oneDNN's own choice"),
+            "execution": "graph",
+            "recurrence": "fused" if getattr(self.family, "cell", "") == "lstm" else "unrolled",
+            "optimizer": "ApplyGradientDescent",
+            "image_layout": "NCHW",
+        }
+
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
+        """Ask MindSpore for GPUs and for a gradient."""
+        gpu = bool(mindspore.hal.is_available("GPU"))
+        slope = float(mindspore.grad(_square)(mindspore.Tensor(3.0, mindspore.float32)).asnumpy())
+        return {
+            "gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu),
+            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 is %g" % slope),
+        }
+
+    def multiply(self, size: int) -> Callable[[], object]:
+        """Return a float32 matrix product."""
+        random = np.random.RandomState(0)
+        left, right = [mindspore.Tensor(random.rand(size, size).astype(np.float32)) for _ in range(2)]
+        return lambda: _product(left, right).asnumpy()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Tell by the words of MindSpore's allocator."""
+        return super().is_out_of_memory(error) or "emory isn't enough" in str(error)
+
+
+ADAPTER = MindSporeAdapter

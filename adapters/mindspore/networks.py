@@ -1,0 +1,192 @@
+"""Builds the specifications of ``adapters/networks.py`` as MindSpore cells that end in logits.
+
+MindSpore's layouts are the canonical ones (dense weights (outputs, inputs), convolutions OIHW, images NCHW, LSTM gates
+input, forget, cell, output). Tokens and their labels are time-major. What ``construct`` says is compiled from its
+source: it holds no more than MindSpore's compiler knows of Python.
+"""
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+
+import mindspore
+import numpy as np
+from mindspore import nn, ops
+
+from ..base import Unsupported
+from ..families import (
+    Attention,
+    Bottleneck,
+    Chain,
+    Convolution,
+    Dense,
+    Elman,
+    Family,
+    Flatten,
+    MaxPool,
+    Recurrent,
+    Residual,
+)
+from ..launch.batches import Batch
+from ..networks import Network
+from . import attention, recurrent
+
+ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
+
+
+class Built(NamedTuple):
+    """A cell from inputs to logits, and its trainable parameters by canonical name."""
+
+    cell: Any
+    parameters: Dict[str, Any]
+
+
+class Naming:
+    """Collects where each canonical parameter lies."""
+
+    def __init__(self) -> None:
+        self.parameters: Dict[str, Any] = {}
+
+    def free(self, name: str, *shape: int) -> Any:
+        """Return a parameter that belongs to no layer of MindSpore's."""
+        made = mindspore.Parameter(mindspore.Tensor(np.zeros(shape, np.float32)), name=name)
+        self.parameters[name] = made
+        return made
+
+    def dense(self, name: str, inputs: int, outputs: int) -> Any:
+        """Return a fully connected layer."""
+        made = nn.Dense(inputs, outputs)
+        self.parameters[name + ".weight"], self.parameters[name + ".bias"] = made.weight, made.bias
+        return made
+
+    def embedding(self, name: str, symbols: int, width: int) -> Any:
+        """Return a table of vectors."""
+        made = nn.Embedding(symbols, width)
+        self.parameters[name + ".weight"] = made.embedding_table
+        return made
+
+    def convolution(
+        self, name: str, inputs: int, outputs: int, kernel: int, stride: int, padding: int, bias: bool = True
+    ) -> Any:
+        """Return a convolution with symmetric zero padding."""
+        made = nn.Conv2d(inputs, outputs, kernel, stride, pad_mode="pad", padding=padding, has_bias=bias)
+        self.parameters[name + ".weight"] = made.weight
+        if bias:
+            self.parameters[name + ".bias"] = made.bias
+        return made
+
+    def norm(self, name: str, channels: int, epsilon: float) -> Any:
+        """Return a batch normalisation."""
+        made = nn.BatchNorm2d(channels, eps=epsilon)
+        self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.gamma, made.beta
+        return made
+
+
+def _pool(kernel: int, stride: int, padding: int) -> Any:
+    if padding:
+        return nn.MaxPool2d(kernel, stride, pad_mode="pad", padding=padding)
+    return nn.MaxPool2d(kernel, stride)  # "valid"
+
+
+def _chain(family: Chain, naming: Naming) -> Any:
+    made: List[Any] = []
+    for layer in family.layers:
+        if isinstance(layer, Dense):
+            made.append(naming.dense(layer.name, layer.inputs, layer.outputs))
+        elif isinstance(layer, Convolution):
+            sizes = (layer.in_channels, layer.out_channels, layer.kernel, layer.stride, layer.padding)
+            made.append(naming.convolution(layer.name, *sizes))
+        elif isinstance(layer, MaxPool):
+            made.append(_pool(layer.kernel, layer.stride, layer.padding))
+            continue
+        elif isinstance(layer, Flatten):
+            made.append(nn.Flatten())
+            continue
+        else:
+            raise Unsupported("MindSpore: no way to build a layer of type %s" % type(layer).__name__)
+        if layer.activation != "none":
+            made.append(ACTIVATIONS[layer.activation]())
+    return nn.SequentialCell(*made)
+
+
+class BottleneckCell(nn.Cell):
+    """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
+
+    def __init__(self, spec: Bottleneck, epsilon: float, naming: Naming) -> None:
+        super().__init__()
+        shapes = (
+            (spec.in_channels, spec.width, 1, spec.stride),
+            (spec.width, spec.width, 3, 1),
+            (spec.width, spec.out_channels, 1, 1),
+        )
+        body: List[Any] = []
+        for index, (inputs, outputs, kernel, stride) in enumerate(shapes, start=1):
+            name = "%s.conv%d" % (spec.name, index)
+            body.append(naming.convolution(name, inputs, outputs, kernel, stride, kernel // 2, bias=False))
+            body.append(naming.norm("%s.norm%d" % (spec.name, index), outputs, epsilon))
+            body.append(nn.ReLU())
+        self.body = nn.SequentialCell(*body[:-1])
+        self.projects = spec.projection
+        if spec.projection:
+            sizes = (spec.in_channels, spec.out_channels, 1, spec.stride, 0)
+            self.project = nn.SequentialCell(
+                naming.convolution(spec.name + ".project", *sizes, bias=False),
+                naming.norm(spec.name + ".project_norm", spec.out_channels, epsilon),
+            )
+
+    def construct(self, inputs: Any) -> Any:
+        """Return relu(body + shortcut), (batch, channels, height, width)."""
+        shortcut = self.project(inputs) if self.projects else inputs
+        return ops.relu(self.body(inputs) + shortcut)
+
+
+class Average(nn.Cell):
+    """The mean of each channel, (batch, channels)."""
+
+    def construct(self, images: Any) -> Any:
+        """Return it."""
+        return ops.mean(images, (2, 3))
+
+
+def _residual(family: Residual, naming: Naming) -> Any:
+    stem = naming.convolution("stem", family.input_shape[0], family.stem_channels, 7, 2, 3, bias=False)
+    cells = [stem, naming.norm("stem_norm", family.stem_channels, family.epsilon), nn.ReLU(), _pool(3, 2, 1)]
+    cells += [BottleneckCell(block, family.epsilon, naming) for block in family.bottlenecks]
+    return nn.SequentialCell(*cells, Average(), naming.dense("fc", family.features, family.classes))
+
+
+def build(network: Network, weights: Mapping[str, np.ndarray]) -> Built:
+    """Build the network in training mode with copies of these weights."""
+    family, naming = network.family, Naming()
+    if isinstance(family, Chain):
+        cell = _chain(family, naming)
+    elif isinstance(family, Residual):
+        cell = _residual(family, naming)
+    elif isinstance(family, Recurrent):
+        cell = recurrent.LanguageModel(family, naming)
+    elif isinstance(family, Elman):
+        cell = recurrent.ElmanNetwork(family, naming)
+    elif isinstance(family, Attention):
+        cell = attention.Transformer(family, naming)
+    else:
+        raise Unsupported("MindSpore: no way to build a network of type %s" % type(family).__name__)
+    cell.set_train()
+    for name, parameter in naming.parameters.items():
+        parameter.name = name  # those of layers made alike are alike, which the graph does not take
+    load(naming.parameters, weights)
+    return Built(cell, naming.parameters)
+
+
+def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Copy the weights into the parameters."""
+    for name, parameter in parameters.items():
+        parameter.set_data(mindspore.Tensor(weights[name].copy()))
+
+
+def arrays_of(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return copies of inputs and labels, time-major where there are steps; MindSpore wants whole numbers in 32 bits."""
+    arrays = []
+    for array in batch:
+        turned = array.swapaxes(0, 1) if family.time_major else array
+        whole = array.dtype.kind in "iu"
+        arrays.append(np.array(turned, np.int32 if whole else np.float32, order="C"))
+    inputs, labels = arrays
+    return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels

@@ -1,0 +1,86 @@
+"""What is particular to MindSpore, shown by the guest in MindSpore's own interpreter, which is bound to one CPU."""
+
+import os
+
+import asked_of_frameworks as asked
+import pytest
+from inside import Guest
+from known_networks import NETWORKS
+
+from dlbench.adapters.protocol import Status
+
+pytestmark = pytest.mark.framework
+
+FRAMEWORK = "mindspore"
+
+
+@asked.of_every_framework(
+    asked.reference(),
+    asked.one_bias("[each.asnumpy() for each in adapter.built.cell.layers.layers.b_hh_list]"),
+    asked.no_word_on_threads(),
+    asked.rate(),
+    asked.reset("[id(adapter.train), *map(id, adapter.built.parameters.values())]"),
+    asked.memory(
+        {
+            "mindspore.ops.zeros((1 << 16, 1 << 20)).asnumpy()": True,
+            "np.empty(1 << 50)": True,
+            "mindspore.ops.matmul(mindspore.ops.ones((3, 3)), mindspore.ops.ones((4, 4))).asnumpy()": False,
+        },
+    ),
+    asked.capabilities(gpu=False, automatic_gradients=True),
+    asked.description("execution optimizer", version="2.10.0", onednn_max_cpu_isa="oneDNN's own choice"),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
+
+
+def test_threads_are_the_cpus_that_it_is_bound_to(guest: Guest) -> None:
+    said = guest("""
+        from guest.launch import contract
+        answer = [contract.supports(make("small-dense", threads=threads), SMALL["small-dense"])
+                  for threads in (0, 1, 2)]
+    """)
+    asked.check_reasons(said, ["", "", "--affinity bound"])
+
+
+def test_loops_too_long_to_unroll_are_refused(guest: Guest) -> None:
+    said = guest("""
+        gru = SMALL["one-hot-gru"]
+        answer = []
+        for layers, steps, cell in ((2, 50, "gru"), (3, 50, "gru"), (1, 101, "rnn"), (3, 500, "lstm")):
+            family = gru.family._replace(layers=layers, steps=steps, cell=cell)
+            answer.append(make("one-hot-gru").supports(gru._replace(family=family)))
+    """)
+    asked.check_reasons(said, ["", "3 layers of 50 steps", "1 layers of 101 steps", ""])
+
+
+def test_nothing_is_left_to_do_when_the_loss_is_there(guest: Guest) -> None:
+    """A step may return before it is done, and its loss is ready before the update: waiting is for both."""
+    working, resting = guest("""
+        import time
+        wide = families.Feedforward(2048, (4096, 4096), 2048, "relu")
+        network = SMALL["small-dense"]._replace(family=wide)
+        adapter = make("small-dense")
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
+        adapter.step(); adapter.synchronize()
+        working, resting = [], []
+        for _ in range(5):
+            start = time.process_time(); adapter.step(); adapter.synchronize(); done = time.process_time()
+            time.sleep(0.2)
+            working.append(done - start)
+            resting.append(time.process_time() - done)
+        answer = sorted(working)[2], sorted(resting)[2]
+    """)
+    assert resting < 0.1 * working, (working, resting)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_cpus_bound_what_it_uses(launch, count: int) -> None:
+    """Its threads share the CPUs of the mask: with two, more than one works at a time."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two CPUs are needed")
+    outcome = launch("mindspore", "default", NETWORKS["fcn5"], batch_size=16, threads=count)
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.threads is not None
+    busy = outcome.threads.cpu_seconds / outcome.threads.wall_seconds
+    assert (busy <= 1.05) if count == 1 else (1.05 < busy <= 2.05)

@@ -1,0 +1,76 @@
+"""fcn5, fcn8, lstm32 and lstm64 trained by hand in MindSpore, as its guide does; MODE default or avx2.
+
+See `shared/yardstick.py` for how it is called. MindSpore has no thread setting that works: taskset bounds it.
+"""
+
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import arguments, measure, mini_batch
+
+given = arguments("default", "avx2")
+if given.mode == "avx2":
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.threads])
+
+import mindspore
+import numpy as np
+from mindspore import nn
+
+mindspore.set_context(mode=mindspore.GRAPH_MODE)
+mindspore.set_device("CPU")
+
+
+def fully_connected(hidden):
+    sizes = [26752] + [2048] * hidden
+    layers = [layer for a, b in pairwise(sizes) for layer in (nn.Dense(a, b), nn.Sigmoid())]
+    return nn.SequentialCell(*layers, nn.Dense(2048, 26752))
+
+
+class LanguageModel(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10000, 256)
+        self.lstm = nn.LSTM(256, 256, 2)
+        self.head = nn.Dense(256, 10000)
+
+    def construct(self, tokens):
+        y, _ = self.lstm(self.embedding(tokens))
+        return self.head(y.reshape((-1, 256)))
+
+
+model = given.build(lambda length: LanguageModel(), fully_connected, None, None)
+model.set_train()
+x, y = (mindspore.Tensor(a.astype(np.int32) if a.dtype == np.int64 else a) for a in mini_batch(given))
+# One of MindSpore's two biases per LSTM gate stays as it is.
+for parameter in model.trainable_params():
+    parameter.requires_grad = "bias_hh" not in parameter.name
+criterion = nn.CrossEntropyLoss()
+optimizer = nn.SGD(model.trainable_params(), 0.01)
+
+
+def forward(x, y):
+    return criterion(model(x), y)
+
+
+gradients_of = mindspore.value_and_grad(forward, None, optimizer.parameters)
+
+
+@mindspore.jit
+def train(x, y):
+    loss, gradients = gradients_of(x, y)
+    optimizer(gradients)
+    return loss
+
+
+losses = []
+
+
+def step():
+    losses[:] = [train(x, y)]
+
+
+measure(given, step, lambda: losses[0].asnumpy())
