@@ -1,6 +1,7 @@
 """MindSpore on the CPU: forward, backward and update as one graph."""
 
 import os
+import re
 from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import mindspore
@@ -15,6 +16,7 @@ from ..protocol import Cell
 from .networks import arrays_of, build, load
 from .recurrent import reason_against
 
+_OUT_OF_MEMORY = re.compile("memory isn't enough|[Aa]llocate ([a-z]+ )*memory failed")
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss, "squares": nn.MSELoss}
 
 
@@ -154,7 +156,7 @@ class MindSporeAdapter(Adapter):
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell by the words of MindSpore's allocator."""
-        return super().is_out_of_memory(error) or "emory isn't enough" in str(error)
+        return super().is_out_of_memory(error) or bool(_OUT_OF_MEMORY.search(str(error)))
 
 
 ADAPTER = MindSporeAdapter

@@ -29,7 +29,7 @@ FRAMEWORK = "onnx"
         " for value in values.values()]"
     ),
     asked.capabilities(gpu=False, automatic_gradients=False),
-    asked.description("build operator_set graph_optimization_level memory_arena execution", version="1.31.…"),
+    asked.description("build operator_set graph_optimization_level memory_arena execution", version="1.32.…"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)
