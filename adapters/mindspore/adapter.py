@@ -33,7 +33,7 @@ class Loss(nn.Cell):
 
 
 class Step(nn.Cell):
-    """A training step: returns the loss before its update, when the update is done."""
+    """A training step, in graph mode one program: returns the loss before its update, when the update is done."""
 
     def __init__(self, loss: Any, parameters: Any, rate: Any, clip: float) -> None:
         super().__init__()
@@ -41,7 +41,6 @@ class Step(nn.Cell):
         self.parameters, self.rate, self.clip = parameters, rate, clip
         self.descend = ops.ApplyGradientDescent()
 
-    @mindspore.jit
     def construct(self, inputs: Any, labels: Any) -> Any:
         """Compute the loss and the gradients, and update."""
         loss, gradients = self.of_loss(inputs, labels)
@@ -52,9 +51,12 @@ class Step(nn.Cell):
         return loss
 
 
-@mindspore.jit
-def _product(left: Any, right: Any) -> Any:
-    return ops.matmul(left, right)
+class Product(nn.Cell):
+    """A matrix product."""
+
+    def construct(self, left: Any, right: Any) -> Any:
+        """Return it."""
+        return ops.matmul(left, right)
 
 
 def _square(value: Any) -> Any:
@@ -152,7 +154,8 @@ class MindSporeAdapter(Adapter):
         """Return a float32 matrix product."""
         random = np.random.RandomState(0)
         left, right = [mindspore.Tensor(random.rand(size, size).astype(np.float32)) for _ in range(2)]
-        return lambda: _product(left, right).asnumpy()
+        product = Product()
+        return lambda: product(left, right).asnumpy()
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell by the words of MindSpore's allocator."""

@@ -182,7 +182,7 @@ def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
 
 
 def arrays_of(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return copies of inputs and labels, time-major where there are steps; MindSpore wants whole numbers in 32 bits."""
+    """Return copies of inputs and labels, time-major where there are steps; whole numbers in 32 bits."""
     arrays = []
     for array in batch:
         turned = array.swapaxes(0, 1) if family.time_major else array

@@ -18,7 +18,9 @@ def reason_against(layers: int, steps: int) -> str:
     """Return why so many layers of so many steps are not unrolled; empty where they are."""
     if layers * steps <= MOST_STEPS:
         return ""
-    text = "%d layers of %d steps: MindSpore unrolls such layers, and its graph of more than %d takes minutes to compile"
+    text = (
+        "%d layers of %d steps: MindSpore unrolls such layers, and its graph of more than %d takes minutes to compile"
+    )
     return text % (layers, steps, MOST_STEPS)
 
 
@@ -95,7 +97,7 @@ def _stack(spec: Recurrent, naming: Any) -> Any:
         return Lstm(spec, naming)
     made, inputs, rows = [], spec.width, CELLS[spec.cell].gates * spec.hidden
     for name in spec.layer_names():
-        shapes = {part: (rows,) for part in spec.parts}
+        shapes: Dict[str, Tuple[int, ...]] = dict.fromkeys(spec.parts, (rows,))
         shapes.update(input_weight=(rows, inputs), hidden_weight=(rows, spec.hidden))
         weights = _parameters(naming, name, shapes)
         made.append(Gru(spec, weights) if spec.cell == "gru" else Simple(spec, weights, "tanh", 1.0))

@@ -91,7 +91,16 @@ def _is_being_built(directory: Path) -> bool:
 
 
 def locate(framework: Framework) -> Environment:
-    """Return the framework's environment as it is now."""
+    """Return the framework's environment as it is now: of its locks that of the first that there is a Python for."""
+    found = _locate(framework.by_lock[0])
+    for each in framework.by_lock[1:]:
+        if found.state is not State.UNAVAILABLE or needs.base_python(found.framework) is not None:
+            break
+        found = _locate(each)
+    return found
+
+
+def _locate(framework: Framework) -> Environment:
     if framework.unavailable:
         directory = home() / "environments" / framework.name
         return Environment(framework, directory, State.UNAVAILABLE, None, needs.unavailable(framework))
@@ -120,7 +129,7 @@ def announce(framework: Framework) -> str:
     """Return the line that says what building will download and where it goes."""
     return (
         f"{framework.title}: downloads about {framework.download_megabytes} MB, takes about "
-        f"{framework.disk_megabytes} MB in {_directory(framework)}"
+        f"{framework.disk_megabytes} MB in {locate(framework).directory}"
     )
 
 
@@ -136,7 +145,7 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
         # Of a build that was killed when it had all but this to do.
         shutil.rmtree(downloads(current.directory), ignore_errors=True)
         return current
-    directory = current.directory
+    framework, directory = current.framework, current.directory
     reason = current.reason if current.state is State.UNAVAILABLE else needs.missing(framework, directory)
     if reason:
         raise FrameworkEnvironmentError(reason)

@@ -123,6 +123,7 @@ class Framework(_Data):
     debian: Debian | None = None
     project: Project | None = None
     requirements: str = "requirements.lock"
+    locks: dict[str, str] = {}  # of some of these Pythons another lock: a later release, which the others cannot have
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0
@@ -161,6 +162,13 @@ class Framework(_Data):
                 raise ValueError(f"the setting {name} needs settings or variables")
         return self
 
+    @model_validator(mode="after")
+    def _has_the_pythons_of_its_locks(self) -> "Framework":
+        for version in self.locks:
+            if version not in self.python:
+                raise ValueError(f"there is a lock for Python {version}, which is not among python")
+        return self
+
     @property
     def on_request(self) -> bool:
         """Whether it is built and tested only where that is asked for."""
@@ -185,6 +193,18 @@ class Framework(_Data):
     def lock_file(self) -> Path:
         """The file of exact requirements."""
         return self.directory / self.requirements
+
+    @property
+    def by_lock(self) -> tuple["Framework", ...]:
+        """The framework with each of its locks, and with the Pythons that lock is for, in the order of ``python``."""
+        of_lock: dict[str, tuple[str, ...]] = {} if self.python else {self.requirements: ()}
+        for version in self.python:
+            lock = self.locks.get(version, self.requirements)
+            of_lock[lock] = (*of_lock.get(lock, ()), version)
+        return tuple(
+            self.model_copy(update={"requirements": lock, "python": python, "locks": {}})
+            for lock, python in of_lock.items()
+        )
 
     @property
     def recipe_files(self) -> tuple[Path, ...]:

@@ -1,25 +1,21 @@
 """fcn5, fcn8, lstm32 and lstm64 trained by hand in MindSpore, as its guide does; MODE default or avx2.
 
-See `shared/yardstick.py` for how it is called. MindSpore has no thread setting that works: taskset bounds it.
+See `shared/yardstick.py` for how it is called; variables tell oneDNN of AVX2, as the adapter's. MindSpore
+has no thread setting that works: `taskset -c 0` bounds script and adapter alike.
 """
 
-import os
 import sys
 from itertools import pairwise
 from pathlib import Path
-
-sys.path.append(str(Path(__file__).with_name("shared")))
-from yardstick import arguments, measure, mini_batch
-
-given = arguments("default", "avx2")
-if given.mode == "avx2":
-    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
-os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.threads])
 
 import mindspore
 import numpy as np
 from mindspore import nn
 
+sys.path.append(str(Path(__file__).with_name("shared")))
+from yardstick import arguments, measure, mini_batch
+
+given = arguments("default", "avx2")
 mindspore.set_context(mode=mindspore.GRAPH_MODE)
 mindspore.set_device("CPU")
 

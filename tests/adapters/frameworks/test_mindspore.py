@@ -25,7 +25,7 @@ FRAMEWORK = "mindspore"
             "mindspore.ops.zeros((1 << 16, 1 << 20)).asnumpy()": True,
             "np.empty(1 << 50)": True,
             "mindspore.ops.matmul(mindspore.ops.ones((3, 3)), mindspore.ops.ones((4, 4))).asnumpy()": False,
-        },
+        }
     ),
     asked.capabilities(gpu=False, automatic_gradients=True),
     asked.description("execution optimizer", version="2.10.0", onednn_max_cpu_isa="oneDNN's own choice"),

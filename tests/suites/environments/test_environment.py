@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_up_pythons import script
+from made_up_pythons import make_python, script
 from tiny_framework import HOST, left_behind, make_framework, refused, source_of
 
 from dlbench.suites.display import listing
@@ -51,6 +51,31 @@ def test_the_first_python_that_is_there_is_taken(tiny, tmp_path):
     said = []
     environment.build(wanted, said.append)
     assert str(tmp_path / "path" / "python3.99") in said[0]
+
+
+def test_of_its_locks_that_of_the_first_python_that_is_there_is_taken(tiny, tmp_path):
+    usual = environment.locate(tiny)
+    (tmp_path / "newer.lock").write_text("# newer\n")
+    asked = tiny.model_copy(update={"python": ("3.98", *tiny.python), "locks": {"3.98": "newer.lock"}})
+    assert environment.locate(asked).directory == usual.directory
+    make_python(tmp_path / "path" / "python3.98", "3.98")
+    interpreters.find_python.cache_clear()
+    said = []
+    built = environment.build(asked, said.append)
+    assert "newer.lock" in said[0]
+    assert built.directory != usual.directory
+    assert environment.locate(asked) == built
+    # It needs its Python no more.
+    (tmp_path / "path" / "python3.98").unlink()
+    interpreters.find_python.cache_clear()
+    assert environment.locate(asked) == built
+    # The lock of a Python that is there is meant, even where it cannot be read.
+    make_python(tmp_path / "path" / "python3.98", "3.98")
+    interpreters.find_python.cache_clear()
+    (tmp_path / "newer.lock").unlink()
+    located = environment.locate(asked)
+    assert located.state is State.UNAVAILABLE
+    assert "newer.lock" in located.reason
 
 
 def test_what_is_downloaded_and_where_it_goes_is_announced(tiny, home):

@@ -9,11 +9,16 @@ import pytest
 from dlbench.suites.environments import python_packages
 from dlbench.suites.planning.framework import shipped
 
-LOCKED = [each for each in shipped().values() if each.environment == "own" and each.lock_file.exists()]
+LOCKED = [
+    each
+    for framework in shipped().values()
+    for each in framework.by_lock
+    if framework.environment == "own" and each.lock_file.exists()
+]
 LINE = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*(?:\+cpu)?( --hash=sha256:[0-9a-f]{64})+")
 
 
-@pytest.mark.parametrize("framework", LOCKED, ids=lambda each: each.name)
+@pytest.mark.parametrize("framework", LOCKED, ids=lambda each: f"{each.name}-{each.requirements}")
 def test_every_line_of_a_lock_has_a_version_and_checksums(framework):
     lines = [line for line in framework.lock_file.read_text().splitlines() if line and not line.startswith("#")]
     assert lines

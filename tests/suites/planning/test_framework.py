@@ -105,6 +105,19 @@ def test_a_digest_changes_with_any_code_of_the_adapter_and_nothing_else(tmp_path
     assert adapter_digest(made) in seen
 
 
+def test_each_lock_has_its_pythons(tmp_path):
+    path = describe(tmp_path)
+    text = path.read_text()
+    assert framework.read(path).by_lock == (framework.read(path),)
+    path.write_text('python = ["3.13", "3.11", "3.12"]\nlocks = { "3.13" = "b", "3.12" = "b" }\n' + text)
+    pythons = {each.requirements: each.python for each in framework.read(path).by_lock}
+    assert pythons == {"b": ("3.13", "3.12"), "requirements.lock": ("3.11",)}
+    assert list(pythons) == ["b", "requirements.lock"]
+    path.write_text('python = ["3.13"]\nlocks = { "3.12" = "b" }\n' + text)
+    with pytest.raises(SuiteError, match=r"lock for Python 3\.12, which is not among python"):
+        framework.read(path)
+
+
 #: Under which names the locks have them, where those are not their own.
 PACKAGES = {
     "caffe": "python3-caffe",
@@ -116,12 +129,18 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, each in framework.shipped().items() if each.environment == "own" and not each.unavailable]
+    "made",
+    [
+        each
+        for known in framework.shipped().values()
+        for each in known.by_lock
+        if known.environment == "own" and not known.unavailable
+    ],
+    ids=lambda each: f"{each.name}-{each.requirements}",
 )
-def test_what_is_installed_is_a_release_whose_date_is_known(name):
-    made = framework.shipped()[name]
+def test_what_is_installed_is_a_release_whose_date_is_known(made):
     locks = "\n".join(path.read_text() for path in made.recipe_files if path.exists())
     assert made.project is not None
     versions = "|".join(re.escape(release.version) for release in made.project.releases)
     # Of Debian's packages the version is followed by Debian's own.
-    assert re.search(rf"^{PACKAGES.get(name, name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE)
+    assert re.search(rf"^{PACKAGES.get(made.name, made.name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE)
