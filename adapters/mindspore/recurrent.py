@@ -70,7 +70,7 @@ class Simple(nn.Cell):
 
 
 class Lstm(nn.Cell):
-    """MindSpore's own layers; it has two biases a gate, of which the second stays zero by being left out of training."""
+    """MindSpore's own layers; it has two biases a gate, of which the second stays zero: it is not trained."""
 
     def __init__(self, spec: Recurrent, naming: Any) -> None:
         super().__init__()
