@@ -83,7 +83,7 @@ class MindSporeAdapter(Adapter):
         # The launch has bound this process already.
         cpus = len(os.sched_getaffinity(0))
         if self.cell.threads not in (0, cpus):
-            text = "%d threads on %d CPUs: MindSpore has no thread setting that works on the CPU; give --affinity bound"
+            text = "threads %d, CPUs %d: MindSpore has no thread setting that works on the CPU; give --affinity bound"
             return False, text % (self.cell.threads, cpus)
         family = network.family
         if isinstance(family, Elman):
