@@ -32,23 +32,37 @@ class Loss(nn.Cell):
         return self.criterion(self.network(inputs), labels)
 
 
+class Descent(nn.Cell):
+    """The update of plain SGD, in place."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__()
+        self.parameters = parameters
+        self.learning_rate = mindspore.Parameter(mindspore.Tensor(LEARNING_RATE, mindspore.float32), "rate", False)
+        self.descend = ops.ApplyGradientDescent()
+
+    def construct(self, gradients: Any) -> Any:
+        """Update every parameter."""
+        done = True
+        for index in range(len(self.parameters)):
+            done = ops.depend(done, self.descend(self.parameters[index], self.learning_rate, gradients[index]))
+        return done
+
+
 class Step(nn.Cell):
     """A training step, in graph mode one program: returns the loss before its update, when the update is done."""
 
-    def __init__(self, loss: Any, parameters: Any, rate: Any, clip: float) -> None:
+    def __init__(self, loss: Any, parameters: Any, update: Any, clip: float) -> None:
         super().__init__()
         self.of_loss = mindspore.value_and_grad(loss, None, parameters)
-        self.parameters, self.rate, self.clip = parameters, rate, clip
-        self.descend = ops.ApplyGradientDescent()
+        self.update, self.clip = update, clip
 
     def construct(self, inputs: Any, labels: Any) -> Any:
         """Compute the loss and the gradients, and update."""
         loss, gradients = self.of_loss(inputs, labels)
         if self.clip:
             gradients = ops.clip_by_global_norm(gradients, self.clip)
-        for index in range(len(self.parameters)):
-            loss = ops.depend(loss, self.descend(self.parameters[index], self.rate, gradients[index]))
-        return loss
+        return ops.depend(loss, self.update(gradients))
 
 
 class Product(nn.Cell):
@@ -64,7 +78,10 @@ def _square(value: Any) -> Any:
 
 
 class MindSporeAdapter(Adapter):
-    """Drives MindSpore."""
+    """Drives MindSpore.
+
+    Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter, in place.
+    """
 
     families = (*Adapter.families, "elman", "attention")
     cells = tuple(CELLS)
@@ -97,11 +114,12 @@ class MindSporeAdapter(Adapter):
         self.family = network.family
         self.built = build(network, weights)
         self.inputs, self.labels = map(mindspore.Tensor, arrays_of(self.family, batch))
-        self.rate = mindspore.Parameter(mindspore.Tensor(LEARNING_RATE, mindspore.float32), "rate", False)
         parameters = mindspore.ParameterTuple(self.built.parameters.values())
+        descent = self.settings.get("update", "sgd") == "descent"
+        self.update = Descent(parameters) if descent else nn.SGD(parameters, LEARNING_RATE)
         loss = Loss(self.built.cell, LOSSES[self.family.loss]())
         self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
-        self.train = Step(loss, parameters, self.rate, self.family.clip)
+        self.train = Step(loss, parameters, self.update, self.family.clip)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters, which plain SGD keeps nothing beside; the mini-batch is made anew."""
@@ -118,7 +136,7 @@ class MindSporeAdapter(Adapter):
 
     def set_learning_rate(self, rate: float) -> None:
         """Put the rate into its parameter, which the graph reads."""
-        self.rate.set_data(mindspore.Tensor(rate, mindspore.float32))
+        self.update.learning_rate.set_data(mindspore.Tensor(rate, mindspore.float32))
 
     def last_loss(self) -> float:
         """Return the mean loss of the last step."""
@@ -137,7 +155,7 @@ class MindSporeAdapter(Adapter):
             "onednn_max_cpu_isa": os.environ.get("ONEDNN_MAX_CPU_ISA", "oneDNN's own choice"),
             "execution": "graph",
             "recurrence": "fused" if getattr(self.family, "cell", "") == "lstm" else "unrolled",
-            "optimizer": "ApplyGradientDescent",
+            "optimizer": type(self.update).__name__,
             "image_layout": "NCHW",
         }
 

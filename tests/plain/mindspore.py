@@ -1,4 +1,4 @@
-"""The benchmark networks trained by hand in MindSpore, as its guide does; MODE default or avx2.
+"""The benchmark networks trained by hand in MindSpore, as its guide does; MODE graph.
 
 See `shared/yardstick.py` for how it is called; variables tell oneDNN of AVX2, as the adapter's. MindSpore
 has no thread setting that works: `taskset -c 0` bounds script and adapter alike.
@@ -15,7 +15,7 @@ from mindspore import nn
 sys.path.append(str(Path(__file__).with_name("shared")))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
-given = arguments("default", "avx2")
+given = arguments("graph")
 mindspore.set_context(mode=mindspore.GRAPH_MODE)
 mindspore.set_device("CPU")
 

@@ -17,11 +17,12 @@ FRAMEWORK = "mindspore"
 
 
 @asked.of_every_framework(
-    asked.reference(),
+    *(asked.reference(update=update) for update in ("sgd", "descent")),
     asked.one_bias("[each.asnumpy() for each in adapter.built.cell.layers.layers.b_hh_list]"),
     asked.no_word_on_threads(),
-    asked.rate(),
+    *(asked.rate(update=update) for update in ("sgd", "descent")),
     asked.reset("[id(adapter.train), *map(id, adapter.built.parameters.values())]"),
+    asked.reset(update="descent"),
     asked.memory(
         {
             "mindspore.ops.zeros((1 << 16, 1 << 20)).asnumpy()": True,
@@ -30,7 +31,7 @@ FRAMEWORK = "mindspore"
         }
     ),
     asked.capabilities(gpu=False, automatic_gradients=True),
-    asked.description("execution optimizer", version="2.10.0", onednn_max_cpu_isa="oneDNN's own choice"),
+    asked.description("execution", version="2.10.0", optimizer="SGD", onednn_max_cpu_isa="oneDNN's own choice"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)
@@ -81,7 +82,7 @@ def test_cpus_bound_what_it_uses(launch: Callable[..., Outcome], count: int) -> 
     """Its threads share the CPUs of the mask, and there are more of them than one."""
     if len(os.sched_getaffinity(0)) < count:
         pytest.skip("two CPUs are needed")
-    outcome = launch("mindspore", "default", NETWORKS["fcn5"], batch_size=16, threads=count)
+    outcome = launch("mindspore", "graph", NETWORKS["fcn5"], batch_size=16, threads=count)
     assert outcome.status is Status.OK, outcome.reason
     assert len(outcome.cpus or []) == count
     threads = outcome.threads
