@@ -31,7 +31,7 @@ FRAMEWORK = "mindspore"
         }
     ),
     asked.capabilities(gpu=False, automatic_gradients=True),
-    asked.description("execution", version="2.10.0", optimizer="SGD", onednn_max_cpu_isa="oneDNN's own choice"),
+    asked.description("execution", version="2.10.0", optimizer="SGD", onednn_max_cpu_isa="AVX2"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)
