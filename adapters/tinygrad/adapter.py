@@ -1,0 +1,166 @@
+"""tinygrad: the training step as one TinyJit, its kernels compiled from C by clang."""
+
+import hashlib
+import os
+import subprocess
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+
+import numpy as np
+from tinygrad import Device, Tensor, TinyJit, helpers, nn
+
+from ..base import Adapter
+from ..families import CELLS, LEARNING_RATE
+from ..launch.batches import Batch
+from ..libraries import software
+from ..networks import Network
+from ..protocol import Cell
+from .networks import arrays_of, build, mean_loss
+
+GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
+
+
+def compiler() -> Tuple[str, str]:
+    """Return the name and version of the compiler that tinygrad calls, and why it cannot be called; "" where it can."""
+    path = os.environ.get("CC", "clang")
+    try:
+        told = subprocess.check_output([path, "--version"], stderr=subprocess.STDOUT)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return "", "tinygrad compiles its kernels with clang, and %s cannot be run: %s" % (path, error)
+    return told.decode("utf-8", "replace").splitlines()[0].strip(), ""
+
+
+class TinygradAdapter(Adapter):
+    """Drives tinygrad.
+
+    The first step runs uncaptured, the second is captured, and every further one replays the kernels of that one.
+    """
+
+    families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
+
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
+        self.compiler, self.reason = compiler()
+        # tinygrad's own cache knows a kernel by its source alone, not by the compiler.
+        name = "kernels-%s.db" % hashlib.sha256(self.compiler.encode()).hexdigest()[:8]
+        helpers.CACHEDB = os.path.join(os.path.abspath(cache_directory), name)
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, where nothing can be compiled."""
+        supported, reason = super().supports(network)
+        return (not self.reason, self.reason) if supported else (supported, reason)
+
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        """Put copies of weights and mini-batch in buffers; tinygrad compiles at the first two steps."""
+        self.family = network.family
+        self.weights = {name: _placed(value) for name, value in weights.items()}
+        self.inputs, self.labels = [_placed(each).is_param_(False) for each in arrays_of(self.family, batch)]
+        self.optimizer = nn.optim.SGD(list(self.weights.values()), lr=LEARNING_RATE)
+        forward = build(self.family, self.weights)
+
+        def train() -> Tensor:
+            self.optimizer.zero_grad()
+            loss = mean_loss(self.family, forward(self.inputs), self.labels).backward()
+            if self.family.clip:
+                self._clip()
+            # Realized together: a loss that is realized after the update would be computed from the new weights.
+            return loss.realize(*self.optimizer.schedule_step())
+
+        self.train = TinyJit(train)
+
+    def _clip(self) -> None:
+        gradients = [value.grad for value in self.weights.values()]
+        norm = sum(gradient.square().sum() for gradient in gradients).sqrt()
+        scale = (self.family.clip / norm).minimum(1.0)
+        for value, gradient in zip(self.weights.values(), gradients):
+            value.grad = gradient * scale
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Copy them into the buffers that the captured step reads."""
+        for name, held in self.weights.items():
+            _fill(held, weights[name])
+        for held, value in zip((self.inputs, self.labels), arrays_of(self.family, batch)):
+            _fill(held, value)
+
+    def step(self) -> None:
+        """Put the step's kernels in the queue of tinygrad's worker thread."""
+        with Tensor.train():
+            self.loss = self.train()
+
+    def synchronize(self) -> None:
+        """Wait until the queue is empty."""
+        Device[Device.DEFAULT].synchronize()
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Put the rate in the optimiser's buffer, which the captured step reads."""
+        _fill(self.optimizer.lr, np.array([rate], np.float32))
+
+    def last_loss(self) -> float:
+        """Return the mean loss of the last step."""
+        return float(self.loss.item())
+
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield copies of the parameters."""
+        for name, value in self.weights.items():
+            yield name, value.numpy()
+
+    def effective_threads(self) -> Optional[int]:
+        """Return into how many slices tinygrad cuts a kernel; each is computed by a thread of its own."""
+        return int(helpers.CPU_COUNT.value)
+
+    def describe(self) -> Dict[str, Any]:
+        """Return versions, compiler and the settings that decide speed."""
+        return {
+            "framework": "tinygrad",
+            "version": software.environment()["distributions"].get("tinygrad", ""),
+            "device": Device.DEFAULT,
+            "renderer": type(Device[Device.DEFAULT].renderer).__name__,
+            "compiler": self.compiler,
+            "beam": int(helpers.BEAM.value),
+            "cpu_count": int(helpers.CPU_COUNT.value),
+            "recurrence": "unrolled",
+            "execution": "TinyJit of the whole step",
+            "optimizer": "tinygrad.nn.optim.SGD",
+        }
+
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
+        """Ask tinygrad for its devices, and for a gradient where it can compile one."""
+        gpus = sorted(set(Device._devices) & GPUS)
+        found = {"gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))}
+        if not self.reason:
+            value = Tensor([3.0])
+            (value * value).sum().backward()
+            slope = float(value.grad.item())
+            found["automatic_gradients"] = (slope == 6.0, "the gradient of x * x at 3 is %g" % slope)
+        return found
+
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
+        """Return a jitted product that waits for its result."""
+        random = np.random.RandomState(0)
+        left, right = [_placed(random.rand(size, size).astype(np.float32)) for _ in range(2)]
+        product = TinyJit(lambda: (left @ right).realize())
+
+        def synchronous() -> object:
+            found = product()
+            self.synchronize()
+            return found
+
+        return synchronous
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Recognise maps of memory that the system refused, which tinygrad's allocator asks for."""
+        return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == 12)
+
+
+def _placed(value: np.ndarray) -> Tensor:
+    """Return a tensor with a buffer of its own that holds a copy."""
+    return Tensor(value).contiguous().realize()
+
+
+def _fill(held: Tensor, value: np.ndarray) -> None:
+    """Copy the value into the tensor's buffer."""
+    held.assign(Tensor(value, device=held.device)).realize()
+
+
+ADAPTER = TinygradAdapter

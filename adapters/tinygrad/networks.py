@@ -1,0 +1,107 @@
+"""Builds the networks' specifications on tinygrad's tensors: a function from inputs to outputs, weights by name.
+
+Everything is held in canonical layout, which is tinygrad's own; mini-batches with steps are turned to time-major.
+"""
+
+from functools import partial
+from typing import Callable, Dict, Tuple
+
+import numpy as np
+from tinygrad import Tensor, nn
+
+from ..base import Unsupported
+from ..families import (
+    Attention,
+    Bottleneck,
+    Chain,
+    Convolution,
+    Dense,
+    Elman,
+    Family,
+    Flatten,
+    MaxPool,
+    Recurrent,
+    Residual,
+)
+from ..launch.batches import Batch
+from . import attention, recurrent
+from .layers import activated, dense
+
+Weights = Dict[str, Tensor]
+
+
+def _chain(family: Chain, w: Weights, values: Tensor) -> Tensor:
+    for layer in family.layers:
+        if isinstance(layer, Dense):
+            values = activated(dense(w, layer.name, values), layer.activation)
+        elif isinstance(layer, Convolution):
+            weight, bias = w[layer.name + ".weight"], w[layer.name + ".bias"]
+            values = values.conv2d(weight, bias, stride=layer.stride, padding=layer.padding)
+            values = activated(values, layer.activation)
+        elif isinstance(layer, MaxPool):
+            values = values.max_pool2d((layer.kernel, layer.kernel), layer.stride, padding=layer.padding)
+        elif isinstance(layer, Flatten):
+            values = values.flatten(1)
+        else:
+            raise Unsupported("tinygrad: no way to build a layer of type %s" % type(layer).__name__)
+    return values
+
+
+def _unit(w: Weights, name: str, norm: str, values: Tensor, stride: int, padding: int, epsilon: float) -> Tensor:
+    """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
+    values = values.conv2d(w[name + ".weight"], stride=stride, padding=padding)
+    layer = nn.BatchNorm(values.shape[1], epsilon, track_running_stats=False)
+    layer.weight, layer.bias = w[norm + ".gamma"], w[norm + ".beta"]
+    return layer(values)
+
+
+def _bottleneck(block: Bottleneck, epsilon: float, w: Weights, values: Tensor) -> Tensor:
+    conv, norm = block.name + ".conv%d", block.name + ".norm%d"
+    inner = _unit(w, conv % 1, norm % 1, values, block.stride, 0, epsilon).relu()
+    inner = _unit(w, conv % 2, norm % 2, inner, 1, 1, epsilon).relu()
+    inner = _unit(w, conv % 3, norm % 3, inner, 1, 0, epsilon)
+    if block.projection:
+        values = _unit(w, block.name + ".project", block.name + ".project_norm", values, block.stride, 0, epsilon)
+    return (inner + values).relu()
+
+
+def _residual(family: Residual, w: Weights, values: Tensor) -> Tensor:
+    values = _unit(w, "stem", "stem_norm", values, 2, 3, family.epsilon).relu()
+    values = values.max_pool2d((3, 3), 2, padding=1)
+    for block in family.bottlenecks:
+        values = _bottleneck(block, family.epsilon, w, values)
+    return dense(w, "fc", values.mean((2, 3)))
+
+
+_BUILDERS: Tuple[Tuple[type, Callable[..., Tensor]], ...] = (
+    (Chain, _chain),
+    (Residual, _residual),
+    (Recurrent, recurrent.logits),
+    (Elman, recurrent.outputs),
+    (Attention, attention.logits),
+)
+
+
+def build(family: Family, weights: Weights) -> Callable[[Tensor], Tensor]:
+    """Return the function from inputs to logits, or to outputs where the loss is the squared error."""
+    for kind, builder in _BUILDERS:
+        if isinstance(family, kind):
+            return partial(builder, family, weights)
+    raise Unsupported("tinygrad: no way to build a network of type %s" % type(family).__name__)
+
+
+def mean_loss(family: Family, scores: Tensor, labels: Tensor) -> Tensor:
+    """Return the family's mean loss."""
+    if family.loss == "squares":
+        return (scores - labels).square().mean()
+    return scores.sparse_categorical_crossentropy(labels)
+
+
+def arrays_of(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return inputs and labels as they are put in place: whole numbers in 32 bits, labels in rows."""
+    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    if family.time_major:
+        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
+    if labels.ndim > 1:
+        labels = labels.reshape((-1,) + labels.shape[2:])
+    return np.ascontiguousarray(inputs), np.ascontiguousarray(labels)

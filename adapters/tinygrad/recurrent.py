@@ -1,0 +1,68 @@
+"""Recurrent layers, unrolled: tinygrad has no loop that a graph could hold, and no operator for a whole layer."""
+
+from typing import Callable, Dict, Optional, Tuple
+
+from tinygrad import Tensor
+
+from ..families import Elman, Recurrent
+from .layers import activated, dense, looked_up
+
+Weights = Dict[str, Tensor]
+State = Tuple[Tensor, ...]  # the layer's output first, each (batch, hidden)
+
+
+def _lstm(state: State, share: Tensor, product: Tensor) -> State:
+    """Gates input, forget, cell, output: the sums of tinygrad's ``nn.LSTMCell``."""
+    given, forget, candidate, shown = (share + product).chunk(4, dim=1)
+    memory = forget.sigmoid() * state[1] + given.sigmoid() * candidate.tanh()
+    return shown.sigmoid() * memory.tanh(), memory
+
+
+def _gru(state: State, share: Tensor, product: Tensor) -> State:
+    """Gates reset, update, new; the reset gate weighs the state's product."""
+    ours, theirs = share.chunk(3, dim=1), product.chunk(3, dim=1)
+    reset, update = [(ours[gate] + theirs[gate]).sigmoid() for gate in (0, 1)]
+    new = (ours[2] + reset * theirs[2]).tanh()
+    return ((1.0 - update) * new + update * state[0],)
+
+
+def _rnn(state: State, share: Tensor, product: Tensor) -> State:
+    return ((share + product).tanh(),)
+
+
+_TURNS: Dict[str, Callable[[State, Tensor, Tensor], State]] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
+
+
+def _layer(cell: str, w: Weights, name: str, values: Tensor) -> Tensor:
+    """Run a layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
+    weight, bias = w[name + ".hidden_weight"].T, w.get(name + ".hidden_bias")
+    zero = Tensor.zeros(values.shape[1], weight.shape[0])
+    state: State = (zero,) * (2 if cell == "lstm" else 1)
+    outputs = []
+    for step in range(values.shape[0]):
+        share = values[step].linear(w[name + ".input_weight"].T, w[name + ".bias"])
+        state = _TURNS[cell](state, share, state[0].linear(weight, bias))
+        outputs.append(state[0])
+    return outputs[0].stack(*outputs[1:])
+
+
+def logits(family: Recurrent, w: Weights, inputs: Tensor) -> Tensor:
+    """Return the logits of all steps, (steps * batch, vocabulary), of time-major tokens or one-hot symbols."""
+    values = looked_up(w["embedding.weight"], inputs) if family.embedding else inputs
+    for name in family.layer_names():
+        values = _layer(family.cell, w, name, values)
+    return dense(w, "fc", values.reshape(-1, family.hidden))
+
+
+def outputs(family: Elman, w: Weights, values: Tensor) -> Tensor:
+    """Return the outputs of all steps, (steps * batch, outputs), of inputs (steps, batch, inputs)."""
+    state: Optional[Tensor] = None
+    states = []
+    for step in range(values.shape[0]):
+        sums = values[step].linear(w["rnn.input_weight"].T, w["rnn.bias"])
+        found = activated(sums if state is None else sums + state.linear(w["rnn.hidden_weight"].T), family.activation)
+        if family.alpha != 1.0:
+            found = family.alpha * found if state is None else (1.0 - family.alpha) * state + family.alpha * found
+        state = found
+        states.append(state)
+    return dense(w, "out", states[0].stack(*states[1:]).reshape(-1, family.hidden))
