@@ -1,6 +1,6 @@
 """Recurrent layers, unrolled: tinygrad has no loop that a graph could hold, and no operator for a whole layer."""
 
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from tinygrad import Tensor
 
@@ -33,25 +33,26 @@ def _rnn(state: State, share: Tensor, product: Tensor) -> State:
 _TURNS: Dict[str, Callable[[State, Tensor, Tensor], State]] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 
 
-def _layer(cell: str, w: Weights, name: str, values: Tensor) -> Tensor:
-    """Run a layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
+def _layer(cell: str, w: Weights, name: str, values: List[Tensor]) -> List[Tensor]:
+    """Run a layer from a zero state, step by step: each (batch, inputs) gives (batch, hidden)."""
     weight, bias = w[name + ".hidden_weight"].T, w.get(name + ".hidden_bias")
-    zero = Tensor.zeros(values.shape[1], weight.shape[0])
-    state: State = (zero,) * (2 if cell == "lstm" else 1)
+    state: State = (Tensor.zeros(values[0].shape[0], weight.shape[0]),) * (2 if cell == "lstm" else 1)
     outputs = []
-    for step in range(values.shape[0]):
-        share = values[step].linear(w[name + ".input_weight"].T, w[name + ".bias"])
+    for value in values:
+        share = value.linear(w[name + ".input_weight"].T, w[name + ".bias"])
         state = _TURNS[cell](state, share, state[0].linear(weight, bias))
         outputs.append(state[0])
-    return outputs[0].stack(*outputs[1:])
+    return outputs
 
 
 def logits(family: Recurrent, w: Weights, inputs: Tensor) -> Tensor:
     """Return the logits of all steps, (steps * batch, vocabulary), of time-major tokens or one-hot symbols."""
-    values = looked_up(w["embedding.weight"], inputs) if family.embedding else inputs
+    # Made once: fused into each step's product, the search through the embedding would be made there anew.
+    given = looked_up(w["embedding.weight"], inputs).contiguous() if family.embedding else inputs
+    values = [given[step] for step in range(family.steps)]
     for name in family.layer_names():
         values = _layer(family.cell, w, name, values)
-    return dense(w, "fc", values.reshape(-1, family.hidden))
+    return dense(w, "fc", values[0].stack(*values[1:]).reshape(-1, family.hidden))
 
 
 def outputs(family: Elman, w: Weights, values: Tensor) -> Tensor:

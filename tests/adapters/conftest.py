@@ -19,6 +19,7 @@ IMPORTS = {
     "onnx": "import onnxruntime\nfrom guest.onnx import networks as onnx_networks",
     "onnxruntime": "from guest.libraries.onnx_graphs import permute_gates",
     "reference": "",
+    "mlx": "import mlx.core as mx",
     "theano": "",
 }
 

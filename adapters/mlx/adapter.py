@@ -1,0 +1,144 @@
+"""MLX on the CPU: the training step as one compiled function of the parameters, which returns them updated."""
+
+import ctypes
+import os
+import shutil
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+
+import mlx.core as mx
+import numpy as np
+
+from ..base import Adapter
+from ..families import CELLS, LEARNING_RATE, Family
+from ..launch.batches import Batch
+from ..libraries import openblas
+from ..networks import Network
+from ..protocol import Cell
+from .networks import canonical, held, mean_loss, place
+
+COMPILER = "g++"
+
+
+class MlxAdapter(Adapter):
+    """Drives MLX.
+
+    Setting: ``blas``, "openblas" (default), which must have been loaded into the process before MLX, or "wheel": the
+    reference BLAS in MLX's wheel, which has one thread.
+
+    Where memory runs out MLX gives no exception: its process ends with a segmentation fault.
+    """
+
+    families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True
+
+    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
+        super().__init__(cell, settings, cache_directory)
+        self.blas = str(settings.get("blas", "openblas"))
+        if self.blas not in ("openblas", "wheel"):
+            raise ValueError("the setting blas is %r; MLX's are openblas, wheel" % self.blas)
+        self.preloaded = ctypes.CDLL(None)  # all that is in the process
+        if cell.threads:
+            openblas.set_threads(self.preloaded, cell.threads)
+        # Where MLX keeps what it has compiled.
+        os.makedirs(cache_directory, exist_ok=True)
+        os.environ["TMPDIR"] = os.path.abspath(cache_directory)
+        mx.set_default_device(mx.cpu)
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, a BLAS that is not there, and unfused operations."""
+        supported, reason = super().supports(network)
+        if supported and (self.blas == "openblas") != (openblas.threads(self.preloaded) is not None):
+            told = "no OpenBLAS was loaded before MLX" if self.blas == "openblas" else "an OpenBLAS was loaded before MLX"
+            return False, "the mode's BLAS is that of %s, and %s (LD_PRELOAD)" % (self.blas, told)
+        if supported and shutil.which(COMPILER) is None:
+            return False, "mx.compile fuses operations with g++, which is not found: install g++"
+        return supported, reason
+
+    def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        """Put copies of weights and mini-batch in place; MLX compiles at the first step."""
+        self.family = network.family
+        self.weights: Dict[str, Any] = {}
+        self.train = mx.compile(training_step(self.family))
+        self.reset(weights, batch)
+        self.set_learning_rate(LEARNING_RATE)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        """Put copies of them in place: all that the compiled function is given."""
+        for name, value in weights.items():
+            self.weights[name] = held(value)
+        self.batch = place(self.family, batch)
+
+    def step(self) -> None:
+        """Forward, loss, backward and update of one mini-batch; synchronous."""
+        self.weights, self.loss = self.train(self.weights, self.rate, *self.batch)
+        mx.eval(self.weights, self.loss)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Make the rate an array, an argument of the compiled function."""
+        self.rate = mx.array(rate, mx.float32)
+
+    def last_loss(self) -> float:
+        """Return the mean loss of the last step."""
+        return float(self.loss.item())
+
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield copies of the parameters."""
+        for name, value in self.weights.items():
+            yield name, canonical(value)
+
+    def effective_threads(self) -> Optional[int]:
+        """Return the threads of OpenBLAS; without it MLX's one thread computes everything, whatever was asked for."""
+        return openblas.threads(self.preloaded) or 1
+
+    def describe(self) -> Dict[str, Any]:
+        """Return versions, BLAS and execution settings."""
+        return {
+            "framework": "mlx",
+            "version": mx.__version__,
+            "device": str(mx.default_device()),
+            "blas": openblas.told(self.preloaded) or {"name": "the wheel's", "threads": 1},
+            "compiler": shutil.which(COMPILER),
+            "image_layout": "NHWC",
+            "recurrence": "unrolled",
+            "execution": "mx.compile of the whole step",
+        }
+
+    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
+        """Ask MLX for a GPU, for a gradient and for a way to several processes."""
+        gpu, together = bool(mx.is_available(mx.gpu)), bool(mx.distributed.is_available())
+        slope = float(mx.grad(lambda value: value * value)(mx.array(3.0)).item())
+        return {
+            "gpu": (gpu, "mlx.core.is_available(gpu) is %s" % gpu),
+            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 is %g" % slope),
+            "several_processes": (together, "mlx.core.distributed.is_available() is %s" % together),
+        }
+
+    def multiply(self, size: int) -> Optional[Callable[[], object]]:
+        """Return a product that waits for its result."""
+        random = np.random.RandomState(0)
+        left, right = [mx.array(random.rand(size, size).astype(np.float32)) for _ in range(2)]
+
+        def product() -> object:
+            found = left @ right
+            mx.eval(found)
+            return found
+
+        return product
+
+
+def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:
+    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss)."""
+    differentiated = mx.value_and_grad(mean_loss(family))
+
+    def step(weights: Dict[str, Any], rate: Any, inputs: Any, labels: Any) -> Tuple[Dict[str, Any], Any]:
+        loss, gradients = differentiated(weights, inputs, labels)
+        if family.clip:
+            norm = mx.sqrt(sum(mx.sum(mx.square(each)) for each in gradients.values()))
+            rate = rate * mx.minimum(1.0, family.clip / norm)
+        return {name: value - rate * gradients[name] for name, value in weights.items()}, loss
+
+    return step
+
+
+ADAPTER = MlxAdapter

@@ -1,0 +1,100 @@
+"""Builds the networks' specifications in MLX: arrays by name, and the loss as a pure function.
+
+Images are held as (batch, height, width, channels) and convolution weights as (outputs, height, width, inputs), the
+only layout of MLX's convolutions. Everything else is held in canonical layout, but mini-batches with steps, which are
+turned to time-major.
+"""
+
+from functools import partial
+from typing import Any, Callable, Dict, Tuple
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+
+from ..base import Unsupported
+from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
+from ..launch.batches import Batch
+from . import attention, recurrent
+from .layers import activated, dense
+
+HELD = (0, 2, 3, 1)  # canonical axes of images and convolution weights in the order they are held
+CANONICAL = (0, 3, 1, 2)  # and back
+
+Arrays = Dict[str, Any]
+
+
+def held(value: np.ndarray) -> Any:
+    """Return an array of MLX's own that holds a copy, images and convolution weights turned."""
+    return mx.array(np.ascontiguousarray(value.transpose(HELD)) if value.ndim == 4 else value)
+
+
+def canonical(value: Any) -> np.ndarray:
+    """Return a held parameter as NumPy array in canonical layout."""
+    array = np.array(value)
+    return array.transpose(CANONICAL) if array.ndim == 4 else array
+
+
+def _chain(family: Chain, w: Arrays, values: Any) -> Any:
+    for layer in family.layers:
+        if isinstance(layer, Dense):
+            values = activated(dense(w, layer.name, values), layer.activation)
+        elif isinstance(layer, Convolution):
+            values = mx.conv2d(values, w[layer.name + ".weight"], layer.stride, layer.padding)
+            values = activated(values + w[layer.name + ".bias"], layer.activation)
+        elif isinstance(layer, MaxPool):
+            values = nn.MaxPool2d(layer.kernel, layer.stride, layer.padding)(values)
+        elif isinstance(layer, Flatten):
+            values = values.transpose(CANONICAL).reshape(values.shape[0], -1)
+        else:
+            raise Unsupported("MLX: no way to build a layer of type %s" % type(layer).__name__)
+    return values
+
+
+def _residual(family: Residual, w: Arrays, values: Any) -> Any:
+    def unit(name: str, norm: str, values: Any, stride: int, padding: int) -> Any:
+        """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
+        values = mx.conv2d(values, w[name + ".weight"], stride, padding)
+        layer = nn.BatchNorm(values.shape[-1], family.epsilon, track_running_stats=False)
+        layer.weight, layer.bias = w[norm + ".gamma"], w[norm + ".beta"]
+        return layer(values)
+
+    values = nn.MaxPool2d(3, 2, 1)(nn.relu(unit("stem", "stem_norm", values, 2, 3)))
+    for block in family.bottlenecks:
+        name = block.name
+        inner = nn.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
+        inner = nn.relu(unit(name + ".conv2", name + ".norm2", inner, 1, 1))
+        inner = unit(name + ".conv3", name + ".norm3", inner, 1, 0)
+        if block.projection:
+            values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
+        values = nn.relu(inner + values)
+    return dense(w, "fc", mx.mean(values, axis=(1, 2)))
+
+
+_BUILDERS: Tuple[Tuple[type, Callable[..., Any]], ...] = (
+    (Chain, _chain),
+    (Residual, _residual),
+    (Recurrent, recurrent.logits),
+    (Elman, recurrent.outputs),
+    (Attention, attention.logits),
+)
+
+
+def mean_loss(family: Family) -> Callable[[Arrays, Any, Any], Any]:
+    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels."""
+    builder = next((each for kind, each in _BUILDERS if isinstance(family, kind)), None)
+    if builder is None:
+        raise Unsupported("MLX: no way to build a network of type %s" % type(family).__name__)
+    scores = partial(builder, family)
+    compared = nn.losses.mse_loss if family.loss == "squares" else nn.losses.cross_entropy
+    return lambda w, inputs, labels: compared(scores(w, inputs), labels, reduction="mean")
+
+
+def place(family: Family, batch: Batch) -> Tuple[Any, Any]:
+    """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the family is so."""
+    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
+    if family.time_major:
+        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
+    if labels.ndim > 1:
+        labels = labels.reshape((-1,) + labels.shape[2:])
+    return held(inputs), held(labels)

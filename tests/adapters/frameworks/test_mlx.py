@@ -1,0 +1,94 @@
+"""What is particular to MLX, shown by the guest in MLX's own interpreter."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import asked_of_frameworks as asked
+import pytest
+from inside import Guest
+
+pytestmark = pytest.mark.framework
+
+FRAMEWORK = "mlx"
+
+
+@asked.of_every_framework(
+    asked.reference(),
+    asked.rate("id(adapter.train)"),
+    asked.reset("id(adapter.train)", only=["small-convolutional", "small-recurrent"]),
+    asked.threads_of_cells(),
+    asked.memory({"np.empty(1 << 50)": True, "mx.ones((3, 3)) @ mx.ones((4, 4))": False}),
+    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
+    asked.description("compiler execution", threads=1, version="0.32.4", device="Device(cpu, 0)"),
+    asked.refusal("'magma'", "openblas, wheel", blas="magma"),
+)
+def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
+    check(guest)
+
+
+def test_each_mode_is_refused_on_the_other_ones_blas(guests: Callable[..., Guest]) -> None:
+    """As where an interpreter is brought, which has no environment to load a library from."""
+    asking = 'answer = [make("small-dense", blas=each).supports(SMALL["small-dense"]) for each in ("wheel", "openblas")]'
+    asked.check_reasons(guests(FRAMEWORK, "wheel")(asking), ["", "no OpenBLAS was loaded before MLX"])
+    asked.check_reasons(guests(FRAMEWORK, "openblas")(asking), ["an OpenBLAS was loaded before MLX", ""])
+
+
+def test_the_wheels_blas_has_one_thread_whatever_is_asked_for(guests: Callable[..., Guest]) -> None:
+    guest = guests(FRAMEWORK, "wheel", OPENBLAS_NUM_THREADS="4", OMP_NUM_THREADS="4")
+    told, seconds, clock = guest("""
+        import time
+        multiply = make("small-dense", threads=4, blas="wheel").multiply(700)
+        multiply()
+        began, clock = time.process_time(), time.perf_counter()
+        for _ in range(3):
+            multiply()
+        answer = make("small-dense", threads=4, blas="wheel").effective_threads()
+        answer = answer, time.process_time() - began, time.perf_counter() - clock
+    """)
+    assert told == 1
+    assert seconds < 1.2 * clock
+
+
+def test_a_preloaded_openblas_computes_the_products(guests: Callable[..., Guest]) -> None:
+    """Several times as fast in CPU seconds, and its sums are added up in another order."""
+    seconds, products = zip(
+        *(
+            guests(FRAMEWORK, mode)("""
+                import time
+                random = np.random.RandomState(0)
+                left, right = [mx.array(random.rand(600, 600).astype("float32")) for _ in range(2)]
+                mx.eval(left @ right)
+                began = time.process_time()
+                product = left @ right
+                mx.eval(product)
+                answer = time.process_time() - began, np.array(product).ravel()[:500].tolist()
+            """)
+            for mode in ("wheel", "openblas")
+        ),
+        strict=True,
+    )
+    assert products[0] == pytest.approx(products[1], rel=1e-5)
+    assert products[0] != products[1]
+    assert seconds[0] > 2 * seconds[1]
+
+
+def test_operations_are_fused_by_a_compiler_and_kept_for_the_next_process(guest: Guest, tmp_path: Path) -> None:
+    program = """
+        adapter = prepared("small-dense")
+        adapter.step()
+        answer = sorted((os.path.join(folder, name), os.path.getmtime(os.path.join(folder, name)))
+                        for folder, _, names in os.walk(CACHE) for name in names if name.endswith(".so"))
+    """
+    kept = guest(program)
+    assert kept
+    assert all(Path(path).is_relative_to(tmp_path) for path, _ in kept)
+    assert guest(program) == kept
+
+
+def test_without_a_compiler_it_is_refused(guest: Guest) -> None:
+    """MLX itself would run each operation by itself, and not say so."""
+    said = guest("""
+        os.environ["PATH"] = "/not/there"
+        answer = [make("small-dense").supports(SMALL["small-dense"])]
+    """)
+    asked.check_reasons(said, ["install g++"])
