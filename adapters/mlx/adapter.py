@@ -49,7 +49,9 @@ class MlxAdapter(Adapter):
         """Decline, beside what every adapter declines, a BLAS that is not there, and unfused operations."""
         supported, reason = super().supports(network)
         if supported and (self.blas == "openblas") != (openblas.threads(self.preloaded) is not None):
-            told = "no OpenBLAS was loaded before MLX" if self.blas == "openblas" else "an OpenBLAS was loaded before MLX"
+            told = (
+                "no OpenBLAS was loaded before MLX" if self.blas == "openblas" else "an OpenBLAS was loaded before MLX"
+            )
             return False, "the mode's BLAS is that of %s, and %s (LD_PRELOAD)" % (self.blas, told)
         if supported and shutil.which(COMPILER) is None:
             return False, "mx.compile fuses operations with g++, which is not found: install g++"

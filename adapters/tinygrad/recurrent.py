@@ -33,6 +33,14 @@ def _rnn(state: State, share: Tensor, product: Tensor) -> State:
 _TURNS: Dict[str, Callable[[State, Tensor, Tensor], State]] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 
 
+def _kept(value: Tensor) -> Tensor:
+    """Have the value and its gradient put in memory.
+
+    Else tinygrad would fuse the gates' functions into every product that reads them, and the earlier steps' too.
+    """
+    return value.contiguous().contiguous_backward()
+
+
 def _layer(cell: str, w: Weights, name: str, values: List[Tensor]) -> List[Tensor]:
     """Run a layer from a zero state, step by step: each (batch, inputs) gives (batch, hidden)."""
     weight, bias = w[name + ".hidden_weight"].T, w.get(name + ".hidden_bias")
@@ -40,7 +48,8 @@ def _layer(cell: str, w: Weights, name: str, values: List[Tensor]) -> List[Tenso
     outputs = []
     for value in values:
         share = value.linear(w[name + ".input_weight"].T, w[name + ".bias"])
-        state = _TURNS[cell](state, share, state[0].linear(weight, bias))
+        state = _TURNS[cell](state, _kept(share), _kept(state[0].linear(weight, bias)))
+        state = tuple(_kept(each) for each in state)
         outputs.append(state[0])
     return outputs
 
@@ -59,11 +68,12 @@ def outputs(family: Elman, w: Weights, values: Tensor) -> Tensor:
     """Return the outputs of all steps, (steps * batch, outputs), of inputs (steps, batch, inputs)."""
     state: Optional[Tensor] = None
     states = []
-    for step in range(values.shape[0]):
+    for step in range(family.steps):
         sums = values[step].linear(w["rnn.input_weight"].T, w["rnn.bias"])
-        found = activated(sums if state is None else sums + state.linear(w["rnn.hidden_weight"].T), family.activation)
+        sums = _kept(sums if state is None else sums + state.linear(w["rnn.hidden_weight"].T))
+        found = activated(sums, family.activation)
         if family.alpha != 1.0:
             found = family.alpha * found if state is None else (1.0 - family.alpha) * state + family.alpha * found
-        state = found
+        state = _kept(found)
         states.append(state)
     return dense(w, "out", states[0].stack(*states[1:]).reshape(-1, family.hidden))

@@ -28,7 +28,9 @@ def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) ->
 
 def test_each_mode_is_refused_on_the_other_ones_blas(guests: Callable[..., Guest]) -> None:
     """As where an interpreter is brought, which has no environment to load a library from."""
-    asking = 'answer = [make("small-dense", blas=each).supports(SMALL["small-dense"]) for each in ("wheel", "openblas")]'
+    asking = (
+        'answer = [make("small-dense", blas=each).supports(SMALL["small-dense"]) for each in ("wheel", "openblas")]'
+    )
     asked.check_reasons(guests(FRAMEWORK, "wheel")(asking), ["", "no OpenBLAS was loaded before MLX"])
     asked.check_reasons(guests(FRAMEWORK, "openblas")(asking), ["an OpenBLAS was loaded before MLX", ""])
 
