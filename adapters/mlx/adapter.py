@@ -22,7 +22,7 @@ COMPILER = "g++"
 class MlxAdapter(Adapter):
     """Drives MLX.
 
-    Setting: ``blas``, "openblas" (default), which must have been loaded into the process before MLX, or "wheel": the
+    Setting: ``blas``, "openblas": one must have been loaded into the process before MLX. Without, products are by the
     reference BLAS in MLX's wheel, which has one thread.
 
     Where memory runs out MLX gives no exception: its process ends with a segmentation fault.
@@ -34,9 +34,9 @@ class MlxAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        self.blas = str(settings.get("blas", "openblas"))
-        if self.blas not in ("openblas", "wheel"):
-            raise ValueError("the setting blas is %r; MLX's are openblas, wheel" % self.blas)
+        self.blas = str(settings.get("blas", ""))
+        if self.blas not in ("", "openblas"):
+            raise ValueError("the setting blas is %r; MLX's is openblas" % self.blas)
         self.preloaded = ctypes.CDLL(None)  # all that is in the process
         if cell.threads:
             openblas.set_threads(self.preloaded, cell.threads)
@@ -48,11 +48,8 @@ class MlxAdapter(Adapter):
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline, beside what every adapter declines, a BLAS that is not there, and unfused operations."""
         supported, reason = super().supports(network)
-        if supported and (self.blas == "openblas") != (openblas.threads(self.preloaded) is not None):
-            told = (
-                "no OpenBLAS was loaded before MLX" if self.blas == "openblas" else "an OpenBLAS was loaded before MLX"
-            )
-            return False, "the mode's BLAS is that of %s, and %s (LD_PRELOAD)" % (self.blas, told)
+        if supported and self.blas and openblas.threads(self.preloaded) is None:
+            return False, "the setting openblas: none was loaded before MLX (LD_PRELOAD); give --tuning installed"
         if supported and shutil.which(COMPILER) is None:
             return False, "mx.compile fuses operations with g++, which is not found: install g++"
         return supported, reason

@@ -1,4 +1,4 @@
-"""fcn5, fcn8, lstm32 and lstm64 trained by hand in MLX; MODE openblas or wheel, which differ in what is preloaded.
+"""fcn5, fcn8, lstm32 and lstm64 trained by hand in MLX; MODE compiled; what is preloaded computes the products.
 
 See `shared/yardstick.py` for how it is called.
 """
@@ -42,7 +42,7 @@ class LanguageModel(nn.Module):
         return self.decoder(x)
 
 
-given = arguments("openblas", "wheel")
+given = arguments("compiled")
 mx.set_default_device(mx.cpu)
 model = given.build(LanguageModel, FullyConnected, None, None)
 x, y = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in mini_batch(given)]
