@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.reports.cells.analysis import CellStudy, Line, Way
 from dlbench.reports.cells.curves import Net, Trained
 from dlbench.reports.cells.findings import Finding
@@ -12,8 +13,9 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import values
 
+_OF_A_PLACE = tuple(axis.name for axis in axes.of_role(axes.ROW, axes.COLUMN))
 _COLUMNS = (
-    *("machine", "machine_name", "framework", "mode", "affinity", "device", "threads", "world_size", "batch_size"),
+    *("machine", "machine_name", *_OF_A_PLACE, "batch_size"),
     *("cell", "layers", "size", "steps", "embedding", "status", "reason"),
     *parts("seconds_per_minibatch", *MEDIAN, "launches"),
     *("characters_per_second", "gflops", "ceiling_fraction", "flags"),
@@ -85,9 +87,8 @@ def _curve(learnt: Learnt, net: Net, trained: Trained) -> dict[str, Any]:
 def _place(found: CellStudy, line: Line, net: Net) -> dict[str, Any]:
     cell = line.cells[net]
     machine = line.place.machine
-    kept = ("framework", "mode", "affinity", "device", "threads", "world_size")
-    axes = {name: value for name, value in values(cell.cell).items() if name in kept}
-    return {"machine": machine, "machine_name": found.hosts[machine].name, **axes, **net._asdict()}
+    where = {name: value for name, value in values(cell.cell).items() if name in _OF_A_PLACE}
+    return {"machine": machine, "machine_name": found.hosts[machine].name, **where, **net._asdict()}
 
 
 def _speed(found: CellStudy, line: Line, net: Net) -> dict[str, Any]:

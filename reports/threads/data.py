@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows, parts
 from dlbench.reports.formats.json import plain
@@ -18,9 +19,7 @@ _COLUMNS = (
     "machine_name",
     "network",
     "batch_size",
-    "framework",
-    "mode",
-    "affinity",
+    *(axis.name for axis in axes.of_role(axes.ROW)),
     "threads",
     "status",
     *parts("seconds_per_minibatch", *MEDIAN),

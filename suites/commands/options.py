@@ -290,6 +290,10 @@ class SessionOptions(OptionGroup):
     seed: Seed = None
     yes: Annotated[bool, typer.Option("--yes", help="Measure more than 10,000 cells, too.")] = False
 
+    def __post_init__(self) -> None:
+        """Refuse a budget that is none before anything is measured or stored."""
+        assert self.seconds is None or self.seconds > 0
+
     @property
     def seconds(self) -> float | None:
         """The budget in seconds; None: without end. Raises UsageError."""

@@ -10,10 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dlbench.adapters import tuning
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
-
-from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .values import Capacity
@@ -69,6 +66,10 @@ def option_of(key: str) -> str:
 
 def tuning_word(word: str) -> str:
     """Return a word of the axis tuning as it is; raises UsageError for any other."""
+    from dlbench.adapters import tuning
+
+    from ..errors import UsageError
+
     try:
         if word != tuning.EACH:
             tuning.named(word)

@@ -23,7 +23,8 @@ def spinning(guest: Guest) -> None:
     """ONNX Runtime: waiting threads spin only while there is a core for each, unless they are told to or not to."""
     spins, forced = guest("""
         cores = len(os.sched_getaffinity(0))
-        spins = [make("small-dense", threads=n).describe()["allow_spinning"] for n in (1, cores, cores + 1)]
+        chosen = [make("small-dense", threads=n, spin="within_cores") for n in (1, cores, cores + 1)]
+        spins = [each.describe()["allow_spinning"] for each in chosen]
         forced = [make("small-dense", spin=how).describe()["allow_spinning"] for how in ("always", "never")]
         answer = spins, forced
     """)

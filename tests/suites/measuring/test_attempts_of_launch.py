@@ -113,7 +113,7 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     assert order.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert order.variables["CUDA_CACHE_PATH"].startswith(order.launch.cache_directory)
     told = {"index": 1, "name": "NVIDIA H200", "uuid": SECOND, "driver": "550.54.15"}
-    assert record.outcome.software == {"version": "1", "gpu": told}
+    assert record.outcome.software == {"version": "1", "gpu": told, "tunable": ["fused_update"]}
     assert record.telemetry["gpu"]["uuid"] == SECOND
     assert (
         record.telemetry["samples"]["at"][0] <= record.telemetry["launched_at"] <= record.telemetry["samples"]["at"][-1]
@@ -122,7 +122,8 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     assert launcher.orders[-1].launch.gpu is None
     assert launcher.orders[-1].variables["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_CACHE_PATH" not in launcher.orders[-1].variables
-    assert (on_cpu.outcome.software, on_cpu.telemetry) == ({"version": "1"}, None)
+    software = {"version": "1", "tunable": ["allocator", "fused_update"]}
+    assert (on_cpu.outcome.software, on_cpu.telemetry) == (software, None)
 
 
 def test_a_launch_on_a_mig_device_sees_that_part_of_the_gpu():

@@ -55,7 +55,7 @@ def test_a_launch_is_told_settings_variables_time_and_reference():
     assert null.interpreter == Path("/null/python")
     assert null.timeout == 10.0
     assert compiled.launch.settings["compile"] == "over the mode's own"
-    assert compiled.launch.settings["channels_last"] is True  # the mode's own
+    assert compiled.launch.settings["dense"] == "mkl"  # the mode's own
     assert (compiled.reference, compiled.launch.repeated_batch) == (Path("/references/lstm32"), 16)
     assert (null.launch.repeated_batch, null.launch.gpu) == (None, None)
     assert null.variables["CUDA_VISIBLE_DEVICES"] == compiled.variables["CUDA_VISIBLE_DEVICES"] == ""
