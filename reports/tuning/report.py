@@ -1,6 +1,6 @@
 """`dlbench report tuning`."""
 
-from dlbench.reports.report import Report, Source
+from dlbench.reports.report import ALL_RUNS, Report, Source
 from dlbench.reports.tuning.analysis import Tuning, tells, worth_of_settings
 from dlbench.reports.tuning.data import tuning_data, tuning_rows
 from dlbench.reports.tuning.words import tuning_page
@@ -15,7 +15,8 @@ REPORT = Report(
     name="tuning",
     summary="""What each setting of the tuned rows is worth here, alone and among the others.
 
-Ratios over pairs of launches with and without it. `dlbench run tuning` measures them.""",
+Ratios over pairs of launches with and without it. `dlbench run tuning` measures them; `--all-runs` takes the pairs of
+several such runs together.""",
     examples=(
         "dlbench report tuning",
         "dlbench report tuning --networks fcn5 --frameworks torch",
@@ -27,4 +28,5 @@ Ratios over pairs of launches with and without it. `dlbench run tuning` measures
     rows=tuning_rows,
     invitation="what each setting is worth",
     tells=tells,
+    offers=frozenset({ALL_RUNS}),
 )

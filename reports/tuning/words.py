@@ -1,6 +1,6 @@
 """What settings are worth as words and tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
@@ -53,24 +53,39 @@ def _named(rows: Iterable[Row], verdict: str) -> str:
     return "; ".join(f"{name} on {', '.join(dict.fromkeys(of))}" for name, of in networks.items())
 
 
-def _together(rows: Iterable[Row], where: str) -> Table:
+def _together(rows: Sequence[Row], where: str) -> Table:
+    names = _names(rows)
     lines = [
-        (*_of_row(row), _ratio(row.together.alone), Entry(_pairs(row.together)), Entry(row.together.verdict or MISSING))
+        (
+            Entry(names[row]),
+            _ratio(row.together.alone),
+            Entry(str(row.together.alone.pairs) if row.together.alone else MISSING),
+            Entry(row.together.verdict or MISSING),
+        )
         for row in rows
     ]
-    title = f"Tuned against as installed{where}"
-    return Table(title, ("network", "row", "at", "ratio", "pairs", "verdict"), tuple(lines), keys=3)
+    return Table(f"Tuned against as installed{where}", ("row", "ratio", "pairs", "verdict"), tuple(lines))
 
 
-def _settings(rows: Iterable[Row], where: str) -> Table:
+def _names(rows: Sequence[Row]) -> dict[Row, str]:
+    """Return a name for each row: with mini-batch and threads where the network alone does not tell it from another."""
+    short = {row: f"{row_name(row.cell)}: {row.cell.network}" for row in rows}
+    known = list(short.values())
+    return {
+        row: name if known.count(name) == 1 else f"{row_name(row.cell)}: {group_name(row.cell)}, {place_name(row.cell)}"
+        for row, name in short.items()
+    }
+
+
+def _settings(rows: Sequence[Row], where: str) -> Table:
     lines: list[tuple[Entry, ...]] = []
+    names = _names(rows)
     for row in rows:
         told = [worth for worth in row.settings if worth.verdict]
         if told:
-            lines.append((Entry(f"{row_name(row.cell)}: {group_name(row.cell)}, {place_name(row.cell)}"),))
+            lines.append((Entry(names[row]),))
             lines += [_worth(worth) for worth in told]
-    head = ("setting", "alone", "among", "pairs", "verdict")
-    return Table(f"Each setting{where}", head, tuple(lines))
+    return Table(f"Each setting{where}", ("setting", "alone", "among", "verdict"), tuple(lines))
 
 
 def _worth(worth: Worth) -> tuple[Entry, ...]:
@@ -79,22 +94,12 @@ def _worth(worth: Worth) -> tuple[Entry, ...]:
         Entry(worth.setting),
         _ratio(worth.alone),
         _ratio(worth.among),
-        Entry(_pairs(worth)),
         Entry(worth.verdict, hole=hurts, best=worth.verdict == FASTER),
     )
-
-
-def _of_row(row: Row) -> tuple[Entry, Entry, Entry]:
-    return Entry(group_name(row.cell)), Entry(row_name(row.cell)), Entry(place_name(row.cell))
-
-
-def _pairs(worth: Worth) -> str:
-    counts = [each.pairs for each in (worth.alone, worth.among) if each is not None]
-    return str(min(counts)) if counts else MISSING
 
 
 def _ratio(found: PairedEstimate | None) -> Entry:
     if found is None:
         return Entry(MISSING)
     told = found.pairs >= FEWEST_PAIRS
-    return Entry(f"{found.ratio:.3f}", f" ({found.low:.3f}-{found.high:.3f})" if told else "")
+    return Entry(f"{found.ratio:.3f}", f" ({found.low:.2f}-{found.high:.2f})" if told else "")
