@@ -10,7 +10,7 @@ from hypothesis.internal.conjecture import engine
 VARIABLE = "DLBENCH_PROPERTY_EXAMPLES"
 USUAL = 100
 #: The same number where none are asked for: every run tries the same examples, and more of them tell little.
-IN_EVERY_RUN = 40
+IN_EVERY_RUN = 25
 _LEAST = 6
 
 

@@ -84,6 +84,7 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     assert told["tried"] == 4
 
 
+@pytest.mark.slow
 def test_each_setting_is_measured_alone_and_left_out(adapter, dlbench, tmp_path):
     names = ["--networks", "fcn5", "--frameworks", "mine", "--threads", 1, "--launches", 2]
     dlbench("run", "tuning", *names, *adapter, "--no-ceilings")
