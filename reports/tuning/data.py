@@ -42,13 +42,14 @@ def _where(found: Tuning, row: Row) -> dict[str, Any]:
 def _content(worth: Worth) -> dict[str, Any]:
     return {
         "setting": worth.setting or None,
-        "alone": _ratio(worth.alone),
-        "among": _ratio(worth.among),
+        "alone": of_estimate(worth.alone),
+        "among": of_estimate(worth.among),
         "verdict": worth.verdict or None,
     }
 
 
-def _ratio(found: PairedEstimate | None) -> dict[str, Any] | None:
+def of_estimate(found: PairedEstimate | None) -> dict[str, Any] | None:
+    """Return an estimate as plain JSON types: null for none, and for the ends of an interval that is none."""
     if found is None:
         return None
     # Too few pairs allow no interval: 0 and infinity say nothing.

@@ -291,8 +291,8 @@ class SessionOptions(OptionGroup):
     yes: Annotated[bool, typer.Option("--yes", help="Measure more than 10,000 cells, too.")] = False
 
     def __post_init__(self) -> None:
-        """Refuse a budget that is none before anything is measured or stored."""
-        assert self.seconds is None or self.seconds > 0
+        """Raise UsageError for a budget that is none, before anything is measured or stored."""
+        _ = self.seconds
 
     @property
     def seconds(self) -> float | None:

@@ -72,6 +72,10 @@ class Plan:
         """Return the row a cell stands in."""
         return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
 
+    def tunable(self, cell: Cell) -> tuple[str, ...]:
+        """Return the settings of which the cell's tuning chooses."""
+        return self.row_of(cell).build.framework.tunable(cell.mode, cell.device, self.network_of(cell).family.name)
+
     def protocol_of(self, cell: Cell) -> Protocol:
         """Return how a launch of this cell measures, and for how many steps it trains."""
         first = (cell.framework, cell.mode) == (self.rows[0].build.name, self.rows[0].mode) if self.rows else True

@@ -1,5 +1,7 @@
 """What a race found: the fastest way to run a network here, what it gains, and how to run it."""
 
+import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -7,11 +9,13 @@ from typing import Any
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import TUNED, Cell, Status
-from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs
+from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate, estimate_pairs
 from dlbench.reports.naming import rest_of
 from dlbench.reports.storage.record import Record
+from dlbench.reports.tuning.data import of_estimate
 
-from ..planning.framework import Framework
+from ..environments import environment
+from ..planning.axes import AXIS_OPTIONS, option_of
 from ..planning.plan import Plan
 from .race import PAIRS, Race
 
@@ -63,26 +67,42 @@ def answer(plan: Plan, race: Race, records: Sequence[Record], beaten: Cell) -> A
     return Answer(tuple(ways), beaten, len(plan.cells), failed)
 
 
-def how(framework: Framework, cell: Cell, family: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables of a cell's process, and its settings in force with what each does."""
-    names = tuning.in_force(cell.tuning, framework.tunable(cell.mode, cell.device, family))
-    variables = framework.launch_variables(cell.mode, cell.threads, None, names)
-    return variables, {name: framework.tuning[name].why for name in names}
+def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables of a cell's process, and its settings in force with what each tells and does."""
+    build = plan.row_of(cell).build
+    names = tuning.in_force(cell.tuning, plan.tunable(cell))
+    place = None if build.interpreter else environment.locate(build.framework).interpreter
+    folder = None if place is None else place.parent.parent
+    variables = build.framework.launch_variables(cell.mode, cell.threads, folder, names)
+    settings = {}
+    for name in names:
+        tuned = build.framework.tuning[name]
+        told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
+        settings[name] = f"{tuned.why} ({told})" if told else tuned.why
+    return variables, settings
 
 
-def command(plan: Plan, cell: Cell, network: str) -> str:
-    """Return what measures a way and the one to beat side by side again."""
-    words = [f"dlbench run table4 --networks {network} --frameworks {cell.framework}:{cell.mode}"]
-    words += [f"--threads {cell.threads} --batch-sizes {cell.batch_size}"]
-    words += [f"--tuning '{cell.tuning}'" if cell.tuning != TUNED else ""]
-    return " ".join([*filter(None, words), f"--launches {PAIRS}"])
+def command(plan: Plan, cell: Cell) -> str:
+    """Return what measures a way again, by the table of axes; a step of the user's own is named by its file."""
+    framework = plan.row_of(cell).build.framework
+    words = ["dlbench run tuning"]
+    words += [f"--step {shlex.quote(str(framework.file))}"] if framework.file else [f"--networks {cell.network}"]
+    words += [] if framework.file else [f"--frameworks {cell.framework}:{cell.mode}"]
+    count = option_of("threads" if cell.on_cpu else "device_threads")
+    words.append(f"{count} {cell.threads}")
+    for option in AXIS_OPTIONS:
+        value = getattr(cell, option.axis)
+        usual = option.usual or ("cpu" if option.axis == "device" else "")
+        if option.axis == "tuning" or (
+            option.axis not in ("network", "framework", "threads") and str(value) != str(usual)
+        ):
+            words.append(f"{option.option} {shlex.quote(str(value))}")
+    return " ".join([*words, f"--launches {PAIRS}"])
 
 
 def lines(plan: Plan, found: Answer) -> list[str]:
     """Return the answer in sentences."""
     best = found.ways[0]
-    framework = plan.row_of(best.cell).build.framework
-    network = plan.network_of(best.cell)
     rate = best.cell.batch_size / best.seconds
     told = [
         f"Fastest of {found.tried} ways: {_named(plan, best.cell)}: {best.seconds:.4g} s a step, {rate:.4g} items/s.",
@@ -93,57 +113,43 @@ def lines(plan: Plan, found: Answer) -> list[str]:
             if way.slower is not None and way.cell != found.beaten
         ),
     ]
-    variables, settings = how(framework, best.cell, network.family.name)
+    variables, settings = how(plan, best.cell)
     if variables:
-        told.append("Variables: " + " ".join(f"{name}={value}" for name, value in variables.items()))
-    told += [f"Setting {name}: {why}" for name, why in settings.items()]
+        told.append("Variables: " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
+    told += [f"Setting {name}: {what}" for name, what in settings.items()]
     if found.failed:
-        told.append(
-            f"{len(found.failed)} ways gave no number, such as {next(iter(found.failed))}: "
-            f"{next(iter(found.failed.values()))}"
-        )
-    told.append(f"Measure it again: {command(plan, best.cell, network.name)}")
+        name, reason = next(iter(found.failed.items()))
+        told.append(f"{len(found.failed)} ways gave no number, such as {name}: {reason}")
+    told.append(f"Measure it again: {command(plan, best.cell)}")
     return told
 
 
 def data(plan: Plan, found: Answer) -> dict[str, Any]:
     """Return the answer as plain JSON types."""
     best = found.ways[0].cell
-    variables, settings = how(plan.row_of(best).build.framework, best, plan.network_of(best).family.name)
+    variables, settings = how(plan, best)
     return {
         "ways": [
             {
                 **axes.values(way.cell),
                 "seconds_per_minibatch": way.seconds,
-                "times_the_fastest": None if way.slower is None else _ratio(way.slower),
+                "times_the_fastest": of_estimate(way.slower),
             }
             for way in found.ways
         ],
         "against": axes.values(found.beaten),
-        "gain": None if found.gain is None else _ratio(found.gain),
+        "gain": of_estimate(found.gain),
         "tried": found.tried,
         "failed": dict(found.failed),
         "variables": variables,
         "settings": settings,
-        "command": command(plan, best, plan.network_of(best).name),
-    }
-
-
-def _ratio(found: PairedEstimate) -> dict[str, float | int | None]:
-    told = found.low > 0
-    return {
-        "ratio": found.ratio,
-        "low": found.low if told else None,
-        "high": found.high if told else None,
-        "pairs": found.pairs,
+        "command": command(plan, best),
     }
 
 
 def _named(plan: Plan, cell: Cell) -> str:
     # A row without settings is what it is: nothing is tuned.
-    family = plan.network_of(cell).family.name
-    tuned = cell.tuning == TUNED and plan.row_of(cell).build.framework.tunable(cell.mode, cell.device, family)
-    return rest_of(cell) + (", tuned" if tuned else "")
+    return rest_of(cell) + (", tuned" if cell.tuning == TUNED and plan.tunable(cell) else "")
 
 
 def _gain(plan: Plan, found: Answer) -> str:
@@ -164,4 +170,6 @@ def _times(found: PairedEstimate | None) -> str:
 
 
 def _doubt(found: PairedEstimate | None) -> str:
-    return "; noise may explain it" if found is not None and found.low <= 1.0 <= found.high else ""
+    if found is None or not found.low <= 1.0 <= found.high:
+        return ""
+    return "; noise may explain it" if found.low > 0 else f"; {FEWEST_PAIRS} pairs are needed for an interval"

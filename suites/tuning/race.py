@@ -46,8 +46,7 @@ def to_beat(plan: Plan, cores: int) -> Cell:
     def distance(cell: Cell) -> tuple[object, ...]:
         row = plan.row_of(cell)
         usual = cell.mode == row.build.framework.default_mode
-        names = row.build.framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name)
-        in_force = tuning.in_force(cell.tuning, names)
+        in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
         return not usual, len(in_force), abs(cell.threads - cores), cell.threads
 
     first = plan.rows[0].build.name

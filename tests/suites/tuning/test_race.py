@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.protocol import INSTALLED, Outcome, Status
+from dlbench.adapters.protocol import INSTALLED, TUNED, Outcome, Status
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.suite import load
@@ -118,6 +118,26 @@ def test_a_race_goes_on_from_its_records_alone():
     assert whole.launches_left() == 0
 
 
+def test_a_way_on_a_gpu_and_a_variable_of_the_environment_are_said_too():
+    of = plan(frameworks="mlx", threads="2")
+    tuned = next(cell for cell in of.cells if cell.tuning == TUNED)
+    assert fastest.how(of, tuned)[1]["openblas"].endswith('(blas = "openblas")')
+    words = fastest.command(of, tuned._replace(device="cuda:0", precision="bfloat16"))
+    assert "--device-threads 2" in words
+    assert "--devices cuda:0" in words
+    assert "--precisions bfloat16" in words
+
+
+def test_too_few_pairs_give_no_interval():
+    of = plan(threads="2")
+    start = to_beat(of, 2)
+    _, records = run(of, lambda cell, block: 2.0 if cell == start else 1.0 + of.cells.index(cell) / 100, start)
+    few = [record for record in records if record.launch < of.launches - PAIRS + 3]
+    told = "\n".join(fastest.lines(of, fastest.answer(of, Race(start, of, few), few, start)))
+    assert "times (3 pairs) as fast as" in told
+    assert "6 pairs are needed for an interval" in told
+
+
 def test_the_answer_says_how_to_run_it():
     of = plan(threads="2")
     start = to_beat(of, 2)
@@ -125,9 +145,11 @@ def test_the_answer_says_how_to_run_it():
     found = fastest.answer(of, race, records, start)
     told = "\n".join(fastest.lines(of, found))
     assert f"Fastest of {len(of.cells)} ways: torch eager" in told
-    assert "times as fast" not in told or "pairs)" in told
+    assert f"{found.gain.ratio:.3f} times ({found.gain.low:.3f} to" in told
+    assert "8 pairs) as fast as torch eager, installed, 2 threads." in told
     assert "OMP_NUM_THREADS=2" in told
-    assert "dlbench run table4 --networks fcn5 --frameworks torch:eager --threads 2" in told
+    again = "dlbench run tuning --networks fcn5 --frameworks torch:eager --threads 2 --batch-sizes 64"
+    assert f"{again} --tuning {found.ways[0].cell.tuning} --launches 8" in told
     data = fastest.data(of, found)
     assert data["variables"]["OMP_NUM_THREADS"] == "2"
     assert data["gain"]["ratio"] == pytest.approx(found.gain.ratio)

@@ -80,7 +80,7 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     assert told["against"]["tuning"] == "installed"
     assert told["gain"]["pairs"] == 8
     assert 1.5 < told["gain"]["ratio"] < 2.5
-    assert told["settings"] == {"half": "half of the work is left out"}
+    assert told["settings"] == {"half": "half of the work is left out (factor = 0.5)"}
     assert told["tried"] == 4
 
 
