@@ -102,6 +102,12 @@ class Report(Generic[Found]):
     """What it shows, for somebody who has just measured something; empty: it is not suggested."""
     tells: Callable[[Collection[Cell]], bool] = bool
     """Whether it has something to show where these cells have numbers."""
+    heading: str = ""
+    """What stands over its section of the report page; empty: the page has no section of it."""
+    place: int = 50
+    """Where its section stands among the others."""
+    worth_a_section: Callable[[Found], bool] = lambda found: True
+    """Whether the page has a section of what it found."""
     offers: frozenset[str] = frozenset()
     """Which of the choices above it has a use for."""
     beside: tuple[str, ...] = ()

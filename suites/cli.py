@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from .commands import options
 from .commands.compare import compare_command
 from .commands.doctor import doctor_command
 from .commands.env import env_app
@@ -29,6 +30,7 @@ from .display.screen import complain
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .measuring import preparation
 from .planning import external_adapters
+from .publishing.page import PAGE_OPTIONS, page_command
 
 app = typer.Typer(
     name="dlbench",
@@ -43,6 +45,7 @@ app = typer.Typer(
 )
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
+report_app.command("page")(options.takes(page_command, PAGE_OPTIONS))
 app.add_typer(report_app, name="report")
 app.add_typer(store_app, name="store")
 

@@ -16,4 +16,6 @@ REPORT = Report(
     invitation="what the GPU can do at best",
     tells=lambda cells: any(not each.on_cpu for each in cells),
     offers=frozenset({ALL_RUNS}),
+    heading="What the devices can do at best",
+    place=80,
 )

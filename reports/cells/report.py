@@ -47,4 +47,6 @@ text (char). With `--against karpathy2016` the published losses stand beside one
     quantities=tuple(QUANTITIES),
     beside=(KARPATHY,),
     trainings=True,
+    heading="Recurrent cells",
+    place=71,
 )

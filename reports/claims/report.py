@@ -69,4 +69,6 @@ measured; in the last case it says what to measure. With `--claim FILE.toml` it 
     trainings=True,
     check_further=_check,
     code=_code,
+    heading="Published claims, tried here",
+    place=75,
 )

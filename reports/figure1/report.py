@@ -20,4 +20,7 @@ REPORT = Report(
     tells=lambda cells: differ(cells, "batch_size"),
     offers=frozenset({QUANTITY, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
+    heading="Mini-batch sizes",
+    place=40,
+    worth_a_section=lambda found: bool(found.panels),
 )

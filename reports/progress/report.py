@@ -19,4 +19,7 @@ REPORT = Report(
     invitation="the frameworks from oldest to newest",
     tells=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
     offers=frozenset({ALL_MODES, ALL_RUNS}),
+    heading="From the oldest framework to the newest",
+    place=60,
+    worth_a_section=lambda found: bool(found.rankings),
 )

@@ -45,4 +45,6 @@ units on one device, machine or thread count is faster than another; rows compar
     beside=(brandfonbrener2017.NAME,),
     families=frozenset({FAMILY}),
     quantities=tuple(QUANTITIES),
+    heading="Small recurrent networks",
+    place=70,
 )

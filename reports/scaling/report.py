@@ -27,4 +27,7 @@ threads as they have together, where that was measured.""",
     invitation="what several workers gain over one",
     tells=lambda cells: any(each.world_size > 1 for each in cells),
     offers=frozenset({ALL_RUNS}),
+    heading="Several workers",
+    place=45,
+    worth_a_section=lambda found: bool(found.lines),
 )

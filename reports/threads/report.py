@@ -25,4 +25,6 @@ REPORT = Report(
     invitation="how many threads to give, and what more of them cost",
     tells=_tells,
     offers=frozenset({REFERENCE, ALL_RUNS}),
+    heading="Threads: how many to use, and what more of them cost",
+    place=30,
 )

@@ -29,4 +29,6 @@ several such runs together.""",
     invitation="what each setting is worth",
     tells=tells,
     offers=frozenset({ALL_RUNS}),
+    heading="What each setting is worth",
+    place=35,
 )

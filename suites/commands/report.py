@@ -49,13 +49,13 @@ _OFFERED: dict[str, tuple[Any, Any]] = {
     of_reports.CLAIMS: (Annotated[list[Path] | None, _CLAIM], None),
     of_reports.FAIL_ON: (Annotated[str, _FAIL_ON], ""),
 }
-_ALWAYS: dict[str, tuple[Any, Any]] = {
+SOURCES: dict[str, tuple[Any, Any]] = {
     "store": (Annotated[list[str] | None, _STORES], None),
     "run": (Annotated[str | None, _RUN], None),
     "suite": (options.OfSuite, None),
     "machine": (options.OfMachine, None),
 }
-_NARROWING: dict[str, tuple[Any, Any]] = {
+NARROWING: dict[str, tuple[Any, Any]] = {
     each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=narrowing_help(each))], "")
     for each in AXIS_OPTIONS
 }
@@ -63,7 +63,7 @@ _NARROWING: dict[str, tuple[Any, Any]] = {
 
 def _options_of(report: Report[Any]) -> dict[str, tuple[Any, Any]]:
     """Return the options of a report's command: by parameter, its annotation and what it is without."""
-    found = {**_ALWAYS, **_NARROWING}
+    found = {**SOURCES, **NARROWING}
     if report.quantities:
         help_text = f"What the cells show: {', '.join(report.quantities)}."
         found["quantity"] = Annotated[str, typer.Option("--quantity", help=help_text)], report.quantities[0]
@@ -114,8 +114,8 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         check_picture(plot)
     targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     source = Source(
-        cache(partial(_results, targets, given, report.trainings)),
-        partial(_runs, targets),
+        cache(partial(results_of, targets, given, report.trainings)),
+        partial(runs_of, targets),
         choices,
         release_dates(),
         stands_for_2016(),
@@ -141,10 +141,11 @@ def _form(form: str | None, as_json: bool) -> str:
     return chosen
 
 
-def _results(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> Results:
+def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> Results:
+    """Return what the options of a report choose; raises UsageError where that is nothing, and StoreError."""
     run, suite, machine = given["run"], given["suite"], given["machine"]
     if run:
-        run = run_named(run, [each for each, _ in _runs(targets)])
+        run = run_named(run, [each for each, _ in runs_of(targets)])
     # Of a store of many nights only what a report shows is read.
     wanted = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
     newest = not given.get("all_runs")
@@ -157,7 +158,8 @@ def _results(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> 
     return results
 
 
-def _runs(targets: Sequence[str]) -> list[tuple[Run, int]]:
+def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:
+    """Return every run of these stores with the number of its records; raises StoreError."""
     found = []
     for target in targets:
         with Store.open(target, create=False) as opened:

@@ -15,7 +15,7 @@ from dlbench.reports.storage.record import Record
 from dlbench.reports.tuning.data import of_estimate
 
 from ..environments import environment
-from ..planning.axes import AXIS_OPTIONS, option_of
+from ..planning.again import again
 from ..planning.plan import Plan
 from .race import PAIRS, Race
 
@@ -83,21 +83,8 @@ def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def command(plan: Plan, cell: Cell) -> str:
-    """Return what measures a way again, by the table of axes; a step of the user's own is named by its file."""
-    framework = plan.row_of(cell).build.framework
-    words = ["dlbench run tuning"]
-    words += [f"--step {shlex.quote(str(framework.file))}"] if framework.file else [f"--networks {cell.network}"]
-    words += [] if framework.file else [f"--frameworks {cell.framework}:{cell.mode}"]
-    count = option_of("threads" if cell.on_cpu else "device_threads")
-    words.append(f"{count} {cell.threads}")
-    for option in AXIS_OPTIONS:
-        value = getattr(cell, option.axis)
-        usual = option.usual or ("cpu" if option.axis == "device" else "")
-        if option.axis == "tuning" or (
-            option.axis not in ("network", "framework", "threads") and str(value) != str(usual)
-        ):
-            words.append(f"{option.option} {shlex.quote(str(value))}")
-    return " ".join([*words, f"--launches {PAIRS}"])
+    """Return what measures a way again."""
+    return again(cell, "tuning", plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS)
 
 
 def lines(plan: Plan, found: Answer) -> list[str]:

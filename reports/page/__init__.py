@@ -1,0 +1,1 @@
+"""The report page: one HTML file with every number, its evidence and the command that repeats it."""

@@ -1,0 +1,74 @@
+"""What a page is made of, before it is HTML: results, their matrix, and what only the command knows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cached_property
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.against.analysis import Stand
+from dlbench.reports.evidence.attempts import disturbed, effective
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
+from dlbench.reports.report import Choices, Source
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.results import Results
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a cell: what came back, and what became of it."""
+
+    record: Record
+    counts: bool
+    """Whether the cell's number rests on it: of a launch that was repeated one attempt counts."""
+    disturbed: bool
+    """Whether other programs used its CPUs."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Everything that stands on one page."""
+
+    title: str
+    results: Results
+    made: datetime
+    version: str
+    """Of the dlbench that makes the page."""
+    runs: tuple[tuple[Run, int], ...] = ()
+    """The runs of the stores, each with the number of its records."""
+    note: str = ""
+    """What whoever publishes it has to say, as Markdown."""
+    again: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
+    """Returns the command that measures a cell of a suite again, in so many launches."""
+    releases: Mapping[tuple[str, str], date] = field(default_factory=dict)
+    stands: Mapping[str, Stand] = field(default_factory=dict)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The cells, each with its number or the reason why there is none."""
+        return build_matrix(self.results)
+
+    @cached_property
+    def launches(self) -> dict[tuple[str, Cell], list[Launch]]:
+        """By machine and cell the launches behind its number, the repeated ones too, in the order of time."""
+        shown = {(cell.column.machine, cell.cell): cell for cell in self.matrix.cells.values()}
+        found: dict[tuple[str, Cell], list[Record]] = {}
+        for record in sorted(self.results.records, key=lambda each: each.started):
+            key = record.machine, record.cell._replace(adapter="")
+            if key in shown and _is_of(record, shown[key]):
+                found.setdefault(key, []).append(record)
+        return {key: self._judged(key[0], records) for key, records in found.items()}
+
+    def _judged(self, machine: str, records: list[Record]) -> list[Launch]:
+        host = self.results.hosts.get(machine)
+        counting = {id(record) for record in effective(records, host)}
+        return [Launch(each, id(each) in counting, disturbed(each, host)) for each in records]
+
+    def source(self) -> Source:
+        """Return what the reports of this page are made of."""
+        return Source(lambda: self.results, lambda: list(self.runs), Choices(), self.releases, self.stands)
+
+
+def _is_of(record: Record, cell: MatrixCell) -> bool:
+    same_build = not cell.environment or record.environment == cell.environment
+    return record.run == cell.run and same_build and record.side != "baseline"

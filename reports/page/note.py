@@ -1,0 +1,12 @@
+"""A publisher's note: Markdown, without HTML, pictures or links that run anything."""
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from dlbench.reports.formats.inert import visible_lines
+
+
+def note_to_html(text: str) -> Markup:
+    """Return a note as HTML; HTML in it is shown as text, and an image as its link's words."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
+    return Markup(parser.render(visible_lines(text)))  # the parser escapes, and knows safe links only

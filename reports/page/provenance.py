@@ -1,0 +1,64 @@
+"""Where the numbers come from: machines, software, networks, runs and their protocol, and what was disturbed."""
+
+from collections import Counter
+from typing import Any
+
+from dlbench.reports.formats.json import data_of_tables, plain
+from dlbench.reports.formats.layout import Table, entries
+from dlbench.reports.page.document import Document
+from dlbench.reports.tables.analysis import tables
+
+
+def provenance_tables(document: Document) -> list[Table]:
+    """Return everything behind the numbers as tables."""
+    return [*tables(document.results), _runs(document), _launches(document)]
+
+
+def provenance(document: Document) -> dict[str, Any]:
+    """Return the same for a program, with each machine and run whole."""
+    return {
+        "title": document.title,
+        "made": document.made.isoformat(timespec="seconds"),
+        "dlbench": document.version,
+        "machines": {name: plain(host) for name, host in document.results.hosts.items()},
+        "ceilings": {name: plain(found) for name, found in document.results.ceilings.items()},
+        "runs": [run.to_dict() | {"plan": len(run.plan), "records": count} for run, count in _used(document)],
+        "tables": data_of_tables(provenance_tables(document)),
+    }
+
+
+def _used(document: Document) -> list[Any]:
+    wanted = {each.record.run for of in document.launches.values() for each in of}
+    return [(run, count) for run, count in document.runs if run.id in wanted]
+
+
+def _runs(document: Document) -> Table:
+    rows = [
+        entries(
+            run.id,
+            run.suite,
+            f"{run.started:%Y-%m-%d %H:%M}",
+            f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "not finished",
+            str(count),
+            f"{run.protocol.warmup_steps} to {run.protocol.maximum_warmup_steps}",
+            f"{run.protocol.minimum_steps} to {run.protocol.steps}",
+            f"{run.protocol.seconds:g}",
+        )
+        for run, count in _used(document)
+    ]
+    head = ("run", "suite", "started (UTC)", "finished", "launches", "warm-up steps", "timed steps", "seconds at least")
+    return Table("Runs and their protocol", head, tuple(rows), words=True)
+
+
+def _launches(document: Document) -> Table:
+    """Return how many launches there are, how they ended, and how many were disturbed or repeated."""
+    launches = [each for of in document.launches.values() for each in of]
+    ended = Counter(each.record.outcome.status.value for each in launches)
+    facts = {
+        "launches": len(launches),
+        **{f"ended as {name}": count for name, count in sorted(ended.items())},
+        "disturbed by other programs": sum(each.disturbed for each in launches),
+        "repeated since they were disturbed": sum(each.record.attempt > 0 for each in launches),
+        "which no number rests on": sum(not each.counts for each in launches),
+    }
+    return Table("Launches", ("", ""), tuple(entries(name, str(count)) for name, count in facts.items()))

@@ -1,0 +1,45 @@
+"""The sections that reports bring: of every report that says so, its words, tables and picture."""
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from dlbench.reports.catalogue import reports
+from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.html import page_to_html
+from dlbench.reports.page.document import Document
+from dlbench.reports.page.inline_svg import pictures
+from dlbench.reports.report import Choices
+from dlbench.reports.storage.networks import family_of_record
+
+
+@dataclass(frozen=True)
+class Section:
+    """One report on the page."""
+
+    name: str
+    heading: str
+    pictures: tuple[Markup, ...]
+    body: Markup
+
+
+def sections(document: Document) -> list[Section]:
+    """Return what every report with a heading has to tell of these results, in the order of their places."""
+    source = document.source()
+    found = []
+    cells = {each.cell for each in document.matrix.cells.values() if each.timed is not None}
+    families = {family.name for each in document.results.records if (family := family_of_record(each)) is not None}
+    told = [report for report in reports().values() if report.heading and report.of_stores]
+    for report in sorted(told, key=lambda report: (report.place, report.name)):
+        if not report.tells(cells) or (report.families and not report.families & families):
+            continue
+        choices = Choices(quantity=report.quantities[0]) if report.quantities else Choices()
+        try:
+            what = report.analyse(source)
+        except ReportError:
+            continue  # It has nothing to tell of these results.
+        if not report.worth_a_section(what):
+            continue
+        drawn = tuple(pictures(report, what, choices))
+        found.append(Section(report.name, report.heading, drawn, page_to_html(report.page(what, choices))))
+    return found

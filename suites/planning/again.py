@@ -1,0 +1,25 @@
+"""The command that measures a cell again, written by the table of axes."""
+
+import shlex
+from pathlib import Path
+
+from dlbench.adapters.protocol import Cell
+
+from .axes import AXIS_OPTIONS, option_of
+
+
+def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
+    """Return `dlbench run SUITE ...` for one cell, and ``given`` as further options; a user's own step by its file."""
+    words = ["dlbench run", shlex.quote(suite)]
+    words += [f"--step {shlex.quote(str(step))}"] if step else [f"--networks {shlex.quote(cell.network)}"]
+    words += [] if step else [f"--frameworks {shlex.quote(f'{cell.framework}:{cell.mode}')}"]
+    words.append(f"{option_of('threads' if cell.on_cpu else 'device_threads')} {cell.threads}")
+    for option in AXIS_OPTIONS:
+        if option.axis in ("network", "framework", "threads", *given):
+            continue
+        value = str(getattr(cell, option.axis))
+        usual = "cpu" if option.axis == "device" else option.usual
+        if value != usual:
+            words.append(f"{option.option} {shlex.quote(value)}")
+    words += [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]
+    return " ".join(words)

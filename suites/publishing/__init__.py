@@ -1,0 +1,1 @@
+"""Results made public: the report page, and a site of many nights."""

@@ -1,0 +1,93 @@
+"""`dlbench report page`: one HTML file of a store, or of several machines' beside each other."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.page.document import Document
+from dlbench.reports.page.render import page_to_file_text
+
+from ..commands import options
+from ..commands.report import NARROWING, SOURCES, results_of, runs_of
+from ..display.screen import say
+from ..environments.folders import write_whole
+from ..errors import UsageError
+from ..measuring import preparation
+from ..planning.again import again
+from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.suite import shipped
+
+_OUT = typer.Option("--out", metavar="FILE", help="The HTML file to write.")
+_TITLE = typer.Option("--title", help="Heading of the page.")
+_NOTE = typer.Option("--note", metavar="FILE", help="A note of yours at the top of the page: Markdown.")
+
+PAGE_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "out": (Annotated[Path, _OUT], Path("report.html")),
+    "title": (Annotated[str, _TITLE], ""),
+    "note": (Annotated[Path | None, _NOTE], None),
+    **SOURCES,
+    **NARROWING,
+}
+
+
+def page_command(**given: Any) -> None:
+    """Write a report page: one file, with every number, its launches, and the command that repeats it.
+
+    It needs no network and no other file. Filters, plots and raw samples are inside; without JavaScript its tables and
+    plots are there all the same.
+
+    Examples:
+
+    - `dlbench report page`
+    - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two machines"`
+    - `dlbench report page --run latest --note what-we-changed.md`
+    """
+    document = document_of(given, datetime.now(UTC))
+    text = page_to_file_text(document)
+    try:
+        write_whole(given["out"], text)
+    except OSError as error:
+        raise UsageError(
+            f"{given['out']} cannot be written ({error.strerror or error}); choose another place."
+        ) from error
+    say(f"Written: {given['out']} ({len(text.encode()) / 1e6:.2f} MB).")
+
+
+def document_of(given: dict[str, Any], made: datetime) -> Document:
+    """Return what a page is made of; raises UsageError, StoreError and ReportError."""
+    targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
+    results = results_of(targets, given, trainings=True)
+    return Document(
+        title=given["title"] or "Deep-learning frameworks, measured",
+        results=results,
+        made=made,
+        version=preparation.version(),
+        runs=tuple(runs_of(targets)),
+        note=_note(given["note"]),
+        again=_command(),
+        releases=release_dates(),
+        stands=stands_for_2016(),
+    )
+
+
+def _command() -> Callable[[Cell, str, int], str]:
+    """Return what writes the command for a cell; a suite that does not come with dlbench is a file of that name."""
+    known = shipped()
+    return lambda cell, suite, launches: again(
+        cell, suite if suite in known else f"{suite}.toml", launches=max(1, launches)
+    )
+
+
+def _note(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"The note {file} cannot be read: {reason}.") from error
