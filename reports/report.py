@@ -106,6 +106,8 @@ class Report(Generic[Found]):
     """What stands over its section of the report page; empty: the page has no section of it."""
     place: int = 50
     """Where its section stands among the others."""
+    headline: Callable[[Found], list[str]] = lambda found: []
+    """Sentences for the head of a page: what it found that noise does not explain."""
     worth_a_section: Callable[[Found], bool] = lambda found: True
     """Whether the page has a section of what it found."""
     offers: frozenset[str] = frozenset()

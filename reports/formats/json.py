@@ -49,7 +49,7 @@ def data_of_tables(tables: Iterable[Table]) -> list[dict[str, Any]]:
     ]
 
 
-def json_text(content: Any, indent: int = 2) -> str:
+def json_text(content: Any, indent: int | None = 2) -> str:
     """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf."""
     return json_escaped(json.dumps(finite(content), indent=indent, allow_nan=False, ensure_ascii=False)) + "\n"
 

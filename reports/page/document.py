@@ -10,6 +10,7 @@ from dlbench.reports.against.analysis import Stand
 from dlbench.reports.evidence.attempts import disturbed, effective
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
 from dlbench.reports.report import Choices, Source
+from dlbench.reports.storage.newest import BASELINE
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.results import Results
 
@@ -40,13 +41,15 @@ class Document:
     """What whoever publishes it has to say, as Markdown."""
     again: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
     """Returns the command that measures a cell of a suite again, in so many launches."""
+    all_runs: bool = False
+    """Whether a cell's number rests on its launches of all runs, not only of its newest."""
     releases: Mapping[tuple[str, str], date] = field(default_factory=dict)
     stands: Mapping[str, Stand] = field(default_factory=dict)
 
     @cached_property
     def matrix(self) -> Matrix:
         """The cells, each with its number or the reason why there is none."""
-        return build_matrix(self.results)
+        return build_matrix(self.results, self.all_runs)
 
     @cached_property
     def launches(self) -> dict[tuple[str, Cell], list[Launch]]:
@@ -55,7 +58,7 @@ class Document:
         found: dict[tuple[str, Cell], list[Record]] = {}
         for record in sorted(self.results.records, key=lambda each: each.started):
             key = record.machine, record.cell._replace(adapter="")
-            if key in shown and _is_of(record, shown[key]):
+            if key in shown and self._is_of(record, shown[key]):
                 found.setdefault(key, []).append(record)
         return {key: self._judged(key[0], records) for key, records in found.items()}
 
@@ -66,9 +69,10 @@ class Document:
 
     def source(self) -> Source:
         """Return what the reports of this page are made of."""
-        return Source(lambda: self.results, lambda: list(self.runs), Choices(), self.releases, self.stands)
+        return Source(
+            lambda: self.results, lambda: list(self.runs), Choices(all_runs=self.all_runs), self.releases, self.stands
+        )
 
-
-def _is_of(record: Record, cell: MatrixCell) -> bool:
-    same_build = not cell.environment or record.environment == cell.environment
-    return record.run == cell.run and same_build and record.side != "baseline"
+    def _is_of(self, record: Record, cell: MatrixCell) -> bool:
+        same_build = not cell.environment or record.environment == cell.environment
+        return (self.all_runs or record.run == cell.run) and same_build and record.side != BASELINE

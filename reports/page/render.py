@@ -35,6 +35,7 @@ def page_to_file_text(document: Document) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    told = sections(document)
     times = sorted(each.record.started for of in document.launches.values() for each in of)
     days = list(dict.fromkeys(f"{time:%Y-%m-%d}" for time in times))
     return (
@@ -43,10 +44,10 @@ def page_to_file_text(document: Document) -> str:
             policy=_policy(style, script),
             style=Markup(style),  # our own file
             script=Markup(script),  # our own file
-            findings=findings(document),
+            findings=findings(document, told),
             note=note_to_html(document.note),
             matrix=page_to_html(matrix_page(document.matrix)),
-            sections=sections(document),
+            sections=told,
             provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
             leaders=Markup(""),
             thinned=thinning(document),

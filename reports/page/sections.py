@@ -21,6 +21,8 @@ class Section:
     heading: str
     pictures: tuple[Markup, ...]
     body: Markup
+    headline: tuple[str, ...]
+    """Its sentences at the head of the page."""
 
 
 def sections(document: Document) -> list[Section]:
@@ -41,5 +43,13 @@ def sections(document: Document) -> list[Section]:
         if not report.worth_a_section(what):
             continue
         drawn = tuple(pictures(report, what, choices))
-        found.append(Section(report.name, report.heading, drawn, page_to_html(report.page(what, choices))))
+        found.append(
+            Section(
+                report.name,
+                report.heading,
+                drawn,
+                page_to_html(report.page(what, choices)),
+                tuple(report.headline(what)),
+            )
+        )
     return found

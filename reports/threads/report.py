@@ -7,6 +7,7 @@ from dlbench.reports.matrix.places import differ
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.threads.analysis import threads
 from dlbench.reports.threads.data import threads_data, threads_rows
+from dlbench.reports.threads.headline import headline
 from dlbench.reports.threads.words import threads_page
 
 
@@ -27,4 +28,5 @@ REPORT = Report(
     offers=frozenset({REFERENCE, ALL_RUNS}),
     heading="Threads: how many to use, and what more of them cost",
     place=30,
+    headline=lambda found: headline(found.curves),
 )

@@ -3,6 +3,7 @@
 from dlbench.reports.report import ALL_RUNS, Report, Source
 from dlbench.reports.tuning.analysis import Tuning, tells, worth_of_settings
 from dlbench.reports.tuning.data import tuning_data, tuning_rows
+from dlbench.reports.tuning.headline import headline
 from dlbench.reports.tuning.words import tuning_page
 
 
@@ -31,4 +32,6 @@ several such runs together.""",
     offers=frozenset({ALL_RUNS}),
     heading="What each setting is worth",
     place=35,
+    headline=headline,
+    worth_a_section=lambda found: bool(found.rows),
 )

@@ -32,7 +32,7 @@ report_app = typer.Typer(no_args_is_help=True, help="Show what was measured, and
 
 _REFERENCE = typer.Option("--reference", help=f"A published table instead of a store: {', '.join(TABLES)}.")
 _AGAINST = typer.Option("--against", help="Beside a published table, with speed-ups: shi2016 (the paper's Table 4).")
-_ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
+ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
 _ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
 _PAPER = typer.Option("--paper", help=f"Only the claims of this paper: {', '.join(PAPERS)}.")
 _CLAIM = typer.Option("--claim", metavar="FILE", help="A claim of your own (TOML). Repeat the option for several.")
@@ -43,7 +43,7 @@ _RUN = typer.Option("--run", help="Only this run: latest, previous, its id or th
 _OFFERED: dict[str, tuple[Any, Any]] = {
     of_reports.REFERENCE: (Annotated[str, _REFERENCE], ""),
     of_reports.AGAINST: (Annotated[str, _AGAINST], ""),
-    of_reports.ALL_RUNS: (Annotated[bool, _ALL_RUNS], False),
+    of_reports.ALL_RUNS: (Annotated[bool, ALL_RUNS], False),
     of_reports.ALL_MODES: (Annotated[bool, _ALL_MODES], False),
     of_reports.PAPER: (Annotated[str, _PAPER], ""),
     of_reports.CLAIMS: (Annotated[list[Path] | None, _CLAIM], None),

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports import report as of_reports
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
 
 from ..commands import options
-from ..commands.report import NARROWING, SOURCES, results_of, runs_of
+from ..commands.report import ALL_RUNS, NARROWING, SOURCES, results_of, runs_of
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
@@ -30,6 +31,7 @@ PAGE_OPTIONS: dict[str, tuple[Any, Any]] = {
     "out": (Annotated[Path, _OUT], Path("report.html")),
     "title": (Annotated[str, _TITLE], ""),
     "note": (Annotated[Path | None, _NOTE], None),
+    of_reports.ALL_RUNS: (Annotated[bool, ALL_RUNS], False),
     **SOURCES,
     **NARROWING,
 }
@@ -70,6 +72,7 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         runs=tuple(runs_of(targets)),
         note=_note(given["note"]),
         again=_command(),
+        all_runs=given[of_reports.ALL_RUNS],
         releases=release_dates(),
         stands=stands_for_2016(),
     )
