@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -61,6 +62,10 @@ class Source:
 
     def matrix(self) -> Matrix:
         """Return the matrix of the results, or the published one that was chosen instead."""
+        return self._matrix
+
+    @cached_property
+    def _matrix(self) -> Matrix:
         if self.choices.reference:
             return TABLES[self.choices.reference]()
         return build_matrix(self.results(), self.choices.all_runs)

@@ -241,23 +241,30 @@ class _Ceilings:
     def __init__(self, results: Results) -> None:
         self._measured = results.ceilings
         self._cpus = {name: host.effective_cpus for name, host in results.hosts.items()}
-        # The frameworks' own products: (machine, device, precision) -> (threads, FLOP/s). One that used more threads
-        # than it was asked to says nothing about that number of threads.
-        self._sentinels = {where: list(rates) for where, rates in results.products.items()}
+        # The frameworks' own products: (machine, device, precision) -> threads -> the highest FLOP/s. One that used
+        # more threads than it was asked to says nothing about that number of threads.
+        self._sentinels: dict[tuple[str, str, str], dict[int, float]] = {}
+        for where, rates in results.products.items():
+            for threads, rate in rates:
+                self._saw(where, threads, rate)
         for record in results.records:
             if rate := product_rate(record, results.hosts.get(record.machine)):
                 where = record.machine, record.cell.device, record.cell.precision
-                self._sentinels.setdefault(where, []).append((record.cell.threads, rate))
+                self._saw(where, record.cell.threads, rate)
+
+    def _saw(self, where: tuple[str, str, str], threads: int, rate: float) -> None:
+        highest = self._sentinels.setdefault(where, {})
+        highest[threads] = max(rate, highest.get(threads, 0.0))
 
     def rate(self, machine: str, cell: Cell) -> float | None:
         """Return the ceiling in FLOP/s for this cell; None where nothing was measured."""
-        sentinels = self._sentinels.get((machine, cell.device, cell.precision), [])
+        sentinels = self._sentinels.get((machine, cell.device, cell.precision), {})
         on_device = cell.device != "cpu"
         # A framework's own product is one worker's. On the CPU the workers beyond those that fit add nothing.
         workers = cell.world_size
         if not on_device and (cpus := self._cpus.get(machine)):
             workers = min(workers, max(1, int(cpus) // max(1, cell.threads)))
-        rates = [rate * workers for threads, rate in sentinels if on_device or threads <= cell.threads]
+        rates = [rate * workers for threads, rate in sentinels.items() if on_device or threads <= cell.threads]
         if cell.device == "cpu" and cell.precision == "float32" and machine in self._measured:
             measured = self._measured[machine].gemm_flops_per_second(cell.all_threads)
             rates += [measured] if measured else []

@@ -7,10 +7,16 @@ from markupsafe import Markup
 from dlbench.reports.catalogue import reports
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.html import page_to_html
+from dlbench.reports.formats.layout import Page
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.inline_svg import pictures
 from dlbench.reports.report import Choices
 from dlbench.reports.storage.networks import family_of_record
+
+MOST_ROWS = 300
+"""Rows of tables in a section; the command shows all."""
+MOST_CELLS_DRAWN = 1000
+"""A page of more cells has no plots: nobody could read them, and they would be most of the page."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +48,21 @@ def sections(document: Document) -> list[Section]:
             continue  # It has nothing to tell of these results.
         if not report.worth_a_section(what):
             continue
-        drawn = tuple(pictures(report, what, choices))
-        found.append(
-            Section(
-                report.name,
-                report.heading,
-                drawn,
-                page_to_html(report.page(what, choices)),
-                tuple(report.headline(what)),
-            )
-        )
+        drawn = pictures(report, what, choices) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
+        body = page_to_html(shortened(report.page(what, choices), report.name))
+        found.append(Section(report.name, report.heading, tuple(drawn), body, tuple(report.headline(what))))
     return found
+
+
+def shortened(page: Page, name: str) -> Page:
+    """Return a report's page with `MOST_ROWS` rows at most, and a line on what was left out."""
+    room, tables = MOST_ROWS, []
+    for table in page.tables:
+        tables.append(table._replace(rows=table.rows[:room]))
+        room -= len(tables[-1].rows)
+    rows = sum(len(table.rows) for table in page.tables)
+    if rows <= MOST_ROWS:
+        return page
+    kept = tuple(table for table in tables if table.rows)
+    left_out = f"{rows - MOST_ROWS} further rows are not on this page; `dlbench report {name}` shows them."
+    return page._replace(tables=kept, after=(*page.after, left_out))
