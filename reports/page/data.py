@@ -3,11 +3,13 @@
 Axes, quantities and flags come as tables, so that the script spells out none of them.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import LAUNCH_DEVIATION
+from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, QUANTITIES, why_hole
 from dlbench.reports.matrix.analysis import MatrixCell
@@ -38,35 +40,46 @@ def page_data(document: Document) -> dict[str, Any]:
                 "launches": [_launch(each, step, software, known) for each in launches],
             }
         )
-    return {
-        "schema": SCHEMA,
-        "title": document.title,
-        "made": document.made.isoformat(timespec="seconds"),
-        "dlbench": document.version,
-        "thinned": step,
-        "launch_deviation": LAUNCH_DEVIATION,
-        "axes": [
-            {
-                "name": each.name,
-                "role": each.role,
-                "usual": each.usual,
-                "goes_with": each.goes_with,
-                "order": each.order,
-            }
-            for each in axes.AXES
-        ],
-        "quantities": [
-            {"name": name, "title": each.title, "less_is_better": name in _LESS_IS_BETTER}
-            for name, each in QUANTITIES.items()
-        ],
-        "flags": {each.name: {"symbol": each.symbol, "legend": each.legend} for each in flag_kinds.KINDS},
-        "machines": [
-            {"fingerprint": host.fingerprint, "name": host.name, "description": [list(x) for x in host.description]}
-            for host in document.matrix.hosts.values()
-        ],
-        "software": known,
-        "cells": cells,
-    }
+    return _seen(
+        {
+            "schema": SCHEMA,
+            "title": document.title,
+            "made": document.made.isoformat(timespec="seconds"),
+            "dlbench": document.version,
+            "thinned": step,
+            "launch_deviation": LAUNCH_DEVIATION,
+            "axes": [
+                {
+                    "name": each.name,
+                    "role": each.role,
+                    "usual": each.usual,
+                    "goes_with": each.goes_with,
+                    "order": each.order,
+                }
+                for each in axes.AXES
+            ],
+            "quantities": [
+                {"name": name, "title": each.title, "less_is_better": name in _LESS_IS_BETTER}
+                for name, each in QUANTITIES.items()
+            ],
+            "flags": {each.name: {"symbol": each.symbol, "legend": each.legend} for each in flag_kinds.KINDS},
+            "machines": [
+                {"fingerprint": host.fingerprint, "name": host.name, "description": [list(x) for x in host.description]}
+                for host in document.matrix.hosts.values()
+            ],
+            "software": known,
+            "cells": cells,
+        }
+    )
+
+
+def _seen(content: Any) -> Any:
+    """Return plain JSON types with every text as `formats.inert` shows it: the script writes texts as they are."""
+    if isinstance(content, Mapping):
+        return {visible(str(key)): _seen(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_seen(value) for value in content]
+    return visible(content) if isinstance(content, str) else content
 
 
 def thinning(document: Document) -> int:

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from dlbench.reports.formats.html import page_to_html
+from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.matrix.words import matrix_page
@@ -33,6 +34,7 @@ def page_to_file_text(document: Document) -> str:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
+        finalize=_seen,
         lstrip_blocks=True,
     )
     told = sections(document)
@@ -59,6 +61,11 @@ def page_to_file_text(document: Document) -> str:
         )
         + "\n"
     )
+
+
+def _seen(value: Any) -> Any:
+    """Return a text of anybody as `formats.inert` shows it; what is HTML already is made of such texts."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _asset(name: str) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -38,6 +39,44 @@ _MARKDOWN = {
     *("bullet_list", "list_item", "table", "thead", "tbody", "tr", "th", "td"),
 }
 _FOLDED = re.compile(r"(</details>|<details><summary>[\w :]+</summary>)\n?")
+_HTML = {
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "link",
+        "style",
+        "body",
+        "a",
+        "header",
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "nav",
+        "ul",
+        "li",
+    ),
+    *("main", "section", "details", "summary", "div", "table", "thead", "tbody", "tr", "th", "td", "span", "figure"),
+    *(
+        "svg",
+        "defs",
+        "g",
+        "path",
+        "use",
+        "text",
+        "tspan",
+        "clippath",
+        "rect",
+        "dialog",
+        "footer",
+        "script",
+        "em",
+        "strong",
+    ),
+    *("cite", "button", "ol", "blockquote", "code", "pre", "hr", "br", "h4", "h5", "h6", "figcaption", "template"),
+}
 _SVG_ACTIVE = {"script", "a", "foreignObject", "image", "animate", "set", "iframe", "handler"}
 
 
@@ -133,6 +172,22 @@ def check_svg(path: Path) -> None:
             plain = name.rpartition("}")[2].lower()
             assert not plain.startswith("on"), name
             assert plain != "href" or value.startswith("#"), value
+
+
+def check_html(text: str) -> None:
+    """Check that a page holds no element, attribute or address but those of its template and its pictures."""
+    check_seen(text)
+    _Html().feed(text)
+
+
+class _Html(HTMLParser):
+    def handle_starttag(self, tag: str, attrs: "list[tuple[str, str | None]]") -> None:
+        assert tag in _HTML, tag
+        given = dict(attrs)
+        assert not {name for name in given if name.startswith("on") or name in ("style", "src", "srcset", "action")}
+        href = given.get("href") or "#"
+        assert href.startswith(("#", "https://", "data:,")), href
+        assert tag != "script" or given.get("type") in (None, "application/json", "text/plain")
 
 
 CHECKS: "dict[str, Callable[[str], None]]" = {

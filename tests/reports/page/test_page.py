@@ -1,0 +1,152 @@
+"""The report page of real stores: every number, every launch and every reason is on it, and nothing else runs."""
+
+import base64
+import gzip
+import hashlib
+import json
+import lzma
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_texts import HOSTILE, STORES, hostile_store
+from inertness import check_html
+
+from dlbench.reports.evidence.statistics import summarise
+from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.matrix.data import matrix_cells
+from dlbench.reports.page.document import Document
+from dlbench.reports.page.note import note_to_html
+from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
+
+EXAMPLES = Path(__file__).parents[3] / "reports" / "examples"
+MADE = datetime(2026, 11, 23, tzinfo=UTC)
+KEPT = ("cpu", "elsewhere", "faults", "gates", "gpu", "workers")
+
+
+def document(*stores: Path, **changes: Any) -> Document:
+    runs = []
+    for each in stores:
+        with Store.open(each, create=False) as store:
+            counts = store.record_counts()
+            runs += [(run, counts.get(run.id, 0)) for run in store.runs()]
+    given = {"title": "A page", "results": Results.read(stores, newest=True), "made": MADE, "version": "0", **changes}
+    return Document(runs=tuple(runs), **given)
+
+
+@pytest.fixture(scope="module", params=KEPT)
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Document:
+    return document(kept_store(tmp_path_factory.mktemp("stores"), request.param))
+
+
+def kept_store(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.sqlite"
+    path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
+    with Store.open(path, upgrade=True):
+        pass
+    return path
+
+
+def block(text: str, name: str = "data") -> Any:
+    found = re.search(
+        rf'<script type="[^"]*" id="{name}"( data-encoding="gzip base64")?>(.*?)</script>', text, re.DOTALL
+    )
+    assert found is not None
+    return json.loads(gzip.decompress(base64.b64decode(found[2])) if found[1] else found[2])
+
+
+def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Document) -> None:
+    text = page_to_file_text(kept)
+    check_html(text)
+    data = block(text)
+    expected = matrix_cells(kept.matrix)
+    names = [axis["name"] for axis in data["axes"]]
+    assert len(data["cells"]) == len(expected)
+    for cell, wanted in zip(data["cells"], expected, strict=True):
+        assert dict(zip(names, cell["at"], strict=True)) == {name: wanted[name] for name in names}
+        assert data["machines"][cell["machine"]]["fingerprint"] == wanted["machine"]
+        assert cell["status"] == wanted["status"]
+        shown = cell["numbers"].get("seconds")
+        if shown is None:
+            assert cell["word"]
+            assert cell["reason"].startswith(cell["word"])
+        else:
+            seconds = wanted["seconds_per_minibatch"]
+            assert shown == [seconds["median"], seconds["low"], seconds["high"]]
+            # The raw samples on the page give the number again.
+            counting = [each for each in cell["launches"] if each["counts"] and each["samples_ns"]]
+            samples = [[ns * 1e-9 / each["steps_per_sample"] for ns in each["samples_ns"]] for each in counting]
+            assert summarise(samples).median == pytest.approx(shown[0], rel=1e-9)
+        assert {name for name, _ in cell["flags"]} == {each["name"] for each in wanted["flags"]} <= data["flags"].keys()
+
+
+def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(tmp_path: Path) -> None:
+    assert "threads" in sections_of(kept_store(tmp_path, "cpu"))
+    assert "scaling" in sections_of(kept_store(tmp_path, "workers"))
+    assert {"ceilings", "figure1"} <= sections_of(kept_store(tmp_path, "gpu"))
+    assert "scaling" not in sections_of(kept_store(tmp_path, "faults"))
+
+
+def sections_of(store: Path) -> set[str]:
+    return set(re.findall(r'<section id="report-([^"]+)"', page_to_file_text(document(store))))
+
+
+def test_every_address_on_the_page_is_there_once(kept: Document) -> None:
+    text = page_to_file_text(kept)
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    for target in re.findall(r'href="#([^"]+)"', text):
+        assert target in ids
+
+
+def test_the_policy_allows_the_one_style_and_the_one_script_alone(kept: Document) -> None:
+    text = page_to_file_text(kept)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
+    assert policy is not None
+    assert policy[1].startswith("default-src &#39;none&#39;;")
+    for tag in ("style", "script"):
+        (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src &#39;sha256-{digest}&#39;" in policy[1]
+    assert "style=" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("turn", range(3))
+@pytest.mark.parametrize("name", ["cpu", "faults", "workers"])
+def test_hostile_texts_are_inert(tmp_path: Path, name: str, turn: int) -> None:
+    store = hostile_store(tmp_path, name, turn)
+    text = page_to_file_text(document(store, title=HOSTILE[turn * 7], note="\n\n".join(HOSTILE)))
+    check_html(text)
+    block(text)
+    assert len(text) < 3_000_000
+
+
+def test_a_note_is_markdown_that_loads_and_runs_nothing() -> None:
+    html = note_to_html("# Head\n\n**bold** ![i](https://example.org/i.png) <b>x</b> [l](javascript:alert(1))")
+    assert "<strong>bold</strong>" in html
+    assert "<img" not in html
+    assert "<b>" not in html
+    assert '<a href="https://example.org/i.png">i</a>' in html
+    assert 'href="javascript' not in html
+
+
+def test_an_empty_result_and_nothing_but_failures_have_a_page() -> None:
+    text = page_to_file_text(Document("Nothing", Results(), MADE, "0"))
+    assert "Nothing was measured yet." in text
+    check_html(text)
+
+
+def test_a_page_is_the_same_for_the_same_results(kept: Document) -> None:
+    again = Document(kept.title, kept.results, kept.made, kept.version, kept.runs)
+    assert page_to_file_text(again) == page_to_file_text(kept)
+
+
+def test_the_head_has_sentences_that_the_reports_bring() -> None:
+    store = EXAMPLES / "2026-11-23-what-tuning-is-worth" / "store.sqlite"
+    text = page_to_file_text(document(store, results=Results.read([store]), all_runs=True))
+    assert "tuning makes 3 of 9 rows faster" in text
+    assert build_matrix(Results.read([store]), True).cells.keys() == document(store, all_runs=True).matrix.cells.keys()

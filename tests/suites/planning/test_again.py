@@ -1,0 +1,46 @@
+"""The command that measures a cell again: read by the command line, it means that cell and no other."""
+
+import json
+import shlex
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from dlbench.adapters.protocol import BOUND, INSTALLED, Cell
+from dlbench.suites.cli import app
+from dlbench.suites.planning.again import again
+
+cells = st.builds(
+    lambda **given: Cell(adapter="", mode="null", framework="null", device="cpu", **given),
+    network=st.sampled_from(["fcn5", "lstm32"]),
+    threads=st.sampled_from([1, 2, 4]),
+    batch_size=st.sampled_from([8, 64]),
+    world_size=st.sampled_from([1, 2]),
+    affinity=st.sampled_from(["oversubscribed", BOUND]),
+).filter(lambda cell: cell.affinity != BOUND or cell.all_threads == 1)  # however few CPUs there are
+
+
+def planned(command: str) -> list[dict[str, Any]]:
+    words = shlex.split(command)
+    assert words[:2] == ["dlbench", "run"]
+    done = CliRunner().invoke(app, ["plan", *words[2:], "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["cells"]
+
+
+@given(cells)
+def test_the_command_plans_the_cell_alone(cell: Cell) -> None:
+    (only,) = planned(again(cell, "table4", launches=3))
+    for axis, value in cell._asdict().items():
+        if axis in only and axis not in ("adapter", "specification"):
+            assert only[axis] == value, axis
+
+
+def test_unusual_values_are_said_and_usual_ones_are_not() -> None:
+    cell = Cell("torch", "", "eager", "fcn5", "cpu", 2, 64)
+    usual = "dlbench run table4 --networks fcn5 --frameworks torch:eager --threads 2 --batch-sizes 64"
+    assert again(cell, "table4") == usual
+    assert again(cell._replace(tuning=INSTALLED), "table4", launches=6) == f"{usual} --tuning installed --launches 6"
+    assert "--devices cuda:0" in again(cell._replace(device="cuda:0"), "table4")
