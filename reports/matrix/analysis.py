@@ -248,9 +248,9 @@ class _Ceilings:
             for threads, rate in rates:
                 self._saw(where, threads, rate)
         for record in results.records:
-            if rate := product_rate(record, results.hosts.get(record.machine)):
+            if product := product_rate(record, results.hosts.get(record.machine)):
                 where = record.machine, record.cell.device, record.cell.precision
-                self._saw(where, record.cell.threads, rate)
+                self._saw(where, record.cell.threads, product)
 
     def _saw(self, where: tuple[str, str, str], threads: int, rate: float) -> None:
         highest = self._sentinels.setdefault(where, {})

@@ -40,7 +40,7 @@ def page_data(document: Document) -> dict[str, Any]:
                 "launches": [_launch(each, step, software, known) for each in launches],
             }
         )
-    return _seen(
+    found: dict[str, Any] = _seen(
         {
             "schema": SCHEMA,
             "title": document.title,
@@ -71,6 +71,7 @@ def page_data(document: Document) -> dict[str, Any]:
             "cells": cells,
         }
     )
+    return found
 
 
 def _seen(content: Any) -> Any:

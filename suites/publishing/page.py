@@ -19,9 +19,9 @@ from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..measuring import preparation
-from ..planning.again import again
 from ..planning.lineage import release_dates, stands_for_2016
 from ..planning.suite import shipped
+from .again import again
 
 _OUT = typer.Option("--out", metavar="FILE", help="The HTML file to write.")
 _TITLE = typer.Option("--title", help="Heading of the page.")

@@ -15,8 +15,8 @@ from dlbench.reports.storage.record import Record
 from dlbench.reports.tuning.data import of_estimate
 
 from ..environments import environment
-from ..planning.again import again
 from ..planning.plan import Plan
+from ..publishing.again import again
 from .race import PAIRS, Race
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dlbench.adapters.protocol import BOUND, INSTALLED, Cell
 from dlbench.suites.cli import app
-from dlbench.suites.planning.again import again
+from dlbench.suites.publishing.again import again
 
 cells = st.builds(
     lambda **given: Cell(adapter="", mode="null", framework="null", device="cpu", **given),

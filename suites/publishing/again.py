@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
 
-from .axes import AXIS_OPTIONS, option_of
+from ..planning.axes import AXIS_OPTIONS, option_of
 
 
 def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
