@@ -59,6 +59,8 @@ class Source:
     """When versions of frameworks were released, by adapter and version."""
     stands: Mapping[str, Stand] = field(default_factory=dict)
     """Which framework of now stands for each of a published table."""
+    of_run: Callable[[str], Results] = lambda run: Results()
+    """Returns the results of one run, of both sides where it has two."""
 
     def matrix(self) -> Matrix:
         """Return the matrix of the results, or the published one that was chosen instead."""

@@ -37,6 +37,8 @@ class Document:
     """Of the dlbench that makes the page."""
     runs: tuple[tuple[Run, int], ...] = ()
     """The runs of the stores, each with the number of its records."""
+    of_run: Callable[[str], Results] = lambda run: Results()
+    """Returns the results of one run, of both sides where it has two."""
     note: str = ""
     """What whoever publishes it has to say, as Markdown."""
     again: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
@@ -70,7 +72,12 @@ class Document:
     def source(self) -> Source:
         """Return what the reports of this page are made of."""
         return Source(
-            lambda: self.results, lambda: list(self.runs), Choices(all_runs=self.all_runs), self.releases, self.stands
+            lambda: self.results,
+            lambda: list(self.runs),
+            Choices(all_runs=self.all_runs),
+            self.releases,
+            self.stands,
+            self.of_run,
         )
 
     def _is_of(self, record: Record, cell: MatrixCell) -> bool:

@@ -119,6 +119,7 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         choices,
         release_dates(),
         stands_for_2016(),
+        partial(Results.read, targets),
     )
     found = report.analyse(source)
     if plot is not None and report.draw is not None:

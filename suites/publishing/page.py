@@ -12,6 +12,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.storage.results import Results
 
 from ..commands import options
 from ..commands.report import ALL_RUNS, NARROWING, SOURCES, results_of, runs_of
@@ -70,6 +71,7 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         made=made,
         version=preparation.version(),
         runs=tuple(runs_of(targets)),
+        of_run=lambda run: Results.read(targets, run),
         note=_note(given["note"]),
         again=_command(),
         all_runs=given[of_reports.ALL_RUNS],

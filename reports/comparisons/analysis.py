@@ -1,0 +1,32 @@
+"""The runs of two sides (compare, gate) that a store holds, each judged again from its launches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlbench.reports.comparison.analysis import compare_sides
+from dlbench.reports.comparison.compared import Comparison
+from dlbench.reports.report import Source
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Run
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One such run, and what it says."""
+
+    run: Run
+    comparison: Comparison
+
+
+def compared(source: Source) -> Sequence[Compared]:
+    """Return all of them, the newest first; a run without a launch of either side says nothing and is left out."""
+    found = []
+    for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
+        if not run.sides:
+            continue
+        results = source.of_run(run.id)
+        host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
+        records = [each for each in results.records if each.run == run.id]
+        if any(each.side for each in records):
+            found.append(Compared(run, compare_sides(records, host, run.sides, run.purpose)))
+    return found

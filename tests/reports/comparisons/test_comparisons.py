@@ -1,0 +1,48 @@
+"""`dlbench report comparisons`: what gates and comparisons of a store said, from their launches again."""
+
+import lzma
+from pathlib import Path
+
+from hostile_texts import STORES
+
+from dlbench.reports.catalogue import reports
+from dlbench.reports.comparison.verdict import Verdict
+from dlbench.reports.comparisons.analysis import compared
+from dlbench.reports.comparisons.words import WHOLE, newest, outcome
+from dlbench.reports.report import Choices, Source
+from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
+
+
+def source(folder: Path, name: str) -> Source:
+    path = folder / f"{name}.sqlite"
+    path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
+    with Store.open(path, upgrade=True) as store:
+        runs = [(run, 0) for run in store.runs()]
+    return Source(Results, lambda: runs, of_run=lambda run: Results.read([path], run))
+
+
+def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> None:
+    found = compared(source(tmp_path, "gates"))
+    assert [each.run.purpose for each in found] == ["compare", "compare", "gate", "gate", "gate", "gate"]
+    assert [each.run.started for each in found] == sorted((each.run.started for each in found), reverse=True)
+    # The candidate that computes more is slower in every cell; the one without a number breaks the gate.
+    assert {cell.judgement.verdict for cell in found[1].comparison.cells} == {Verdict.REGRESSION}
+    assert "without a number though the baseline has one" in outcome(found[2])
+    assert [outcome(each).partition(":")[0] for each in found[2:]] == [
+        "gate failed",
+        "gate passed",
+        "gate passed",
+        "gate failed",
+    ]
+    report = reports()["comparisons"]
+    page = report.page(found, Choices())
+    assert len(page.tables) == 1 + WHOLE
+    assert len(page.tables[0].rows) == len(found)
+    assert newest(found)[0].endswith("4 inconclusive.")
+
+
+def test_a_store_without_any_says_so(tmp_path: Path) -> None:
+    found = compared(source(tmp_path, "cpu"))
+    assert not reports()["comparisons"].worth_a_section(found)
+    assert "No comparison" in reports()["comparisons"].page(found, Choices()).before[0]
