@@ -178,15 +178,20 @@ def _device_order(column: Column) -> tuple[object, ...]:
     return not column.on_cpu, parts, others, column.threads or 0
 
 
-def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
-    """Return the fastest cells that used no more threads than their column says, where there is a choice at all.
+def in_the_running(cells: Iterable[MatrixCell]) -> list[tuple[MatrixCell, Summary]]:
+    """Return the cells of a column that may be its fastest, each with its time: those that were fair.
 
-    Those that cannot be told from the fastest are as good as it. One that proved nothing about its mathematics is best
-    only where none did.
+    One that used more threads than its column says, or is doubtful, takes no part. One that proved nothing about its
+    mathematics does only where none did.
     """
     unfair = (flag_kinds.THREADS_EXCEEDED, flag_kinds.NEAR_PEAK)
     fair = [(cell, cell.timed) for cell in cells if cell.timed is not None and not any(map(cell.has, unfair))]
-    pool = [pair for pair in fair if not pair[0].has(flag_kinds.PARITY_UNCHECKED)] or fair
+    return [pair for pair in fair if not pair[0].has(flag_kinds.PARITY_UNCHECKED)] or fair
+
+
+def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
+    """Return the fastest cells, where there is a choice at all. Those that cannot be told from it are as good."""
+    pool = in_the_running(cells)
     if not pool or len(cells) < 2:
         return []
     least = min((timed for _, timed in pool), key=lambda timed: timed.median)

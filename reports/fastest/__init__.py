@@ -1,0 +1,1 @@
+"""Report: who is fastest."""

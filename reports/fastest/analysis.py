@@ -1,0 +1,74 @@
+"""Who is fastest of each column, who cannot be told from it, and how far behind the next one is.
+
+Pure functions. Who takes part, and what noise may explain, is as for the stars of a matrix (`matrix.analysis`,
+`evidence.contrasts`), so that the two never contradict one another.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlbench.reports.evidence.contrasts import clearly_slower, judge
+from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
+from dlbench.reports.matrix.analysis import Matrix, MatrixCell, in_the_running
+from dlbench.reports.matrix.places import Column, Group
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The fastest cell of a column within its group, beside those that come next."""
+
+    group: Group
+    column: Column
+    first: MatrixCell
+    """The least median of those that were fair."""
+    ties: tuple[MatrixCell, ...]
+    """Others that noise cannot tell from it, the fastest first."""
+    next: MatrixCell | None
+    """The fastest that is clearly slower, else the second; None where it is alone."""
+    ratio: Ratio | None
+    """Seconds of the next over its own."""
+    certain: bool
+    """Whether nothing ties with it, and the interval of the ratio lies above 1."""
+
+    @property
+    def compared(self) -> tuple[MatrixCell, ...]:
+        """The cells that the sentence about it rests on."""
+        return tuple(each for each in (self.first, *self.ties[:1], self.next) if each is not None)
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """All leaders of a matrix, in its order: machines, groups, columns."""
+
+    matrix: Matrix
+    leaders: tuple[Leader, ...]
+
+
+def fastest(matrix: Matrix) -> Fastest:
+    """Return who is fastest in each column of a matrix."""
+    return Fastest(matrix, tuple(leaders(matrix)))
+
+
+def leaders(matrix: Matrix) -> list[Leader]:
+    """Return the leader of each column within each group, where any cell has a time that counts."""
+    found = []
+    for machine in matrix.machines:
+        for group, rows in matrix.rows.items():
+            for column in matrix.columns_of(machine):
+                places = ((group, row, column) for row in rows)
+                pool = in_the_running(matrix.cells[place] for place in places if place in matrix.cells)
+                if pool:
+                    found.append(_leader(group, column, sorted(pool, key=lambda pair: pair[1].median)))
+    return found
+
+
+def _leader(group: Group, column: Column, ordered: Sequence[tuple[MatrixCell, Summary]]) -> Leader:
+    (first, least), *others = ordered
+    ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least))
+    behind = [pair for pair in others if clearly_slower(pair[1], least)] or others
+    if not behind:
+        return Leader(group, column, first, ties, None, None, certain=False)
+    following, seconds = behind[0]
+    slower = ratio(seconds, least)
+    certain = not ties and judge(slower) == "worse" and slower.low is not None
+    return Leader(group, column, first, ties, following, slower, certain)
