@@ -8,13 +8,14 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.evidence.contrasts import WORSE
 from dlbench.reports.evidence.statistics import LAUNCH_DEVIATION
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, QUANTITIES, why_hole
 from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.matrix.places import values
-from dlbench.reports.naming import group_name, row_name
+from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.document import Document, Launch
 
 SCHEMA = 1
@@ -36,6 +37,7 @@ def page_data(document: Document) -> dict[str, Any]:
         cells.append(
             {
                 **_cell(cell, hosts.index(cell.column.machine)),
+                "column": document.matrix.columns.index(cell.column),
                 "again": document.again(cell.cell, _suite(launches), sum(each.counts for each in launches)),
                 "launches": [_launch(each, step, software, known) for each in launches],
             }
@@ -48,6 +50,7 @@ def page_data(document: Document) -> dict[str, Any]:
             "dlbench": document.version,
             "thinned": step,
             "launch_deviation": LAUNCH_DEVIATION,
+            "least_ratio": WORSE,
             "axes": [
                 {
                     "name": each.name,
@@ -66,6 +69,10 @@ def page_data(document: Document) -> dict[str, Any]:
             "machines": [
                 {"fingerprint": host.fingerprint, "name": host.name, "description": [list(x) for x in host.description]}
                 for host in document.matrix.hosts.values()
+            ],
+            "columns": [
+                {"machine": hosts.index(each.machine), "place": place_name(each.cell)}
+                for each in document.matrix.columns
             ],
             "software": known,
             "cells": cells,

@@ -24,11 +24,16 @@ from dlbench.reports.page.sections import sections
 PLAIN_UP_TO = 200_000
 """A longer JSON text stands compressed on the page."""
 _ASSETS = "page/assets"
+_PARTS = (
+    *("elements", "words", "ratio", "data", "state", "arrangement", "matrix", "controls"),
+    *("plots", "launches", "cell", "formats", "copying", "start"),
+)
+"""The files of the script, each of one idea, in the order in which they need each other."""
 
 
 def page_to_file_text(document: Document) -> str:
     """Return the page as the text of one HTML file that needs no other."""
-    style, script = _asset("style.css"), _asset("script.js")
+    style, script = _asset("style.css"), _script()
     environment = Environment(
         loader=PackageLoader("dlbench.reports", _ASSETS),
         autoescape=True,
@@ -70,6 +75,12 @@ def _seen(value: Any) -> Any:
 
 def _asset(name: str) -> str:
     return resources.files("dlbench.reports").joinpath(_ASSETS, name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """Return the script: its files in one function, so that they share names and the page's own stay free."""
+    parts = "\n".join(_asset(f"script/{name}.js") for name in _PARTS)
+    return f'(() => {{\n"use strict";\n{parts}}})();\n'
 
 
 def _policy(style: str, script: str) -> str:
