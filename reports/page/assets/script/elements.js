@@ -36,3 +36,8 @@ function button(text, click, attributes = {}) {
 function wide(label, ...children) {
   return make("div", { class: "wide", role: "region", "aria-label": label, tabindex: "0" }, ...children);
 }
+
+// Long names of settings may break behind their signs.
+function breakable(text) {
+  return seen(text).split(/(?<=[_+/:])/u).flatMap((piece) => [piece, make("wbr")]);
+}

@@ -1,7 +1,8 @@
 // The table of a cell's launches. Evidence that a launch lacks is a dash.
 
 const parityWords = (launch) => launch.parity?.verdict ?? "–";
-const within = (error, tolerance) => `${maybe(error)} / ${maybe(tolerance)}`;
+const tiny = (value) => value.toExponential(1);
+const within = (error, tolerance) => `${maybe(error, tiny)} / ${maybe(tolerance, tiny)}`;
 
 const FACTS = [
   ["Launch", [
@@ -38,6 +39,8 @@ const FACTS = [
   ["Memory", [["peak", (launch) => maybe(launch.peak_memory_bytes, inBytes)]]],
 ];
 
+const WORDS = FACTS[0][1].length - 1; // why it ended may be long
+
 function launchTable(cell, thinned) {
   const over = make("tr", {}, make("td", {}), ...FACTS.map(([title, facts]) => make("th", { scope: "colgroup", colspan: facts.length }, title)));
   const facts = FACTS.flatMap(([, each]) => each);
@@ -45,6 +48,7 @@ function launchTable(cell, thinned) {
   const rows = cell.launches.map((launch) => {
     const kind = launch.counts ? "" : "apart";
     const fields = facts.map(([, of]) => make("td", {}, String(of(launch, thinned))));
+    fields[WORDS].classList.add("words");
     return make("tr", { class: kind }, make("th", { scope: "row" }, launch.launch + 1), ...fields);
   });
   const table = make("table", {}, make("thead", {}, over, heads), make("tbody", {}, ...rows));

@@ -30,7 +30,7 @@ function headOf(known, state, found) {
   if (several) {
     const row = make("tr", {}, make("td", {}));
     for (const [machine, count] of neighbours(found.columns)) {
-      row.append(make("th", { scope: "colgroup", colspan: count }, short(known.machines[machine].name)));
+      row.append(make("th", { scope: "colgroup", colspan: count }, make("span", {}, short(known.machines[machine].name))));
     }
     head.append(row);
   }
@@ -59,7 +59,7 @@ function bodyOf(known, state, found, block, rows) {
   const name = make("th", { scope: "rowgroup", colspan: found.columns.length + 1 }, make("span", {}, block.name));
   body.append(make("tr", { class: "group" }, name));
   for (const { head, fields } of rows) {
-    const row = make("tr", {}, make("th", { scope: "row" }, lineName(known, head)));
+    const row = make("tr", {}, make("th", { scope: "row" }, make("span", { class: "name" }, ...breakable(lineName(known, head)))));
     for (const { key } of found.columns) {
       row.append(fieldOf(fields.get(key)));
     }
