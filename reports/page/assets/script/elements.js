@@ -15,14 +15,14 @@ function filled(element, attributes, children) {
     if (typeof value === "function") {
       element.addEventListener(name, value);
     } else if (value !== null && value !== undefined && value !== false) {
-      element.setAttribute(name, value === true ? "" : name === "title" || name === "aria-label" ? seen(value) : value);
+      element.setAttribute(name, value === true ? "" : value);
     }
   }
   for (const child of children.flat()) {
     if (child instanceof Node) {
       element.append(child);
     } else if (child !== null && child !== undefined && child !== "") {
-      element.append(seen(child));
+      element.append(String(child));
     }
   }
   return element;
@@ -39,5 +39,5 @@ function wide(label, ...children) {
 
 // Long names of settings may break behind their signs.
 function breakable(text) {
-  return seen(text).split(/(?<=[_+/:])/u).flatMap((piece) => [piece, make("wbr")]);
+  return text.split(/(?<=[_+/:])/u).flatMap((piece) => [piece, make("wbr")]);
 }

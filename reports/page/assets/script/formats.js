@@ -35,13 +35,13 @@ function toMarkdown(grid) {
 }
 
 function inMarkdown(text) {
-  const escaped = seen(text).replace(/[\\`*_{}[\]<>|~^#&$]/g, "\\$&");
+  const escaped = text.replace(/[\\`*_{}[\]<>|~^#&$]/g, "\\$&");
   return escaped.replace(/(?<=\bwww)\.|:(?=\/\/)/gi, "\\$&").replace(/^([-=+]|\d+[.)])(?=\s)/, "\\$1");
 }
 
 function toLatex(grid) {
   const row = (fields) => `${fields.join(" & ")} \\\\`;
-  const lines = [`% ${seen(grid.title)}`, `\\begin{tabular}{l${"r".repeat(grid.head.length - 1)}}`, "\\hline", row(grid.head.map(inLatex)), "\\hline"];
+  const lines = [`% ${grid.title}`, `\\begin{tabular}{l${"r".repeat(grid.head.length - 1)}}`, "\\hline", row(grid.head.map(inLatex)), "\\hline"];
   for (const block of grid.blocks) {
     lines.push(row([`\\multicolumn{${grid.head.length}}{l}{\\textit{${inLatex(block.name)}}}`]));
     for (const { name, fields } of block.rows) {
@@ -72,7 +72,7 @@ const LATEX = {
 const UNSET = /[^\x20-\x7e\xa1-\xff\u2013\u2014\u2018\u2019\u201c\u201d…→]|[«»ÐÞðþ]/u;
 
 function inLatex(text) {
-  return [...seen(text)].map((each) => LATEX[each] ?? (UNSET.test(each) ? `\\textbackslash{}u\\{${each.codePointAt(0).toString(16)}\\}` : each)).join("");
+  return [...text].map((each) => LATEX[each] ?? (UNSET.test(each) ? `\\textbackslash{}u\\{${each.codePointAt(0).toString(16)}\\}` : each)).join("");
 }
 
 const csvText = (rows) => `${rows.map((row) => row.map(inCsv).join(",")).join("\r\n")}\r\n`;
@@ -83,7 +83,7 @@ function inCsv(value) {
   if (typeof value === "number") return String(value);
   if (typeof value === "boolean") return String(value);
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  const safe = /^[=+\-@\uff1d\uff0b\uff0d\uff20\t\r\n]/.test(text) ? `'${seen(text)}` : seen(text);
+  const safe = /^[=+\-@\uff1d\uff0b\uff0d\uff20\t\r\n]/.test(text) ? `'${text}` : text;
   return /[",]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

@@ -78,7 +78,7 @@ function fieldOf(field) {
   const { cell, shown } = field;
   const open = make("button", { type: "button", class: "open", "data-cell": cell.key, title: short(shown.title, 1000) });
   if (shown.kind === "best") open.append(make("span", { class: "star" }, "★"), " ");
-  open.append(seen(shown.text));
+  open.append(shown.text);
   if (shown.spread) open.append(make("span", { class: "spread" }, shown.spread));
   if (shown.marks) open.append(make("span", { class: "marks" }, shown.marks));
   return make("td", { class: shown.kind }, open);

@@ -1,24 +1,9 @@
-// Numbers and texts as they are shown; `reports/formats` does the same for the other formats.
+// Numbers and texts as they are shown; `reports/formats` does the same for the other formats. The page's data holds
+// nothing that cannot be seen: `data.py` has written it out.
 
 const FIELD = 200;
-const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Zs}]/gu;
-const BLANK = /\s/u;
-const CREDENTIALS = /(?<=:\/\/)[^\s/@'"]+@/g;
-
-// What cannot be seen is written out: it could turn the text around, or hide a part of it.
-function seen(value) {
-  const text = String(value);
-  const shown = text.includes("://") ? text.replace(CREDENTIALS, "***@") : text;
-  return shown.replace(UNSEEN, (character) => {
-    if (BLANK.test(character)) return " ";
-    const code = character.codePointAt(0);
-    const digits = code < 0x100 ? 2 : code < 0x10000 ? 4 : 8;
-    return `\\${digits === 2 ? "x" : digits === 4 ? "u" : "U"}${code.toString(16).padStart(digits, "0")}`;
-  });
-}
-
 function short(value, most = FIELD) {
-  const text = seen(value);
+  const text = String(value);
   return text.length <= most ? text : `${text.slice(0, most - 3)}...`;
 }
 
