@@ -16,17 +16,19 @@ function arranged(known, state) {
     used.add(across);
   }
   const columns = headsOf(known, !state.transposed).filter(({ key }) => used.has(key));
-  const order = headsOf(known, state.transposed);
+  const heads = new Map(headsOf(known, state.transposed).map((head) => [head.key, head]));
   const blocks = [...groups].map(([key, lines]) => {
-    const rows = order.filter((head) => lines.has(head.key)).map((head) => ({ head, fields: lines.get(head.key) }));
+    const rows = [...lines].map(([line, fields]) => ({ head: heads.get(line), fields }));
+    if (state.transposed) rows.sort((a, b) => a.head.key - b.head.key);
     return { name: known.groups.get(key).name, rows: sorted(rows, state) };
   });
   return { columns, blocks, count: visible.length, reference };
 }
 
-// Places (a machine and what it gives), or ways to do the work.
+// Places (a machine and what it gives), or ways to do the work. The cells are in the order of the matrix; within a group
+// their order is that of its rows.
 function headsOf(known, places) {
-  if (!places) return [...known.rows.values()].map(({ key, name }) => ({ key, name, machine: null }));
+  if (!places) return known.rowsInOrder.map(({ key, name }) => ({ key, name, machine: null }));
   return known.columns.map(({ machine, place }, key) => ({ key: String(key), name: short(place), machine }));
 }
 

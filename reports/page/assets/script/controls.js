@@ -26,7 +26,7 @@ const labelled = (text, control) => make("label", { class: "choice" }, make("spa
 
 function referencesOf(known) {
   const option = (kind) => ([key, title]) => make("option", { value: `${kind}:${key}` }, title);
-  const rows = [...known.rows.values()].map(({ key, name }) => [key, name]);
+  const rows = known.rowsInOrder.map(({ key, name }) => [key, name]);
   const machines = known.machines.map(({ fingerprint, name }) => [fingerprint, short(name)]);
   const found = [make("optgroup", { label: "a row, in the same group and column" }, ...rows.map(option("row")))];
   if (machines.length > 1) found.push(make("optgroup", { label: "the same cell on" }, ...machines.map(option("machine"))));

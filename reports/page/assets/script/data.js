@@ -28,10 +28,16 @@ function indexed(data) {
     remember(known.rows, cell.rowKey, cell.row, cell.at);
   }
   tellApart(known.groups, data.axes);
+  known.rowsInOrder = [...known.rows.values()].sort((a, b) => inOrder(known.rowAxes.map((place) => [a.at[place], b.at[place]])));
   known.filters = [machineFilter(data), ...data.axes.map((axis, place) => axisFilter(data, axis, place))];
   known.filters = known.filters.filter((filter) => filter && filter.values.length > 1);
   known.quantities = data.quantities.filter(({ name }) => data.cells.some((cell) => cell.numbers[name]));
   return known;
+}
+
+function inOrder(pairs) {
+  const [one, other] = pairs.find(([a, b]) => a !== b) ?? [0, 0];
+  return one < other ? -1 : Number(one > other);
 }
 
 const cellKey = (known, machine, at) => keyOf([known.machines[machine].fingerprint, ...at]);
