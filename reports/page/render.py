@@ -56,7 +56,6 @@ def page_to_file_text(document: Document) -> str:
             matrix=page_to_html(matrix_page(document.matrix)),
             sections=told,
             provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
-            leaders=Markup(""),
             thinned=thinning(document),
             span=" to ".join(dict.fromkeys([days[0], days[-1]])) if days else "nothing was measured",
             suites=sorted({each.record.suite for of in document.launches.values() for each in of}),

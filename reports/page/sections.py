@@ -13,6 +13,8 @@ from dlbench.reports.page.inline_svg import pictures
 from dlbench.reports.report import Choices
 from dlbench.reports.storage.networks import family_of_record
 
+LAST_BEFORE_THE_MATRIX = 10
+"""Reports of a place up to this stand before the matrix."""
 MOST_ROWS = 300
 """Rows of tables in a section; the command shows all."""
 MOST_CELLS_DRAWN = 1000
@@ -29,6 +31,8 @@ class Section:
     body: Markup
     headline: tuple[str, ...]
     """Its sentences at the head of the page."""
+    first: bool
+    """Whether it stands before the matrix."""
 
 
 def sections(document: Document) -> list[Section]:
@@ -50,7 +54,16 @@ def sections(document: Document) -> list[Section]:
             continue
         drawn = pictures(report, what, choices) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
         body = page_to_html(shortened(report.page(what, choices), report.name))
-        found.append(Section(report.name, report.heading, tuple(drawn), body, tuple(report.headline(what))))
+        found.append(
+            Section(
+                report.name,
+                report.heading,
+                tuple(drawn),
+                body,
+                tuple(report.headline(what)),
+                report.place <= LAST_BEFORE_THE_MATRIX,
+            )
+        )
     return found
 
 
