@@ -27,6 +27,7 @@ together), and how much is left when both are divided by the cores' peak rates."
     data=against_data,
     rows=against_rows,
     offers=frozenset({ALL_MODES, ALL_RUNS}),
+    worth_a_section=lambda found: bool(found.matches),
     heading="Beside the paper of 2016",
     place=74,
 )

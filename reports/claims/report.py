@@ -69,6 +69,7 @@ measured; in the last case it says what to measure. With `--claim FILE.toml` it 
     trainings=True,
     check_further=_check,
     code=_code,
+    worth_a_section=lambda found: any(each.here.verdict is not Answer.NOT_MEASURED for each in found.tried),
     heading="Published claims, tried here",
     place=75,
 )

@@ -3,15 +3,17 @@
 from collections import Counter
 from typing import Any
 
+from dlbench.adapters import tuning
 from dlbench.reports.formats.json import data_of_tables, plain
 from dlbench.reports.formats.layout import Table, entries
+from dlbench.reports.naming import row_name
 from dlbench.reports.page.document import Document
 from dlbench.reports.tables.analysis import tables
 
 
 def provenance_tables(document: Document) -> list[Table]:
     """Return everything behind the numbers as tables."""
-    return [*tables(document.results), _runs(document), _launches(document)]
+    return [*tables(document.results), _settings(document), _runs(document), _launches(document)]
 
 
 def provenance(document: Document) -> dict[str, Any]:
@@ -25,6 +27,18 @@ def provenance(document: Document) -> dict[str, Any]:
         "runs": [run.to_dict() | {"plan": len(run.plan), "records": count} for run, count in _used(document)],
         "tables": data_of_tables(provenance_tables(document)),
     }
+
+
+def _settings(document: Document) -> Table:
+    """Return which settings of each row are in force, as its launches told."""
+    found: dict[tuple[str, str], None] = {}
+    for (_, cell), launches in document.launches.items():
+        told = launches[-1].record.outcome.software.get(tuning.TUNABLE)
+        if told:
+            names = tuning.in_force(cell.tuning, tuple(map(str, told)))
+            found[row_name(cell), ", ".join(names) or "none: as installed"] = None
+    rows = tuple(entries(*each) for each in sorted(found))
+    return Table("Settings in force", ("row", "settings"), rows, words=True)
 
 
 def _used(document: Document) -> list[Any]:
