@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hostile_texts import STORES
+from playwright.sync_api import Page
 
 from dlbench.reports.storage.store import Store
 
@@ -37,3 +38,16 @@ def cell_of(data: Any, column: int = 0, **wanted: str) -> Any:
     fits = [c for c in data["cells"] if c["column"] == column and all(c[name] == wanted[name] for name in wanted)]
     assert len(fits) == 1, wanted
     return fits[0]
+
+
+def saved(page: Page, name: str) -> str:
+    """Press the button of this name, and return the file that it saves."""
+    with page.expect_download() as coming:
+        page.get_by_role("button", name=name, exact=True).click()
+    return Path(coming.value.path()).read_text(encoding="utf-8")
+
+
+def shown_as(page: Page, kind: str) -> str:
+    """Return the matrix as it is shown in this format."""
+    page.locator("#choose-format").select_option(kind)
+    return saved(page, "Download")

@@ -77,7 +77,7 @@ function axisFilter(data, axis, place) {
   return {
     id: `axis.${axis.name}`,
     title: spaced(axis.name),
-    values: values.map((value) => ({ key: String(value), title: value === null ? "none" : short(value) })),
+    values: values.map((value) => ({ key: String(value), title: value === null || value === "" ? "none" : short(value) })),
     of: (cell) => String(cell.at[place]),
   };
 }

@@ -34,7 +34,7 @@ function button(text, click, attributes = {}) {
 
 // A box for a table or a picture wider than the page: it scrolls by itself, by keyboard too.
 function wide(label, ...children) {
-  return make("div", { class: "wide", role: "region", "aria-label": label, tabindex: "0" }, ...children);
+  return make("div", { class: "wide", role: "group", "aria-label": label, tabindex: "0" }, ...children);
 }
 
 // Long names of settings may break behind their signs.

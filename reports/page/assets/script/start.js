@@ -62,7 +62,7 @@ function showMatrix(known, state, found, showAll) {
   const more = shown < all && button(`Show all ${all.toLocaleString("en")} rows`, showAll, { id: "show-all" });
   const rest = more && make("p", {}, `The first ${shown.toLocaleString("en")} rows are shown. `, more);
   const nothing = found.count ? null : make("p", {}, "No cell passes the filters.");
-  const box = wide("Matrix", table);
+  const box = wide("Table of cells", table);
   const before = find("matrix-live").querySelector(".wide");
   const [left, top] = before ? [before.scrollLeft, before.scrollTop] : [0, 0];
   find("matrix-live").replaceChildren(...[box, nothing, rest || null, ...legendOf(known, state, found)].filter(Boolean));
