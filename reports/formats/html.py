@@ -23,8 +23,7 @@ def table_to_html(table: Table, level: int = 3) -> Markup:
         name = table.title or "table"
         parts.append(
             Markup(
-                '<div class="wide" role="group" aria-label="{}" tabindex="0">'
-                "<table{}>{}<tbody>{}</tbody></table></div>"
+                '<div class="wide" role="group" aria-label="{}" tabindex="0"><table{}>{}<tbody>{}</tbody></table></div>'
             ).format(name, words, _head(table), body)
         )
     return Markup("\n").join([*parts, *_notes(table.notes)])
