@@ -86,7 +86,7 @@ def show(browser: Browser) -> Iterator[Show]:
     def open_page(path: Path, fragment: str = "", before: str = "", quiet: bool = True, **options: Any) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         page = context.new_page()
         if quiet:
             page.on("console", lambda message: said.append(f"console: {message.text}"))

@@ -2,9 +2,8 @@
 
 function arranged(known, state) {
   const reference = referenceOf(known, state.reference);
-  const visible = known.cells.filter((cell) =>
-    known.filters.every((filter) => !state.hidden.get(filter.id).has(filter.of(cell))),
-  );
+  const filters = known.filters.filter(({ id }) => state.hidden.get(id).size);
+  const visible = known.cells.filter((cell) => filters.every(({ id, of }) => !state.hidden.get(id).has(of(cell))));
   const groups = new Map();
   const used = new Set();
   for (const cell of visible) {
@@ -12,7 +11,7 @@ function arranged(known, state) {
     if (!groups.has(cell.groupKey)) groups.set(cell.groupKey, new Map());
     const lines = groups.get(cell.groupKey);
     if (!lines.has(down)) lines.set(down, new Map());
-    lines.get(down).set(across, { cell, shown: shownOf(known, state, reference, cell) });
+    lines.get(down).set(across, fieldAt(known, state, reference, cell));
     used.add(across);
   }
   const columns = headsOf(known, !state.transposed).filter(({ key }) => used.has(key));
@@ -23,6 +22,18 @@ function arranged(known, state) {
     return { name: known.groups.get(key).name, rows: sorted(rows, state) };
   });
   return { columns, blocks, count: visible.length, reference };
+}
+
+// A cell and what stands in it, which is found out when it is drawn: of thousands of cells few are.
+function fieldAt(known, state, reference, cell) {
+  let shown = null;
+  return {
+    cell,
+    get shown() {
+      shown ??= shownOf(known, state, reference, cell);
+      return shown;
+    },
+  };
 }
 
 // Places (a machine and what it gives), or ways to do the work. The cells are in the order of the matrix; within a group

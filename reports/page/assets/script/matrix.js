@@ -1,6 +1,6 @@
 // The matrix as a table, and the words beneath it.
 
-const MOST_FIELDS = 1200; // so many are drawn at once in a blink; a button draws the others
+const MOST_FIELDS = 600; // so many are drawn at once in a blink; a button draws the others
 const MOST_REASONS = 200;
 
 function matrixOf(known, state, found) {
@@ -8,13 +8,13 @@ function matrixOf(known, state, found) {
   table.append(make("caption", {}, captionOf(known, state, found)), headOf(known, state, found));
   const most = state.all ? Infinity : Math.max(1, Math.floor(MOST_FIELDS / Math.max(1, found.columns.length)));
   const all = found.blocks.reduce((sum, block) => sum + block.rows.length, 0);
-  let left = most;
+  const drawn = [];
   for (const block of found.blocks) {
-    if (left <= 0) break;
-    table.append(bodyOf(known, state, found, block, block.rows.slice(0, left)));
-    left -= block.rows.length;
+    const rows = block.rows.slice(0, most - drawn.length);
+    if (rows.length) table.append(bodyOf(known, state, found, block, rows));
+    drawn.push(...rows);
   }
-  return { table, shown: Math.min(all, most), all };
+  return { table, drawn, all };
 }
 
 function captionOf(known, state, found) {
@@ -84,9 +84,9 @@ function fieldOf(field) {
   return make("td", { class: shown.kind }, open);
 }
 
-// What the signs in the cells that are shown mean.
-function legendOf(known, state, found) {
-  const fields = found.blocks.flatMap(({ rows }) => rows.flatMap((row) => [...row.fields.values()]));
+// What the signs in the rows that are shown mean.
+function legendOf(known, rows) {
+  const fields = rows.flatMap((row) => [...row.fields.values()]);
   const lines = [];
   const has = (kind) => fields.some(({ shown }) => shown.kind === kind);
   if (has("best")) lines.push(["★", "the fastest of its column, and what noise cannot tell from it"]);

@@ -58,15 +58,16 @@ async function start() {
 
 function showMatrix(known, state, found, showAll) {
   const { sort, cell } = document.activeElement?.dataset ?? {};
-  const { table, shown, all } = matrixOf(known, state, found);
+  const { table, drawn, all } = matrixOf(known, state, found);
+  const shown = drawn.length;
   const more = shown < all && button(`Show all ${all.toLocaleString("en")} rows`, showAll, { id: "show-all" });
   const rest = more && make("p", {}, `The first ${shown.toLocaleString("en")} rows are shown. `, more);
   const nothing = found.count ? null : make("p", {}, "No cell passes the filters.");
   const box = wide("Table of cells", table);
   const before = find("matrix-live").querySelector(".wide");
   const [left, top] = before ? [before.scrollLeft, before.scrollTop] : [0, 0];
-  find("matrix-live").replaceChildren(...[box, nothing, rest || null, ...legendOf(known, state, found)].filter(Boolean));
-  box.scrollTo(left, top);
+  find("matrix-live").replaceChildren(...[box, nothing, rest || null, ...legendOf(known, drawn)].filter(Boolean));
+  if (left || top) box.scrollTo(left, top);
   if (sort) focusOn("sort", sort);
   else if (cell) focusOn("cell", cell);
 }

@@ -1,0 +1,70 @@
+"""A page of four machines with 2,000 cells each stays quick."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import factory_of_records as make
+import pytest
+from playwright.sync_api import Page
+
+from dlbench.reports.page.document import Document
+from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.storage.results import Results
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+MOST_MILLISECONDS = 100
+CHANGES = {
+    "filter": """document.querySelector('[data-filter="axis.framework"]')""",
+    "another filter": """document.querySelector('[data-filter="axis.network"]')""",
+    "turn": "document.getElementById('switch-transposed')",
+    "turn back": "document.getElementById('switch-transposed')",
+}
+
+
+def records() -> Iterator[Any]:
+    every = product(range(4), range(10), range(20), (1, 2, 4, 8, 16), (16, 64))
+    for machine, network, row, threads, batch in every:
+        seconds = 0.1 * (1 + network) * (1 + row / 10) * (batch / 16) / (1 + threads * (1 - machine / 8))
+        yield make.record(
+            [seconds * each for each in (1, 1.01, 0.99)],
+            machine=f"m-{machine}",
+            network=f"network{network}",
+            framework=f"framework{row // 2}",
+            mode=f"mode{row % 2}",
+            threads=threads,
+            batch_size=batch,
+        )
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "report.html"
+    document = Document("Large", Results(tuple(records())), datetime(2026, 11, 23, tzinfo=UTC), "0")
+    path.write_text(page_to_file_text(document), encoding="utf-8")
+    return path
+
+
+def test_filters_answer_at_once(show: Callable[..., Page], large: Path) -> None:
+    page = show(large)
+    assert "8,000 cells" in page.locator("#matrix-live caption").inner_text()
+    # Its thread's own time: other programs on this machine do not count.
+    driver = page.context.new_cdp_session(page)
+    driver.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def worked() -> float:
+        told = {each["name"]: each["value"] for each in driver.send("Performance.getMetrics")["metrics"]}
+        return 1e3 * sum(told[part] for part in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration"))
+
+    taken: dict[str, float] = {}
+    for what, control in CHANGES.items():
+        before = worked()
+        page.evaluate(f"() => {{ {control}.click(); document.body.offsetHeight; }}")
+        taken[what] = worked() - before
+    print({what: round(each) for what, each in taken.items()})
+    assert max(taken.values()) < MOST_MILLISECONDS, taken
+    page.locator("#reset").click()
+    page.locator("#show-all").click()
+    assert page.locator("#matrix-live td button").count() == 8000
