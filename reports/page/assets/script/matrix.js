@@ -1,16 +1,18 @@
 // The matrix as a table, and the words beneath it.
 
-const MOST_FIELDS = 600; // so many are drawn at once in a blink; a button draws the others
+const MOST_FIELDS = 600; // so many cells are drawn in a blink; a button draws the others
+const EMPTY = 0.2; // what an empty field costs beside a cell
 const MOST_REASONS = 200;
 
 function matrixOf(known, state, found) {
   const table = make("table", { class: "matrix" });
   table.append(make("caption", {}, captionOf(known, state, found)), headOf(known, state, found));
-  const most = state.all ? Infinity : Math.max(1, Math.floor(MOST_FIELDS / Math.max(1, found.columns.length)));
   const all = found.blocks.reduce((sum, block) => sum + block.rows.length, 0);
+  let left = state.all ? Infinity : MOST_FIELDS;
+  const fits = ({ fields }) => left > 0 && ((left -= fields.size + EMPTY * found.columns.length), true);
   const drawn = [];
   for (const block of found.blocks) {
-    const rows = block.rows.slice(0, most - drawn.length);
+    const rows = block.rows.filter(fits);
     if (rows.length) table.append(bodyOf(known, state, found, block, rows));
     drawn.push(...rows);
   }
