@@ -68,3 +68,14 @@ def test_anchors_of_sections_keep_the_view(show: Show, example: Path) -> None:
     page.go_back()
     assert "transposed" in page.url
     expect(page.get_by_label("Swap rows and columns")).to_be_checked()
+
+
+def test_every_link_of_the_page_leads_to_its_place(show: Show, example: Path) -> None:
+    page = show(example)
+    for name in page.eval_on_selector_all("nav a", "links => links.map(link => link.hash)"):
+        page.locator(f"nav a[href='{name}']").click()
+        page.wait_for_timeout(100)
+        below = page.evaluate("document.documentElement.scrollHeight - innerHeight - scrollY")
+        top = page.locator(name).bounding_box()
+        assert top is not None
+        assert abs(top["y"]) < 60 or below < 2, name
