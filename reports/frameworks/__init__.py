@@ -1,0 +1,1 @@
+"""Report: framework against framework."""
