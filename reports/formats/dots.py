@@ -35,6 +35,8 @@ class Dots(NamedTuple):
     across: str
     """What the values are."""
     panels: tuple[Panel, ...]
+    series: str = "threads"
+    """What the names of the series are."""
     same: float | None = None
     """Where a line stands, and the middle of a logarithmic axis: 1 for ratios."""
 
@@ -48,14 +50,14 @@ def _figure(page: Dots, columns: int) -> "Figure":
     series = tuple(dict.fromkeys(of for panel in page.panels for _, of in panel.points))
     tallest = max((len(panel.names) for panel in page.panels), default=1)
     size = (5.2, _AROUND + _LINE * tallest)
-    figure, axes = figure_of(len(page.panels), columns, panel=size, beside=(0.0, 0.9), least=(6.4, 2.4))
+    figure, axes = figure_of(len(page.panels), columns, panel=size, beside=(1.0, 0.9), least=(6.4, 2.4))
     for panel, content in zip(axes.flat, page.panels, strict=False):
         _panel(panel, content, series, page.same)
     figure.suptitle(page.title, fontsize=10)
     figure.supxlabel(page.across, fontsize=8)
     if len(series) > 1:
         handles = [_mark(number) for number in range(len(series))]
-        figure.legend(handles, series, loc="outside upper right", fontsize=8, frameon=False, ncols=min(8, len(series)))
+        figure.legend(handles, series, loc="outside right center", fontsize=8, frameon=False, title=page.series)
     return figure
 
 

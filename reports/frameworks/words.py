@@ -69,7 +69,7 @@ def _dots(found: Frameworks, compared: Compared) -> Dots:
         f"times as long as {row_name(compared.reference)}, geometric mean over the networks of both; 95 % intervals"
     )
     title = f"Framework against framework, on {name_among(found.matrix.hosts, compared.machine)}"
-    return Dots(title, across, (Panel("by threads or device", names, points),), same=1.0)
+    return Dots(title, across, (Panel("", names, points),), same=1.0)
 
 
 def _table(found: Frameworks, compared: Compared) -> Table:

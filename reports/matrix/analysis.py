@@ -178,15 +178,19 @@ def _device_order(column: Column) -> tuple[object, ...]:
     return not column.on_cpu, parts, others, column.threads or 0
 
 
-def in_the_running(cells: Iterable[MatrixCell]) -> list[tuple[MatrixCell, Summary]]:
-    """Return the cells of a column that may be its fastest, each with its time: those that were fair.
-
-    One that used more threads than its column says, or is doubtful, takes no part. One that proved nothing about its
-    mathematics does only where none did.
-    """
+def fair(cells: Iterable[MatrixCell]) -> list[MatrixCell]:
+    """Return the cells with a time that may be compared: none that used more threads than asked, or is doubtful."""
     unfair = (flag_kinds.THREADS_EXCEEDED, flag_kinds.NEAR_PEAK)
-    fair = [(cell, cell.timed) for cell in cells if cell.timed is not None and not any(map(cell.has, unfair))]
-    return [pair for pair in fair if not pair[0].has(flag_kinds.PARITY_UNCHECKED)] or fair
+    return [cell for cell in cells if cell.timed is not None and not any(map(cell.has, unfair))]
+
+
+def in_the_running(cells: Iterable[MatrixCell]) -> list[tuple[MatrixCell, Summary]]:
+    """Return the cells of a column that may be its fastest, each with its time.
+
+    They are fair, and one that proved nothing about its mathematics is among them only where none did.
+    """
+    pool = [(cell, cell.timed) for cell in fair(cells) if cell.timed is not None]
+    return [pair for pair in pool if not pair[0].has(flag_kinds.PARITY_UNCHECKED)] or pool
 
 
 def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:

@@ -2,6 +2,7 @@
 
 from dlbench.reports.formats.layout import QUANTITIES
 from dlbench.reports.matrix.data import matrix_cells, matrix_rows
+from dlbench.reports.matrix.plot import drawn_cells, matrix_to_picture
 from dlbench.reports.matrix.words import matrix_page
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 
@@ -9,17 +10,20 @@ REPORT = Report(
     name="matrix",
     summary="""Networks and frameworks down, threads and devices across, machines side by side.
 
-With `--against shi2016` it is `dlbench report against`.""",
+`--plot` draws the share of the measured ceiling. With `--against shi2016` it is `dlbench report against`.""",
     examples=(
         "dlbench report matrix",
         "dlbench report matrix --format latex --quantity items",
         "dlbench report matrix --store here.sqlite --store there.sqlite",
         "dlbench report matrix --against shi2016",
+        "dlbench report matrix --plot ceiling.png",
     ),
     analyse=lambda source: source.matrix(),
     page=lambda matrix, choices: matrix_page(matrix, choices.quantity),
     data=matrix_cells,
     rows=matrix_rows,
+    draw=lambda matrix, path, choices: matrix_to_picture(matrix, path),
+    drawable=lambda matrix: bool(drawn_cells(matrix)),
     offers=frozenset({QUANTITY, REFERENCE, AGAINST, ALL_MODES, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench.hardware_probe import Machine, describe
+from dlbench.hardware_probe.machine import rounded_memory_gib
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Host:
     """Those in the affinity mask, SMT siblings counted singly, whatever the quota."""
     machine_cpus: int | None = None
     """All logical CPUs of the machine, whoever may use them."""
+    cpu_model: str = ""
+    memory_gib: int | None = None
+    """What is installed, as the fingerprint has it."""
 
     @property
     def own_cores(self) -> int | None:
@@ -43,6 +47,22 @@ def name_among(hosts: Mapping[str, Host], machine: str) -> str:
     name = hosts[machine].name
     same = sum(host.name == name for host in hosts.values())
     return f"{name} [{machine[:6]}]" if same > 1 else name
+
+
+def unlike(one: Host, other: Host) -> list[str]:
+    """Return why two machines are not of the same kind, in words: CPU model, cores, CPUs to use, memory.
+
+    Empty where they are; one of which nobody told is of no known kind.
+    """
+    told = [
+        ("the CPU is {} and {}", one.cpu_model, other.cpu_model),
+        ("{} and {} physical cores", one.physical_cores, other.physical_cores),
+        ("{} and {} CPUs to use", one.effective_cpus, other.effective_cpus),
+        ("{} and {} GiB of memory", one.memory_gib, other.memory_gib),
+    ]
+    if not all(first and second for _, first, second in told):
+        return ["CPU, cores and memory are not known of both"]
+    return [words.format(first, second) for words, first, second in told if first != second]
 
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:
@@ -66,4 +86,6 @@ def host_of(machine: Machine) -> Host:
         description=tuple(describe(machine)),
         logical_cpus=len(cpu.affinity),
         machine_cpus=cpu.logical_cpus,
+        cpu_model=cpu.model,
+        memory_gib=rounded_memory_gib(machine.memory.total_bytes),
     )

@@ -8,6 +8,7 @@ from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.threads.analysis import threads
 from dlbench.reports.threads.data import threads_data, threads_rows
 from dlbench.reports.threads.headline import headline
+from dlbench.reports.threads.plot import drawn_curves, threads_to_picture
 from dlbench.reports.threads.words import threads_page
 
 
@@ -18,11 +19,17 @@ def _tells(cells: Collection[Cell]) -> bool:
 REPORT = Report(
     name="threads",
     summary="How many threads to give each framework, and what more of them cost, with the evidence why.",
-    examples=("dlbench report threads", "dlbench report threads --reference shi2016"),
+    examples=(
+        "dlbench report threads",
+        "dlbench report threads --reference shi2016",
+        "dlbench report threads --plot threads.png",
+    ),
     analyse=lambda source: threads(source.matrix()),
     page=lambda found, choices: threads_page(found),
     data=threads_data,
     rows=threads_rows,
+    draw=lambda found, path, choices: threads_to_picture(found.curves, path),
+    drawable=lambda found: bool(drawn_curves(found.curves)),
     invitation="how many threads to give, and what more of them cost",
     tells=_tells,
     offers=frozenset({REFERENCE, ALL_RUNS}),

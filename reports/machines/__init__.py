@@ -1,0 +1,1 @@
+"""Report: machine against machine."""
