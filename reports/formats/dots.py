@@ -53,10 +53,14 @@ def _figure(page: Dots, columns: int) -> "Figure":
     figure, axes = figure_of(len(page.panels), columns, panel=size, beside=(1.0, 0.9), least=(6.4, 2.4))
     for panel, content in zip(axes.flat, page.panels, strict=False):
         _panel(panel, content, series, page.same)
+    if page.same is None:
+        ends = [end for panel in page.panels for point in panel.points.values() for end in point if end is not None]
+        for panel in axes.flat:
+            panel.set_xlim(0.0, 1.05 * max(ends, default=1.0))
     figure.suptitle(page.title, fontsize=10)
     figure.supxlabel(page.across, fontsize=8)
-    if len(series) > 1:
-        handles = [_mark(number) for number in range(len(series))]
+    handles = [_mark(number) for number in range(len(series))]
+    if handles:
         figure.legend(handles, series, loc="outside right center", fontsize=8, frameon=False, title=page.series)
     return figure
 
@@ -90,9 +94,7 @@ def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | N
             markersize=4,
             elinewidth=0.9,
         )
-    if same is None:
-        panel.set_xlim(left=0.0)
-    else:
+    if same is not None:
         panel.set_xscale("log")
         panel.axvline(same, color=GREY, linewidth=0.8)
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -16,12 +16,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = 3
-_LINES = ("-", "--", "-.", ":")
+_DASHES: tuple[tuple[int, tuple[float, ...] | None], ...] = ((0, None), (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)))
 _TICKS = 9
 """Thread counts written under a panel, at most."""
-_ASIDE = 1.012
-"""How far, as a factor, the points of neighbouring rows are moved aside, lest one hide the other."""
+_ASIDE = 0.006
+"""Of a panel's width: how far neighbouring rows are moved aside of one another, lest one hide the other."""
 _BEST = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "markeredgewidth": 1.2, "linestyle": ""}
+
+
+class _Style(NamedTuple):
+    """Of a row: no meaning rests on one of them alone."""
+
+    colour: str
+    mark: str
+    dashes: tuple[int, tuple[float, ...] | None]
 
 
 class _Page(NamedTuple):
@@ -65,10 +73,9 @@ def _figure(page: _Page) -> "Figure":
     return figure
 
 
-def _style(page: _Page, name: str) -> tuple[str, str, str]:
-    """Return colour, mark and kind of line of a row: none of them alone tells it."""
+def _style(page: _Page, name: str) -> _Style:
     number = page.names.index(name)
-    return COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)], _LINES[number % len(_LINES)]
+    return _Style(COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)], _DASHES[number % len(_DASHES)])
 
 
 def _legend(page: _Page) -> "tuple[list[Artist], list[str]]":
@@ -76,8 +83,8 @@ def _legend(page: _Page) -> "tuple[list[Artist], list[str]]":
 
     handles: list[Artist] = []
     for name in page.names:
-        colour, mark, line = _style(page, name)
-        handles.append(Line2D([], [], color=colour, marker=mark, linestyle=line, markersize=4.5, linewidth=1.2))
+        colour, mark, dashes = _style(page, name)
+        handles.append(Line2D([], [], color=colour, marker=mark, linestyle=dashes, markersize=4.5, linewidth=1.2))
     labels = list(page.names)
     handles.append(Line2D([], [], color="black", **_BEST))  # type: ignore[arg-type]
     labels.append("threads to use")
@@ -99,8 +106,9 @@ def _panel(panel: "Axes", group: Group, page: _Page) -> None:
     if page.host.own_cores is not None and counts[0] <= page.host.own_cores <= counts[-1]:
         panel.axvline(page.host.own_cores, color="black", linewidth=0.8)
     _ideal(panel, curves, counts)
+    aside = (counts[-1] / counts[0]) ** _ASIDE
     for place, curve in enumerate(curves):
-        _curve(panel, curve, _style(page, curve.name), _ASIDE ** (place - (len(curves) - 1) / 2))
+        _curve(panel, curve, _style(page, curve.name), aside ** (place - (len(curves) - 1) / 2))
     step = -(-len(counts) // _TICKS)
     gridded(panel, group_name(group), counts[::step])
     low, high = panel.get_ylim()
@@ -119,12 +127,12 @@ def _ideal(panel: "Axes", curves: Sequence[Curve], counts: Sequence[int]) -> Non
         panel.plot(ends, [min(alone) / p for p in ends], color=GREY, linestyle=(0, (1, 2)), linewidth=1.0)
 
 
-def _curve(panel: "Axes", curve: Curve, style: tuple[str, str, str], aside: float) -> None:
-    colour, mark, line = style
+def _curve(panel: "Axes", curve: Curve, style: _Style, aside: float) -> None:
+    colour, mark, dashes = style
     timed = [(point.threads, point.seconds) for point in _timed(curve) if point.seconds is not None]
     up = [(seconds.median, seconds.low, seconds.high) for _, seconds in timed]
     across = [threads * aside for threads, _ in timed]
-    bars(panel, across, up, color=colour, marker=mark, linestyle=line, linewidth=1.1)
+    bars(panel, across, up, color=colour, marker=mark, linestyle=dashes, linewidth=1.1)
     for threads, seconds in timed:
         if threads == curve.best:
             panel.plot([threads * aside], [seconds.median], color=colour, **_BEST)  # type: ignore[arg-type]
