@@ -1,10 +1,19 @@
 """Dot plots: names down, values with their intervals across, series told apart by colour and mark."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, Interval, figure_of, plain_frame, write_pages
+from dlbench.reports.formats.pictures import (
+    COLOURS,
+    GREY,
+    MARKS,
+    MOST_PANELS,
+    Interval,
+    figure_of,
+    plain_frame,
+    write_pages,
+)
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -41,9 +50,18 @@ class Dots(NamedTuple):
     """Where a line stands, and the middle of a logarithmic axis: 1 for ratios."""
 
 
-def dots_to_picture(pages: Sequence[Dots], path: Path, columns: int = 2) -> list[Path]:
-    """Write each page to a file of its own (NAME-2.png and so on) and return them. Raises ReportError."""
-    return write_pages((_figure(page, columns) for page in pages), path)
+def dots_to_picture(pages: Iterable[Dots], path: Path, columns: int = 2) -> list[Path]:
+    """Write each page, of at most `MOST_PANELS` panels, to a file (NAME-2.png and so on) and return them.
+
+    Raises ReportError.
+    """
+    parts = (page._replace(panels=panels) for page in pages for panels in _parts(page.panels))
+    return write_pages((_figure(page, columns) for page in parts), path)
+
+
+def _parts(panels: Sequence[Panel]) -> Iterator[tuple[Panel, ...]]:
+    for start in range(0, len(panels), MOST_PANELS):
+        yield tuple(panels[start : start + MOST_PANELS])
 
 
 def _figure(page: Dots, columns: int) -> "Figure":

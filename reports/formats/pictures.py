@@ -24,6 +24,8 @@ GREY = "#666666"
 _IN_PANEL, _LEGEND, _LINES = 64, 48, 4
 """The most characters of a text of a panel and of a line beside the panels, and the most lines of any text."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MOST_PANELS = 12
+"""Of a page that a reader can take in at once."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 """Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, bars, figure_of, gridded, write_pages
+from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, MOST_PANELS, bars, figure_of, gridded, write_pages
 from dlbench.reports.matrix.places import Group
 from dlbench.reports.naming import group_name
 from dlbench.reports.storage.hosts import Host
@@ -21,7 +21,14 @@ _TICKS = 9
 """Thread counts written under a panel, at most."""
 _ASIDE = 0.006
 """Of a panel's width: how far neighbouring rows are moved aside of one another, lest one hide the other."""
-_BEST = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "markeredgewidth": 1.2, "linestyle": ""}
+_IDEAL: dict[str, Any] = {"linestyle": (0, (1, 2)), "linewidth": 1.0}
+_BEST: dict[str, Any] = {
+    "marker": "o",
+    "markersize": 11,
+    "markerfacecolor": "none",
+    "markeredgewidth": 1.2,
+    "linestyle": "",
+}
 
 
 class _Style(NamedTuple):
@@ -34,6 +41,7 @@ class _Style(NamedTuple):
 
 class _Page(NamedTuple):
     host: Host
+    groups: tuple[Group, ...]
     curves: tuple[Curve, ...]
     names: tuple[str, ...]
     """Of rows, in the order of their styles."""
@@ -45,12 +53,16 @@ def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
 
 
 def threads_to_picture(curves: Sequence[Curve], path: Path) -> list[Path]:
-    """Draw the curves, each machine on a page of its own, and return the files. Raises ReportError."""
+    """Draw the curves, each machine on pages of its own, and return the files. Raises ReportError."""
     drawn = drawn_curves(curves)
     pages = []
     for machine in dict.fromkeys(curve.host.fingerprint for curve in drawn):
         here = tuple(curve for curve in drawn if curve.host.fingerprint == machine)
-        pages.append(_Page(here[0].host, here, tuple(sorted({curve.name for curve in here}))))
+        groups = tuple(dict.fromkeys(curve.group for curve in here))
+        for start in range(0, len(groups), MOST_PANELS):
+            shown = groups[start : start + MOST_PANELS]
+            of_page = tuple(curve for curve in here if curve.group in shown)
+            pages.append(_Page(of_page[0].host, shown, of_page, tuple(sorted({curve.name for curve in of_page}))))
     return write_pages(map(_figure, pages), path)
 
 
@@ -59,11 +71,10 @@ def _timed(curve: Curve) -> list[Point]:
 
 
 def _figure(page: _Page) -> "Figure":
-    groups = list(dict.fromkeys(curve.group for curve in page.curves))
     handles, labels = _legend(page)
     least = (0.0, 0.17 * len(labels) + 0.9)
-    figure, axes = figure_of(len(groups), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=least)
-    for panel, group in zip(axes.flat, groups, strict=False):
+    figure, axes = figure_of(len(page.groups), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=least)
+    for panel, group in zip(axes.flat, page.groups, strict=False):
         _panel(panel, group, page)
     for row in axes:
         row[0].set_ylabel("seconds per mini-batch", fontsize=8)
@@ -82,17 +93,19 @@ def _legend(page: _Page) -> "tuple[list[Artist], list[str]]":
     from matplotlib.lines import Line2D
 
     handles: list[Artist] = []
+    labels: list[str] = []
+
+    def say(label: str, **style: Any) -> None:
+        handles.append(Line2D([], [], **style))
+        labels.append(label)
+
     for name in page.names:
         colour, mark, dashes = _style(page, name)
-        handles.append(Line2D([], [], color=colour, marker=mark, linestyle=dashes, markersize=4.5, linewidth=1.2))
-    labels = list(page.names)
-    handles.append(Line2D([], [], color="black", **_BEST))  # type: ignore[arg-type]
-    labels.append("threads to use")
-    handles.append(Line2D([], [], color=GREY, linestyle=(0, (1, 2)), linewidth=1.0))
-    labels.append("T(1)/p of the fastest with one")
+        say(name, color=colour, marker=mark, linestyle=dashes, markersize=4.5, linewidth=1.2)
+    say("threads to use", color="black", **_BEST)
+    say("T(1)/p of the fastest with one", color=GREY, **_IDEAL)
     if page.host.own_cores is not None:
-        handles.append(Line2D([], [], color="black", linewidth=0.8))
-        labels.append(f"the machine's own cores: {page.host.own_cores}")
+        say(f"the machine's own cores: {page.host.own_cores}", color="black", linewidth=0.8)
     return handles, labels
 
 
@@ -124,7 +137,7 @@ def _ideal(panel: "Axes", curves: Sequence[Curve], counts: Sequence[int]) -> Non
     ]
     if alone:
         ends = [1, counts[-1]]
-        panel.plot(ends, [min(alone) / p for p in ends], color=GREY, linestyle=(0, (1, 2)), linewidth=1.0)
+        panel.plot(ends, [min(alone) / p for p in ends], color=GREY, **_IDEAL)
 
 
 def _curve(panel: "Axes", curve: Curve, style: _Style, aside: float) -> None:
@@ -135,4 +148,4 @@ def _curve(panel: "Axes", curve: Curve, style: _Style, aside: float) -> None:
     bars(panel, across, up, color=colour, marker=mark, linestyle=dashes, linewidth=1.1)
     for threads, seconds in timed:
         if threads == curve.best:
-            panel.plot([threads * aside], [seconds.median], color=colour, **_BEST)  # type: ignore[arg-type]
+            panel.plot([threads * aside], [seconds.median], color=colour, **_BEST)
