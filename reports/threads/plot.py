@@ -44,7 +44,7 @@ class _Page(NamedTuple):
     groups: tuple[Group, ...]
     curves: tuple[Curve, ...]
     names: tuple[str, ...]
-    """Of rows, in the order of their styles."""
+    """Of rows, in the order of their styles; the same on all pages of a machine."""
 
 
 def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
@@ -59,10 +59,11 @@ def threads_to_picture(curves: Sequence[Curve], path: Path) -> list[Path]:
     for machine in dict.fromkeys(curve.host.fingerprint for curve in drawn):
         here = tuple(curve for curve in drawn if curve.host.fingerprint == machine)
         groups = tuple(dict.fromkeys(curve.group for curve in here))
+        names = tuple(sorted({curve.name for curve in here}))
         for start in range(0, len(groups), MOST_PANELS):
             shown = groups[start : start + MOST_PANELS]
             of_page = tuple(curve for curve in here if curve.group in shown)
-            pages.append(_Page(of_page[0].host, shown, of_page, tuple(sorted({curve.name for curve in of_page}))))
+            pages.append(_Page(of_page[0].host, shown, of_page, names))
     return write_pages(map(_figure, pages), path)
 
 

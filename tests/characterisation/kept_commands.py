@@ -43,6 +43,12 @@ def add_reports() -> None:
     for report in ("matrix", "threads", "progress", "tables"):
         formats = {"matrix": ("terminal", "markdown", "latex"), "threads": ("terminal",)}.get(report, FORMATS[:2])
         add_formats(f"{report}-three-machines", f"report {report} {two}", formats)
+    for report in ("fastest", "frameworks"):
+        add_formats(f"{report}-cpu", f"report {report} --store cpu.sqlite")
+    add_formats("machines-three-machines", f"report machines {two}")
+    add("machines-cpu", "report machines --store cpu.sqlite")
+    add("fastest-shi2016", "report fastest --reference shi2016")
+    add("frameworks-shi2016", "report frameworks --reference shi2016")
     for store, quantities in (("cpu", "items gflops ceiling"), ("gpu", "items gflops ceiling joules busy")):
         for quantity in quantities.split():
             shown = f"report matrix --store {store}.sqlite --quantity {quantity}"
