@@ -31,6 +31,7 @@ from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .measuring import preparation
 from .planning import external_adapters
 from .publishing.page import PAGE_OPTIONS, page_command
+from .refreshing.command import refresh_command
 
 app = typer.Typer(
     name="dlbench",
@@ -43,6 +44,7 @@ app = typer.Typer(
         "this machine - and can the number be believed?\n\nStart with `dlbench run quick`."
     ),
 )
+env_app.command("refresh")(refresh_command)
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 report_app.command("page")(options.takes(page_command, PAGE_OPTIONS))

@@ -21,6 +21,8 @@ from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room'
 
 NOTHING_MEASURED = 1
 """`run` and `explain`: not one cell gave a number."""
+PARITY_FAILED = 1
+"""`env refresh`: a new build trains otherwise than the reference, so its lock was not taken."""
 GATE_FAILED = 1
 """`gate`: a regression is confirmed."""
 GATE_BROKEN = 5

@@ -19,7 +19,7 @@ from .debian import Draw
 
 _FILES = "python"
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
-_ONLY_WHERE = "\n# Only where"
+ONLY_WHERE = "\n# Only where"
 _COMMENT = re.compile(r"(^|\s)#.*")
 # What pip prints when no package index can be reached, as against an index that lacks the package.
 _NO_NETWORK = (
@@ -98,7 +98,7 @@ def _download(framework: Framework, command: list[str], kept: _Kept, log: Path, 
     files.mkdir(parents=True, exist_ok=True)
     one = kept.folder / "requirement.txt"
     there = {_digest(path) for path in files.iterdir()}
-    always, where_asked = map(_by_name, _sections(framework.lock_file))
+    always, where_asked = map(by_name, sections(framework.lock_file))
     wanted = []
     for number, (name, lines) in enumerate([*always.items(), *where_asked.items()], start=1):
         if number > len(always) and name not in _asked_for(files, kept.environment):
@@ -119,7 +119,7 @@ def _download(framework: Framework, command: list[str], kept: _Kept, log: Path, 
     return wanted
 
 
-def _by_name(lines: list[str]) -> dict[str, list[str]]:
+def by_name(lines: list[str]) -> dict[str, list[str]]:
     """Return the lines of each package, by its name; several are alternatives."""
     found: dict[str, list[str]] = {}
     for line in lines:
@@ -127,9 +127,9 @@ def _by_name(lines: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _sections(lock: Path) -> tuple[list[str], list[str]]:
+def sections(lock: Path) -> tuple[list[str], list[str]]:
     """Return the requirements before and after the line that begins with ``# Only where``."""
-    always, _, where_asked = lock.read_text(encoding="utf-8").partition(_ONLY_WHERE)
+    always, _, where_asked = lock.read_text(encoding="utf-8").partition(ONLY_WHERE)
     return _requirements(always), _requirements(where_asked.partition("\n")[2])
 
 
@@ -178,6 +178,11 @@ def _tell(said: str, title: str, draw: Draw) -> None:
     draw(f"{title}: {' '.join(words) or 'pip begins'}")
 
 
+def unreachable(text: str) -> bool:
+    """Tell whether pip failed because it could reach no package index, by its words."""
+    return any(sign in text for sign in _NO_NETWORK)
+
+
 def _no_room(framework: Framework) -> str:
     return (
         f"The environment of {framework.title} could not be installed: no space is left. Free some, or set "
@@ -195,7 +200,7 @@ def _why_pip_failed(framework: Framework, text: str, log: Path) -> str:
             f"pip's index settings (the whole log: {log}); or, for another build, bring an interpreter that has it: "
             f"--python {framework.name}=/path/to/python."
         )
-    if any(sign in text for sign in _NO_NETWORK):
+    if unreachable(text):
         return (
             f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
             f"`dlbench env build {framework.name}`; or bring an interpreter: --python {framework.name}=/path/to/python."

@@ -124,6 +124,8 @@ class Framework(_Data):
     project: Project | None = None
     requirements: str = "requirements.lock"
     locks: dict[str, str] = {}  # of some of these Pythons another lock: a later release, which the others cannot have
+    packages: tuple[str, ...] = ()  # what the locks are resolved from, the framework's own first; empty: all in a lock
+    held: dict[str, str] = {}  # package -> why `env refresh` leaves its locked version
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0

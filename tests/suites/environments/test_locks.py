@@ -74,6 +74,6 @@ def test_the_second_section_of_a_lock_is_told_from_the_first(tmp_path):
     digest = hashlib.sha256(b"").hexdigest()
     line = f"--hash=sha256:{digest}"
     lock.write_text(f"one==1 {line}\n# a remark\ntwo==2 \\\n  {line}\n# Only where asked for:\nthree==3 {line}\n")
-    always, where_asked = python_packages._sections(lock)
+    always, where_asked = python_packages.sections(lock)
     assert [each.split("==")[0] for each in always] == ["one", "two"]
     assert [each.split("==")[0] for each in where_asked] == ["three"]

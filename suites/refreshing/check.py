@@ -1,0 +1,67 @@
+"""What is newer than the locks: for each row the locked and the newest release, and why a release stays."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from ..environments.environment import Report
+from ..errors import DlbenchError
+from .new_lock import is_newer
+from .row import Row
+
+COLUMNS = ("framework", "Python", "package", "locked", "newest", "what to do")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One package of a row: the locked release, and the newest that has a file for the row's Python."""
+
+    framework: str
+    python: str
+    """Those that the lock is for: "3.13, 3.12"."""
+    package: str
+    locked: str
+    newest: str
+    """Empty where nobody can tell."""
+    newer: bool
+    why: str
+    """Why the locked one stays, or what to do."""
+
+    @property
+    def cells(self) -> list[str]:
+        """The line of a table."""
+        return [self.framework, self.python, self.package, self.locked, self.newest or "?", self.why]
+
+
+def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:
+    """Ask the index for the newest releases of the row's own packages; return them and the first error.
+
+    Where one cannot be asked its line says why.
+    """
+    found: list[Found] = []
+    failed: DlbenchError | None = None
+    held = {canonicalize_name(name): reason for name, reason in row.framework.held.items()}
+    pythons = ", ".join(row.framework.python)
+    try:
+        packages = row.own
+    except DlbenchError as error:
+        return [Found(row.name, pythons, "", "", "", False, str(error))], error
+    for package in packages:
+        draw(f"{row.framework.title}: {package}")
+        locked, newest = row.old.version(package), ""
+        try:
+            newest = row.index.newest(package).partition("+")[0]
+            newer = is_newer(newest, locked)
+            why = f"`dlbench env refresh {row.name}`" if newer else "" if newest else "no release for this Python"
+            if newer and package in held:
+                why = f"held: {held[package]}"
+        except DlbenchError as error:
+            failed, newer, why = failed or error, False, str(error)
+        found.append(Found(row.name, pythons, package, locked, newest, newer, why))
+    return found, failed
+
+
+def data(found: list[Found]) -> list[dict[str, Any]]:
+    """Return what was found for JSON."""
+    return [asdict(each) for each in found]
