@@ -1,19 +1,22 @@
 """Whether a new build still trains as the reference does: one launch of a small network of each family."""
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.store import Store
 
-from ..commands.options import SessionOptions
 from ..commands.plan import plan_of
-from ..commands.run import HowToRun, carry_out
+from ..display.screen import StatusLine, err, say
+from ..environments import row_interpreters
+from ..launching.launcher import ProcessLauncher
+from ..measuring import preparation
+from ..measuring.attempts import Carrier
 from ..planning import values
 from ..planning.choices import Choices
+from ..planning.plan import PlannedLaunch
+from ..quiet.machine_lock import measuring
 
 _SUITE = Path(__file__).with_name("parity.toml")
 _GOOD = (Status.OK, Status.UNSUPPORTED)
@@ -48,15 +51,17 @@ class Parity:
 
 
 def parity_of(name: str, interpreter: Path, machine: Machine) -> Parity:
-    """Launch each mode of a framework with this interpreter once on each family, in a store of its own."""
+    """Launch each mode of a framework with this interpreter once on each family; nothing of it is stored."""
     build = values.build(f"{name}={interpreter}", "--python")
-    # MindSpore has no other setting of threads than the CPUs it is bound to: see the adapters' README.
-    chosen = Choices({"frameworks": f"{name}:*", "devices": "cpu", "tuning": "tuned"}, builds=(build,))
+    chosen = Choices({"frameworks": f"{name}:*", "devices": "cpu"}, builds=(build,))
     plan = plan_of(str(_SUITE), chosen, machine, None)
-    with tempfile.TemporaryDirectory() as folder:
-        session = SessionOptions(store_file=str(Path(folder, "parity.sqlite")), no_build=True)
-        how = HowToRun(no_ceilings=True, no_quiet_gate=True)
-        with Store.open(session.store_file, create=True) as store:
-            run, _, _ = carry_out(plan, machine, store, session, how)
-            last = {record.cell: record for record in store.records(run=run.id)}
-    return Parity(tuple(last[cell] for cell in plan.cells if cell in last))
+    sources = row_interpreters.prepare(plan.builds, say, build_missing=False)
+    found = []
+    with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
+        reference = preparation.prepare_references(plan, machine, say)
+        run = preparation.new_run(plan, machine)
+        carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=machine)
+        for number, cell in enumerate(plan.cells, start=1):
+            status.draw(f"{name}: parity of {cell.mode} {cell.network}, {number} of {len(plan.cells)}")
+            found += carrier.attempts(PlannedLaunch(cell, 0), plan.protocol)
+    return Parity(tuple(found))
