@@ -41,7 +41,7 @@ def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:
     """
     found: list[Found] = []
     failed: DlbenchError | None = None
-    held = {canonicalize_name(name): reason for name, reason in row.framework.held.items()}
+    held = {str(canonicalize_name(name)): reason for name, reason in row.framework.held.items()}
     pythons = ", ".join(row.framework.python)
     try:
         packages = row.own

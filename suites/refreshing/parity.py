@@ -56,7 +56,7 @@ def parity_of(name: str, interpreter: Path, machine: Machine) -> Parity:
     chosen = Choices({"frameworks": f"{name}:*", "devices": "cpu"}, builds=(build,))
     plan = plan_of(str(_SUITE), chosen, machine, None)
     sources = row_interpreters.prepare(plan.builds, say, build_missing=False)
-    found = []
+    found: list[Record] = []
     with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         reference = preparation.prepare_references(plan, machine, say)
         run = preparation.new_run(plan, machine)

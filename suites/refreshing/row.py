@@ -7,9 +7,11 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from ..environments import needs
 from ..environments.folders import home, make_folder
+from ..environments.interpreters import find_python
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.framework import Framework, find, offered
 from .new_lock import OldLock
@@ -23,7 +25,7 @@ class Row:
     framework: Framework
     """With this lock alone (see `Framework.by_lock`)."""
     python: Path | None
-    """The interpreter that its environment is made with; None where this machine has none."""
+    """The oldest interpreter here that the lock is for: what it can have, later ones can. None where there is none."""
 
     @property
     def name(self) -> str:
@@ -93,7 +95,12 @@ def rows(names: Iterable[str]) -> list[Row]:
             raise UsageError(f"{each.name} cannot be refreshed: it {reason}")
     if not frameworks:
         frameworks = [each for each in offered().values() if _is_locked(each) and not each.historic]
-    return [Row(each, needs.base_python(each)) for framework in frameworks for each in framework.by_lock]
+    return [Row(each, _oldest_python(each)) for framework in frameworks for each in framework.by_lock]
+
+
+def _oldest_python(framework: Framework) -> Path | None:
+    versions = sorted(framework.python, key=Version)
+    return next((found for version in versions if (found := find_python(version))), None)
 
 
 def _is_locked(framework: Framework) -> bool:

@@ -54,6 +54,7 @@ def test_a_release_that_is_held_stays_and_the_table_says_why(refresh, lock):
     assert lock.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_new_lock_is_taken_where_parity_passes(refresh, lock, tmp_path):
     done = refresh("tiny", "--no-gate")
     assert done.returncode == 0, done.stderr
@@ -79,11 +80,17 @@ def test_a_release_that_computes_something_else_leaves_the_lock(refresh, lock, t
 
 @pytest.mark.slow
 def test_the_gate_shows_the_change_of_each_cell_and_takes_no_lock_where_that_is_asked(refresh, lock, tmp_path):
+    # What computes nothing waits for no quiet machine.
+    about, code = (lock.with_name(name) for name in ("framework.toml", "adapter.py"))
+    about.write_text(about.read_text().replace("[modes.only]", "computes = false\n\n[modes.only]"))
+    nothing = '(ReferenceAdapter):\n    computes = False\n    parity_reason = "a test"\n'
+    code.write_text(code.read_text().replace("(ReferenceAdapter):\n", nothing))
     suite = tmp_path / "small.toml"
     suite.write_text(
         'name = "small"\nsummary = "s"\nnetworks = ["mine"]\nframeworks = ["null"]\nthreads = [1]\n'
         '[[network]]\nname = "mine"\nfamily = "feedforward"\ninputs = 64\nhidden = [64]\noutputs = 9\n'
-        'activation = "relu"\nbatch_size = 8\n[protocol]\nwarmup_steps = 2\nsteps = 3\nminimum_steps = 3\nseconds = 0.2\n'
+        'activation = "relu"\nbatch_size = 8\n[protocol]\nwarmup_steps = 2\nsteps = 3\nminimum_steps = 3\n'
+        'seconds = 0.2\n'
     )
     before = lock.read_text()
     done = refresh("tiny", "--take", "never", "--suite", str(suite))
@@ -112,6 +119,7 @@ def test_what_cannot_be_asked_is_refused_in_a_line(refresh, lock, words, code, t
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_index_that_lacks_the_package_or_has_no_set_is_told_and_the_lock_stays(refresh, lock, tmp_path):
     before = lock.read_text()
     tiny_wheels.tiny(tmp_path / "wheels", "3.0", requires=("numpy>=9",))
