@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.record import Record
 
@@ -19,6 +19,7 @@ from ..planning.plan import PlannedLaunch
 from ..quiet.machine_lock import measuring
 
 _SUITE = Path(__file__).with_name("parity.toml")
+_LAUNCHES = 3
 _GOOD = (Status.OK, Status.UNSUPPORTED)
 COLUMNS = ("network", "mode", "status", "reason")
 
@@ -63,5 +64,14 @@ def parity_of(name: str, interpreter: Path, machine: Machine) -> Parity:
         carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=machine)
         for number, cell in enumerate(plan.cells, start=1):
             status.draw(f"{name}: parity of {cell.mode} {cell.network}, {number} of {len(plan.cells)}")
-            found += carrier.attempts(PlannedLaunch(cell, 0), plan.protocol)
+            found.append(_launched(carrier, cell))
     return Parity(tuple(found))
+
+
+def _launched(carrier: Carrier, cell: Cell) -> Record:
+    """Return the record of a launch; of a few where other programs made its clock unlikely, which tells no parity."""
+    for block in range(_LAUNCHES):
+        (record,) = carrier.attempts(PlannedLaunch(cell, block), carrier.plan.protocol)
+        if record.outcome.status is not Status.IMPLAUSIBLE:
+            break
+    return record
