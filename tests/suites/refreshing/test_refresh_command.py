@@ -83,14 +83,13 @@ def test_the_gate_shows_the_change_of_each_cell_and_takes_no_lock_where_that_is_
     # What computes nothing waits for no quiet machine.
     about, code = (lock.with_name(name) for name in ("framework.toml", "adapter.py"))
     about.write_text(about.read_text().replace("[modes.only]", "computes = false\n\n[modes.only]"))
-    nothing = '(ReferenceAdapter):\n    computes = False\n    parity_reason = "a test"\n'
-    code.write_text(code.read_text().replace("(ReferenceAdapter):\n", nothing))
+    code.write_text("from ..null.adapter import ADAPTER as Null\n\nclass Tiny(Null): pass\n\nADAPTER = Tiny\n")
     suite = tmp_path / "small.toml"
     suite.write_text(
         'name = "small"\nsummary = "s"\nnetworks = ["mine"]\nframeworks = ["null"]\nthreads = [1]\n'
         '[[network]]\nname = "mine"\nfamily = "feedforward"\ninputs = 64\nhidden = [64]\noutputs = 9\n'
         'activation = "relu"\nbatch_size = 8\n[protocol]\nwarmup_steps = 2\nsteps = 3\nminimum_steps = 3\n'
-        'seconds = 0.2\n'
+        "seconds = 0.2\n"
     )
     before = lock.read_text()
     done = refresh("tiny", "--take", "never", "--suite", str(suite))
