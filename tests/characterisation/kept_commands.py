@@ -43,12 +43,6 @@ def add_reports() -> None:
     for report in ("matrix", "threads", "progress", "tables"):
         formats = {"matrix": ("terminal", "markdown", "latex"), "threads": ("terminal",)}.get(report, FORMATS[:2])
         add_formats(f"{report}-three-machines", f"report {report} {two}", formats)
-    for report in ("fastest", "frameworks"):
-        add_formats(f"{report}-cpu", f"report {report} --store cpu.sqlite")
-    add_formats("machines-three-machines", f"report machines {two}")
-    add("machines-cpu", "report machines --store cpu.sqlite")
-    add("fastest-shi2016", "report fastest --reference shi2016")
-    add("frameworks-shi2016", "report frameworks --reference shi2016")
     for store, quantities in (("cpu", "items gflops ceiling"), ("gpu", "items gflops ceiling joules busy")):
         for quantity in quantities.split():
             shown = f"report matrix --store {store}.sqlite --quantity {quantity}"
@@ -97,6 +91,16 @@ def add_reports() -> None:
     for report in ("scaling", "figure1", "progress"):
         store = "workers" if report == "scaling" else "cpu"
         add(f"{report}-plot", f"report {report} --store {store}.sqlite --plot drawn.svg")
+
+
+def add_comparing_reports() -> None:
+    """Add the reports of rows and of machines beside one another."""
+    for report in ("fastest", "frameworks"):
+        add_formats(f"{report}-cpu", f"report {report} --store cpu.sqlite")
+    add_formats("machines-three-machines", "report machines --store cpu.sqlite --store elsewhere.sqlite")
+    add("machines-cpu", "report machines --store cpu.sqlite")
+    add("fastest-shi2016", "report fastest --reference shi2016")
+    add("frameworks-shi2016", "report frameworks --reference shi2016")
 
 
 def add_claims() -> None:
@@ -289,6 +293,7 @@ def add_bad_input() -> None:
 
 
 add_reports()
+add_comparing_reports()
 add_claims()
 add_comparisons()
 add_exchange()
