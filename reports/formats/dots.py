@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.pictures import (
     COLOURS,
     GREY,
@@ -26,6 +27,10 @@ _AROUND = 0.7
 """... and what a panel takes besides."""
 _SPREAD = 0.6
 """Of the way from name to name: what the series of one name take together."""
+
+
+_MOST = 48
+"""Characters of a name."""
 
 
 class Panel(NamedTuple):
@@ -118,7 +123,8 @@ def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | N
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         panel.xaxis.set_minor_formatter(NullFormatter())
         _few_ticks(panel, content)
-    panel.set_yticks(range(len(content.names)), list(content.names))
+    # Written when it is drawn, behind what makes a figure's other texts inert.
+    panel.set_yticks(range(len(content.names)), [visible(name, _MOST) for name in content.names])
     panel.set_ylim(len(content.names) - 0.4, -0.6)
     panel.set_title(content.title, fontsize=9, loc="left")
     panel.grid(axis="both", color="#dddddd", linewidth=0.5)
