@@ -77,6 +77,12 @@ def machines(page_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFact
     return page_of(*stores, "--networks", "fcn5")
 
 
+@pytest.fixture(scope="package")
+def small(page_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the page of a few cells, most of them without a number."""
+    return page_of("--store", str(kept_store(tmp_path_factory.mktemp("store"), "faults")))
+
+
 @pytest.fixture
 def show(browser: Browser) -> Iterator[Show]:
     """Give the function that opens a page's file; a context of its own for each, with these options."""
