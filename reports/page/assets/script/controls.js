@@ -17,7 +17,7 @@ function controlsOf(known, change) {
   });
   const reset = button("Reset", () => change((state) => Object.assign(state, freshState(known))), { id: "reset", title: "Show everything again" });
   return [
-    make("div", { class: "row" }, labelled("Show", quantity), labelled("Compared with", reference), ...boxes, reset),
+    make("div", { class: "row" }, labelled("Show", quantity), labelled("Compared with", reference), ...boxes, reset, make("output", { id: "cells-told", class: "told" })),
     filtersOf(known, change),
   ].filter(Boolean);
 }
@@ -27,7 +27,7 @@ const labelled = (text, control) => make("label", { class: "choice" }, make("spa
 function referencesOf(known) {
   const option = (kind) => ([key, title]) => make("option", { value: `${kind}:${key}` }, title);
   const rows = known.rowsInOrder.map(({ key, name }) => [key, name]);
-  const machines = known.machines.map(({ fingerprint, name }) => [fingerprint, short(name)]);
+  const machines = known.machines.map(({ fingerprint, name }) => [fingerprint, name]);
   const found = [make("optgroup", { label: "a row, in the same group and column" }, ...rows.map(option("row")))];
   if (machines.length > 1) found.push(make("optgroup", { label: "the same cell on" }, ...machines.map(option("machine"))));
   return found;

@@ -28,6 +28,7 @@ function indexed(data) {
     remember(known.rows, cell.rowKey, cell.row, cell.at);
   }
   tellApart(known.groups, data.axes);
+  tellMachinesApart(known.machines);
   known.rowsInOrder = [...known.rows.values()].sort((a, b) => inOrder(known.rowAxes.map((place) => [a.at[place], b.at[place]])));
   known.filters = [machineFilter(data), ...data.axes.map((axis, place) => axisFilter(data, axis, place))];
   known.filters = known.filters.filter((filter) => filter && filter.values.length > 1);
@@ -59,8 +60,16 @@ function tellApart(groups, axes) {
   }
 }
 
+function tellMachinesApart(machines) {
+  const names = machines.map(({ name }) => name);
+  for (const machine of machines) {
+    const alone = names.indexOf(machine.name) === names.lastIndexOf(machine.name);
+    machine.name = short(alone ? machine.name : `${short(machine.name, 150)} [${machine.fingerprint.slice(0, 6)}]`);
+  }
+}
+
 function machineFilter(data) {
-  const values = data.machines.map((machine) => ({ key: machine.fingerprint, title: short(machine.name) }));
+  const values = data.machines.map((machine) => ({ key: machine.fingerprint, title: machine.name }));
   return { id: "machine", title: "machine", values, of: (cell) => data.machines[cell.machine].fingerprint };
 }
 

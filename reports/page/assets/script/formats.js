@@ -3,7 +3,7 @@
 // Rows of fields, the first the heads; a row of one field is a group's heading.
 function gridOf(known, state, found) {
   const several = known.machines.length > 1 && !state.transposed;
-  const name = ({ machine, name: place }) => (several ? `${short(known.machines[machine].name)}: ${place}` : place);
+  const name = ({ machine, name: place }) => (several ? `${known.machines[machine].name}: ${place}` : place);
   const head = [state.transposed ? "place" : "framework", ...found.columns.map(name)];
   const blocks = found.blocks.map((block) => ({
     name: block.name,

@@ -20,10 +20,13 @@ function matrixOf(known, state, found) {
 }
 
 function captionOf(known, state, found) {
-  const only = known.machines.length === 1 ? ` on ${short(known.machines[0].name)}` : "";
-  const among = found.count === known.cells.length ? "" : ` of ${known.cells.length.toLocaleString("en")}`;
-  const count = `${found.count.toLocaleString("en")}${among} cells`;
-  return `${heading(known, state)}${only}: ${count}`;
+  const only = known.machines.length === 1 ? ` on ${known.machines[0].name}` : "";
+  return `${heading(known, state)}${only}: ${countOf(known, found)}`;
+}
+
+function countOf(known, found) {
+  const all = known.cells.length;
+  return found.count === all ? counted(all, "cell") : `${found.count.toLocaleString("en")} of ${counted(all, "cell")}`;
 }
 
 function headOf(known, state, found) {
@@ -32,7 +35,7 @@ function headOf(known, state, found) {
   if (several) {
     const row = make("tr", {}, make("td", {}));
     for (const [machine, count] of neighbours(found.columns)) {
-      row.append(make("th", { scope: "colgroup", colspan: count }, make("span", {}, short(known.machines[machine].name))));
+      row.append(make("th", { scope: "colgroup", colspan: count }, make("span", {}, known.machines[machine].name)));
     }
     head.append(row);
   }
@@ -72,7 +75,7 @@ function bodyOf(known, state, found, block, rows) {
 
 function lineName(known, head) {
   const several = head.machine !== null && known.machines.length > 1;
-  return several ? `${short(known.machines[head.machine].name)}: ${head.name}` : head.name;
+  return several ? `${known.machines[head.machine].name}: ${head.name}` : head.name;
 }
 
 function fieldOf(field) {

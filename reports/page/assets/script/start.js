@@ -67,6 +67,7 @@ function showMatrix(known, state, found, showAll) {
   const before = find("matrix-live").querySelector(".wide");
   const [left, top] = before ? [before.scrollLeft, before.scrollTop] : [0, 0];
   find("matrix-live").replaceChildren(...[box, nothing, rest || null, ...legendOf(known, drawn)].filter(Boolean));
+  find("cells-told").textContent = countOf(known, found);
   if (left || top) box.scrollTo(left, top);
   if (sort) focusOn("sort", sort);
   else if (cell) focusOn("cell", cell);
