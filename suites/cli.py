@@ -31,6 +31,7 @@ from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .measuring import preparation
 from .planning import external_adapters
 from .publishing.page import PAGE_OPTIONS, page_command
+from .publishing.site import SITE_OPTIONS, site_command
 from .refreshing.command import refresh_command
 
 app = typer.Typer(
@@ -48,6 +49,7 @@ env_app.command("refresh")(refresh_command)
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 report_app.command("page")(options.takes(page_command, PAGE_OPTIONS))
+report_app.command("site")(options.takes(site_command, SITE_OPTIONS))
 app.add_typer(report_app, name="report")
 app.add_typer(store_app, name="store")
 

@@ -2,8 +2,6 @@
 
 import base64
 import gzip
-import hashlib
-from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -18,24 +16,19 @@ from dlbench.reports.page.data import page_data, thinning
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.findings import findings
 from dlbench.reports.page.note import note_to_html
+from dlbench.reports.page.policy import ASSETS, own_script, own_style, policy
 from dlbench.reports.page.provenance import provenance, provenance_tables
 from dlbench.reports.page.sections import sections
 
 PLAIN_UP_TO = 200_000
 """A longer JSON text stands compressed on the page."""
-_ASSETS = "page/assets"
-_PARTS = (
-    *("elements", "words", "ratio", "data", "state", "arrangement", "matrix", "controls"),
-    *("plots", "launches", "cell", "formats", "copying", "start"),
-)
-"""The files of the script, each of one idea, in the order in which they need each other."""
 
 
 def page_to_file_text(document: Document) -> str:
     """Return the page as the text of one HTML file that needs no other."""
-    style, script = _asset("style.css"), _script()
+    style, script = own_style(), own_script()
     environment = Environment(
-        loader=PackageLoader("dlbench.reports", _ASSETS),
+        loader=PackageLoader("dlbench.reports", ASSETS),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -48,7 +41,7 @@ def page_to_file_text(document: Document) -> str:
     return (
         environment.get_template("page.html.j2").render(
             document=document,
-            policy=_policy(style, script),
+            policy=policy(style, script),
             style=Markup(style),  # our own file
             script=Markup(script),  # our own file
             findings=findings(document, told),
@@ -70,27 +63,6 @@ def page_to_file_text(document: Document) -> str:
 def _seen(value: Any) -> Any:
     """Return a text of anybody as `formats.inert` shows it; what is HTML already is made of such texts."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _asset(name: str) -> str:
-    return resources.files("dlbench.reports").joinpath(_ASSETS, name).read_text(encoding="utf-8")
-
-
-def _script() -> str:
-    """Return the script: its files in one function, so that they share names and the page's own stay free."""
-    parts = "\n".join(_asset(f"script/{name}.js") for name in _PARTS)
-    return f'(() => {{\n"use strict";\n{parts}}})();\n'
-
-
-def _policy(style: str, script: str) -> str:
-    """Return the Content-Security-Policy: nothing but this style and this script, no request to anywhere."""
-    style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
-    )
-    return (
-        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _block(name: str, content: Any) -> Markup:

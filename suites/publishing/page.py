@@ -73,14 +73,14 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         runs=tuple(runs_of(targets)),
         of_run=lambda run: Results.read(targets, run),
         note=_note(given["note"]),
-        again=_command(),
+        again=commands_of_cells(),
         all_runs=given[of_reports.ALL_RUNS],
         releases=release_dates(),
         stands=stands_for_2016(),
     )
 
 
-def _command() -> Callable[[Cell, str, int], str]:
+def commands_of_cells() -> Callable[[Cell, str, int], str]:
     """Return what writes the command for a cell; a suite that does not come with dlbench is a file of that name."""
     known = shipped()
     return lambda cell, suite, launches: again(

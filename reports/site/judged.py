@@ -1,0 +1,89 @@
+"""What a site remembers of a gate and of a history, and a comparison as the note of its run's page."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from dlbench.reports.comparison import layout
+from dlbench.reports.comparison.compared import Comparison
+from dlbench.reports.comparison.layout import GRAVE, Finding, finding
+from dlbench.reports.comparison.outcome import gate_outcome
+from dlbench.reports.formats.layout import Page
+from dlbench.reports.formats.markdown import page_to_markdown
+from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS
+from dlbench.reports.history.words import significance, size, what_else
+from dlbench.reports.naming import name_of
+from dlbench.reports.site.contents import Shift, Slower
+from dlbench.reports.site.names import key_of
+
+_CLEARED = (Finding.NO_REGRESSION, Finding.IMPROVEMENT)
+_CLOSE = 2
+"""Nights by which a change may be misplaced."""
+_SHORT = 40
+"""A comparison of more cells is shown without those that are not slower."""
+
+
+def slower_of(comparison: Comparison) -> dict[str, Slower]:
+    """Return the cells that a gate has found slower or broken, by key; none of a comparison that is no gate."""
+    if comparison.purpose != "gate":
+        return {}
+    return {
+        key_of(comparison.hosts[0].fingerprint, cell.cell): Slower(
+            name_of(cell.cell), finding(cell).name, layout.sentence_of(cell), cell.baseline.environment
+        )
+        for cell in comparison.cells
+        if finding(cell) in GRAVE
+    }
+
+
+def cleared_of(comparison: Comparison) -> tuple[str, ...]:
+    """Return the keys of the cells that a gate has shown not to be slower."""
+    if comparison.purpose != "gate":
+        return ()
+    machine = comparison.hosts[0].fingerprint
+    return tuple(sorted(key_of(machine, cell.cell) for cell in comparison.cells if finding(cell) in _CLEARED))
+
+
+def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
+    """Return the confirmed changes for the worse, the oldest first.
+
+    ``before`` are those that the site knew: one that a further night has moved by no more than changes are misplaced
+    by keeps its run, and so its entry in the feed.
+    """
+    known = {(each.key, each.run): each for each in before}
+    found = [
+        _shift(cell, change, known)
+        for cell, change in reversed(history.changes)
+        if change.slower and not change.pending
+    ]
+    return tuple(found)
+
+
+def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
+    series, place = cell.series, change.place
+    key = key_of(series.machine, series.cell)
+    runs = [str(run) for run in series.runs]
+    close = runs[max(0, place - _CLOSE) : place + _CLOSE + 1]
+    moved = next((known[key, run] for run in close if (key, run) in known), None)
+    _, low, high = change.percent
+    return Shift(
+        key,
+        name_of(series.cell),
+        moved.run if moved else change.night.run,
+        moved.started if moved else datetime.fromisoformat(change.night.started),
+        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: {what_else(cell, change)}",
+        # Up to the night that confirmed it here: a gate may have needed some of them.
+        tuple(runs[max(0, place - _CLOSE) : place + ENOUGH_NIGHTS + 1]),
+    )
+
+
+def comparison_note(comparison: Comparison) -> str:
+    """Return a comparison as Markdown: which sides, the outcome, and a table of its cells."""
+    cells = comparison.cells
+    if len(cells) > _SHORT:
+        cells = tuple(cell for cell in cells if finding(cell) is not Finding.NO_REGRESSION)
+    end = [gate_outcome(comparison).line] if comparison.purpose == "gate" else []
+    before = layout.heading(comparison), layout.headline(comparison) + ".", *end
+    after = (*layout.reasons(cells), *layout.closing(comparison), *layout.legend(comparison))
+    tables = (layout.table(cells)._replace(title="Candidate against baseline"),) if cells else ()
+    return page_to_markdown(Page(tuple(filter(None, before)), tables, after))
