@@ -61,7 +61,7 @@ class Shift:
     """Of the cell."""
     cell: str
     run: str
-    """The night from which on; the one under which it was published first, where later nights moved it a little."""
+    """The night from which on, as first published: later nights may move it a little."""
     started: AwareDatetime
     sentence: str
     near: tuple[str, ...]
@@ -132,7 +132,9 @@ def notices(contents: Contents) -> list[Notice]:
     for key, night, slower in _first_nights(contents):
         told.add((key, night.id))
         what = "slower" if slower.finding == Finding.REGRESSION.name else "broken"
-        sentence = f"{slower.sentence}. Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
+        sentence = (
+            f"{slower.sentence}. Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
+        )
         urn = _urn("gate", key, night.id)
         found.append(Notice(urn, night.started, f"{slower.cell}: {what}", sentence, night.file))
     for page in contents.histories.values():

@@ -1,12 +1,14 @@
 """What a site remembers of a gate and of a history, and a comparison as the note of its run's page."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.compared import Comparison
 from dlbench.reports.comparison.layout import GRAVE, Finding, finding
 from dlbench.reports.comparison.outcome import gate_outcome
+from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markdown import page_to_markdown
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
@@ -29,7 +31,10 @@ def slower_of(comparison: Comparison) -> dict[str, Slower]:
         return {}
     return {
         key_of(comparison.hosts[0].fingerprint, cell.cell): Slower(
-            name_of(cell.cell), finding(cell).name, layout.sentence_of(cell), cell.baseline.environment
+            one_line(name_of(cell.cell)),
+            finding(cell).name,
+            one_line(layout.sentence_of(cell)),
+            cell.baseline.environment,
         )
         for cell in comparison.cells
         if finding(cell) in GRAVE
@@ -47,8 +52,8 @@ def cleared_of(comparison: Comparison) -> tuple[str, ...]:
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
     """Return the confirmed changes for the worse, the oldest first.
 
-    ``before`` are those that the site knew: one that a further night has moved by no more than changes are misplaced
-    by keeps its run, and so its entry in the feed.
+    ``before`` are those that the site knew. One of them stays as it was published, though further nights change its
+    size a little, and move it by no more than changes are misplaced by: what was told is not told again.
     """
     known = {(each.key, each.run): each for each in before}
     found = [
@@ -64,17 +69,16 @@ def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], 
     key = key_of(series.machine, series.cell)
     runs = [str(run) for run in series.runs]
     close = runs[max(0, place - _CLOSE) : place + _CLOSE + 1]
-    moved = next((known[key, run] for run in close if (key, run) in known), None)
+    # Up to the night that confirmed it here: a gate may have needed some of them.
+    near = tuple(runs[max(0, place - _CLOSE) : place + ENOUGH_NIGHTS + 1])
+    if moved := next((known[key, run] for run in close if (key, run) in known), None):
+        return replace(moved, near=near)
     _, low, high = change.percent
-    return Shift(
-        key,
-        name_of(series.cell),
-        moved.run if moved else change.night.run,
-        moved.started if moved else datetime.fromisoformat(change.night.started),
-        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: {what_else(cell, change)}",
-        # Up to the night that confirmed it here: a gate may have needed some of them.
-        tuple(runs[max(0, place - _CLOSE) : place + ENOUGH_NIGHTS + 1]),
+    words = (
+        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: {what_else(cell, change)}"
     )
+    started = datetime.fromisoformat(change.night.started)
+    return Shift(key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near)
 
 
 def comparison_note(comparison: Comparison) -> str:

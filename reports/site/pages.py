@@ -30,7 +30,9 @@ def index_page(contents: Contents, title: str, version: str) -> str:
         version=version,
         notices=told[:MOST_NOTICES],
         more=max(0, len(told) - MOST_NOTICES),
-        histories=sorted(contents.histories.values(), key=lambda each: (contents.machine_name(each.machine), each.suite)),
+        histories=sorted(
+            contents.histories.values(), key=lambda each: (contents.machine_name(each.machine), each.suite)
+        ),
         nights=contents.newest_first(),
         contents=contents,
     )

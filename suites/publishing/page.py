@@ -23,13 +23,16 @@ from ..measuring import preparation
 from ..planning.lineage import release_dates, stands_for_2016
 from ..planning.suite import shipped
 from .again import again
+from .pdf import check_pdf, find_chromium, print_to_pdf
 
 _OUT = typer.Option("--out", metavar="FILE", help="The HTML file to write.")
 _TITLE = typer.Option("--title", help="Heading of the page.")
+_PDF = typer.Option("--pdf", metavar="FILE", help="Print the page to a PDF file too, through an installed Chromium.")
 _NOTE = typer.Option("--note", metavar="FILE", help="A note of yours at the top of the page: Markdown.")
 
 PAGE_OPTIONS: dict[str, tuple[Any, Any]] = {
     "out": (Annotated[Path, _OUT], Path("report.html")),
+    "pdf": (Annotated[Path | None, _PDF], None),
     "title": (Annotated[str, _TITLE], ""),
     "note": (Annotated[Path | None, _NOTE], None),
     of_reports.ALL_RUNS: (Annotated[bool, ALL_RUNS], False),
@@ -49,7 +52,12 @@ def page_command(**given: Any) -> None:
     - `dlbench report page`
     - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two machines"`
     - `dlbench report page --run latest --note what-we-changed.md`
+    - `dlbench report page --pdf report.pdf`
     """
+    pdf = given["pdf"]
+    if pdf is not None:
+        check_pdf(pdf)
+        chromium = find_chromium()
     document = document_of(given, datetime.now(UTC))
     text = page_to_file_text(document)
     try:
@@ -59,6 +67,9 @@ def page_command(**given: Any) -> None:
             f"{given['out']} cannot be written ({error.strerror or error}); choose another place."
         ) from error
     say(f"Written: {given['out']} ({len(text.encode()) / 1e6:.2f} MB).")
+    if pdf is not None:
+        print_to_pdf(text, pdf, chromium)
+        say(f"Printed: {pdf}.")
 
 
 def document_of(given: dict[str, Any], made: datetime) -> Document:

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.outcome import gate_outcome
 from dlbench.reports.formats.markdown import escaped
@@ -57,6 +59,8 @@ class _Site(NamedTuple):
 
     folder: SiteFolder
     store: Store
+    again: Callable[[Cell, str, int], str]
+    """The command that measures a cell again."""
     version: str
 
     def digest(self, *parts: Any) -> str:
@@ -84,7 +88,7 @@ def site_command(**given: Any) -> None:
         runs = [(run, counts[run.id]) for run in store.runs() if counts.get(run.id)]
         if not runs:
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
-        site = _Site(SiteFolder(given["out"]), store, preparation.version())
+        site = _Site(SiteFolder(given["out"]), store, commands_of_cells(), preparation.version())
         folder, contents = site.folder, site.folder.contents
         described = store.machines()
         machines = {run.machine for run, _ in runs}
@@ -93,7 +97,12 @@ def site_command(**given: Any) -> None:
             for run, count in runs:
                 _night(site, run, count)
             for machine, suite in sorted({(run.machine, run.suite) for run, _ in runs if run.purpose in _NIGHTLY}):
-                _history(site, machine, suite, [each for each in runs if (each[0].machine, each[0].suite) == (machine, suite)])
+                _history(
+                    site,
+                    machine,
+                    suite,
+                    [each for each in runs if (each[0].machine, each[0].suite) == (machine, suite)],
+                )
         finally:
             folder.save()
     folder.write("index.html", index_page(contents, given["title"], site.version))
@@ -127,7 +136,7 @@ def _night(site: _Site, run: Run, count: int) -> None:
         made=run.finished or run.started,
         version=site.version,
         runs=((run, count),),
-        again=commands_of_cells(),
+        again=site.again,
         releases=release_dates(),
         stands=stands_for_2016(),
     )
@@ -138,7 +147,9 @@ def _night(site: _Site, run: Run, count: int) -> None:
         note.append(comparison_note(compared))
     else:
         cells = document.matrix.cells.values()
-        night = replace(night, summary=f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number")
+        night = replace(
+            night, summary=f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
+        )
     site.folder.write(run_file(run.id), page_to_file_text(replace(document, note="\n\n".join(note))))
     contents.nights[run.id] = night
 

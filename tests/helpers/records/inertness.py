@@ -140,18 +140,26 @@ def check_svg(path: Path) -> None:
             assert plain != "href" or value.startswith("#"), value
 
 
-def check_html(text: str) -> None:
-    """Check that a page holds no element, attribute or address but those of its template and its pictures."""
+def check_html(text: str, pages: frozenset[str] = frozenset()) -> None:
+    """Check that a page holds no element, attribute or address but those of its template and its pictures.
+
+    It may link to ``pages`` beside it.
+    """
     check_seen(text)
-    _Html().feed(text)
+    _Html(pages).feed(text)
 
 
 class _Html(HTMLParser):
+    def __init__(self, pages: frozenset[str]) -> None:
+        super().__init__()
+        self.pages = pages
+
     def handle_starttag(self, tag: str, attrs: "list[tuple[str, str | None]]") -> None:
         assert tag in _HTML, tag
         given = dict(attrs)
         assert not {name for name in given if name.startswith("on") or name in ("style", "src", "srcset", "action")}
         href = given.get("href") or "#"
+        href = "#" if href in self.pages else href
         assert href.startswith(("#", "https://", "data:,")), href
         assert tag != "script" or given.get("type") in (None, "application/json", "text/plain")
 
