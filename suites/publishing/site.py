@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -21,7 +21,7 @@ from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.site.contents import HistoryPage, Night
 from dlbench.reports.site.feed import feed
 from dlbench.reports.site.judged import cleared_of, comparison_note, shifts_of, slower_of
-from dlbench.reports.site.names import history_file, run_file
+from dlbench.reports.site.names import history_file
 from dlbench.reports.site.pages import history_page, index_page
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Run
@@ -88,27 +88,30 @@ def site_command(**given: Any) -> None:
         runs = [(run, counts[run.id]) for run in store.runs() if counts.get(run.id)]
         if not runs:
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
-        site = _Site(SiteFolder(given["out"]), store, commands_of_cells(), preparation.version())
-        folder, contents = site.folder, site.folder.contents
-        described = store.machines()
-        machines = {run.machine for run, _ in runs}
-        contents.machines |= {each: read_host(each, described.get(each)).name for each in sorted(machines)}
+        folder = SiteFolder(given["out"])
         try:
-            for run, count in runs:
-                _night(site, run, count)
-            for machine, suite in sorted({(run.machine, run.suite) for run, _ in runs if run.purpose in _NIGHTLY}):
-                _history(
-                    site,
-                    machine,
-                    suite,
-                    [each for each in runs if (each[0].machine, each[0].suite) == (machine, suite)],
-                )
+            _pages(_Site(folder, store, commands_of_cells(), preparation.version()), runs)
         finally:
             folder.save()
-    folder.write("index.html", index_page(contents, given["title"], site.version))
+    contents = folder.contents
+    folder.write("index.html", index_page(contents, given["title"], preparation.version()))
     folder.write("feed.xml", feed(contents, given["title"], address))
     pages = counted(len(contents.nights), "run")
-    say(f"Written: {folder.path}/index.html ({pages}; {counted(folder.written, 'file')} new or changed).")
+    say(f"Written: {folder.path / 'index.html'} ({pages}; {counted(folder.written, 'file')} new or changed).")
+
+
+def _pages(site: _Site, runs: Sequence[tuple[Run, int]]) -> None:
+    """Write what is new: a page for each run, and the histories of those that are nights."""
+    contents, described = site.folder.contents, site.store.machines()
+    for machine in sorted({run.machine for run, _ in runs}):
+        contents.machines[machine] = read_host(machine, described.get(machine)).name
+    nights: dict[tuple[str, str], list[Run]] = {}
+    for run, count in runs:
+        _night(site, run, count)
+        if run.purpose in _NIGHTLY:
+            nights.setdefault((run.machine, run.suite), []).append(run)
+    for of_suite in nights.values():
+        _history(site, of_suite)
 
 
 def _address(url: str) -> str:
@@ -118,20 +121,15 @@ def _address(url: str) -> str:
 
 
 def _night(site: _Site, run: Run, count: int) -> None:
-    """Write the page of a run unless the site has it: records never change, so their number tells."""
+    """Write the page of a run, and remember it, unless the site has it."""
     contents = site.folder.contents
-    # Not the machine's description: a page keeps the one of its night.
-    digest = site.digest(run.to_dict(), count)
+    # Of a run nothing changes but its end and the number of its records. Not the machine's description: a page keeps
+    # the one of its night.
+    digest = site.digest(run.id, run.machine, run.started, run.finished, count)
     if (known := contents.nights.get(run.id)) and known.digest == digest and site.folder.has(known.file):
         return
-    host = contents.machine_name(run.machine)
-    night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, "", digest)
-    note = ["[All nights](../index.html)"]
-    if run.purpose in _NIGHTLY:
-        note.append(f"[History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})")
-    note = [" · ".join(note)]
     document = Document(
-        title=f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, {host}",
+        title=f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, {contents.machine_name(run.machine)}",
         results=Results.newest([site.store], run.id),
         made=run.finished or run.started,
         version=site.version,
@@ -140,34 +138,34 @@ def _night(site: _Site, run: Run, count: int) -> None:
         releases=release_dates(),
         stands=stands_for_2016(),
     )
+    cells = document.matrix.cells.values()
+    summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
+    night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest)
+    note = ["[All nights](../index.html)"]
+    if run.purpose in _NIGHTLY:
+        note = [f"{note[0]} · [History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})"]
     if run.sides:
         compared = report_of(site.store, run)
         words = gate_outcome(compared).line if run.purpose == "gate" else layout.headline(compared)
         night = replace(night, summary=words, slower=slower_of(compared), cleared=cleared_of(compared))
         note.append(comparison_note(compared))
-    else:
-        cells = document.matrix.cells.values()
-        night = replace(
-            night, summary=f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
-        )
-    site.folder.write(run_file(run.id), page_to_file_text(replace(document, note="\n\n".join(note))))
+    site.folder.write(night.file, page_to_file_text(replace(document, note="\n\n".join(note))))
     contents.nights[run.id] = night
 
 
-def _history(site: _Site, machine: str, suite: str, runs: list[tuple[Run, int]]) -> None:
-    """Write the history of a suite on a machine unless its runs are as they were."""
-    contents, file = site.folder.contents, history_file(machine, suite)
+def _history(site: _Site, nights: Sequence[Run]) -> None:
+    """Write the history of a suite on a machine, whose nights these are, unless the site has it."""
+    contents, machine, suite = site.folder.contents, nights[0].machine, nights[0].suite
     where = contents.machine_name(machine)
-    nights = [each for each in runs if each[0].purpose in _NIGHTLY]
-    digest = site.digest(where, [(run.to_dict(), count) for run, count in nights])
-    known = contents.histories.get(file)
-    if known and known.digest == digest and site.folder.has(file):
+    known = contents.histories.get(history_file(machine, suite))
+    digest = site.digest(where, [contents.nights[run.id].digest for run in nights])
+    if known and known.digest == digest and site.folder.has(known.file):
         return
     frame = site.store.nights(suite=suite, machine=machine, purpose=_NIGHTLY)
     history = build_history(frame, site.store.cells(), machines={machine: where})
     history = explained(history, site.store.example, _EXPLAINED)
-    site.folder.write(file, history_page(history, suite, where, site.version))
     confirmed = sum(not change.pending for _, change in history.changes)
-    last = max(run.started for run, _ in nights)
     shifts = shifts_of(history, known.shifts if known else ())
-    contents.histories[file] = HistoryPage(machine, suite, len(nights), last, confirmed, digest, shifts)
+    page = HistoryPage(machine, suite, len(nights), max(run.started for run in nights), confirmed, digest, shifts)
+    site.folder.write(page.file, history_page(history, suite, where, site.version))
+    contents.histories[page.file] = page
