@@ -1,4 +1,4 @@
-"""What a site remembers of a gate and of a history, and a comparison as the note of its run's page."""
+"""What a site remembers of a gate and of a history."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,10 +7,7 @@ from datetime import datetime
 from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.compared import Comparison
 from dlbench.reports.comparison.layout import GRAVE, Finding, finding
-from dlbench.reports.comparison.outcome import gate_outcome
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import Page
-from dlbench.reports.formats.markdown import page_to_markdown
 from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.words import significance, size, what_else
@@ -21,8 +18,6 @@ from dlbench.reports.site.names import key_of
 _CLEARED = (Finding.NO_REGRESSION, Finding.IMPROVEMENT)
 _CLOSE = 2
 """Nights by which a change may be misplaced."""
-_SHORT = 40
-"""A comparison of more cells is shown without those that are not slower."""
 
 
 def slower_of(comparison: Comparison) -> dict[str, Slower]:
@@ -79,15 +74,3 @@ def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], 
     )
     started = datetime.fromisoformat(change.night.started)
     return Shift(key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near)
-
-
-def comparison_note(comparison: Comparison) -> str:
-    """Return a comparison as Markdown: which sides, the outcome, and a table of its cells."""
-    cells = comparison.cells
-    if len(cells) > _SHORT:
-        cells = tuple(cell for cell in cells if finding(cell) is not Finding.NO_REGRESSION)
-    end = [gate_outcome(comparison).line] if comparison.purpose == "gate" else []
-    before = layout.heading(comparison), layout.headline(comparison) + ".", *end
-    after = (*layout.reasons(cells), *layout.closing(comparison), *layout.legend(comparison))
-    tables = (layout.table(cells)._replace(title="Candidate against baseline"),) if cells else ()
-    return page_to_markdown(Page(tuple(filter(None, before)), tables, after))

@@ -20,7 +20,7 @@ from dlbench.reports.page.policy import own_script, own_style, policy
 from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.site.contents import HistoryPage, Night
 from dlbench.reports.site.feed import feed
-from dlbench.reports.site.judged import cleared_of, comparison_note, shifts_of, slower_of
+from dlbench.reports.site.judged import cleared_of, shifts_of, slower_of
 from dlbench.reports.site.names import history_file
 from dlbench.reports.site.pages import history_page, index_page
 from dlbench.reports.storage.hosts import read_host
@@ -134,6 +134,8 @@ def _night(site: _Site, run: Run, count: int) -> None:
         made=run.finished or run.started,
         version=site.version,
         runs=((run, count),),
+        of_run=lambda each: Results.of([site.store], each),
+        note=_note(run),
         again=site.again,
         releases=release_dates(),
         stands=stands_for_2016(),
@@ -141,16 +143,18 @@ def _night(site: _Site, run: Run, count: int) -> None:
     cells = document.matrix.cells.values()
     summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
     night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest)
-    note = ["[All nights](../index.html)"]
-    if run.purpose in _NIGHTLY:
-        note = [f"{note[0]} · [History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})"]
     if run.sides:
         compared = report_of(site.store, run)
         words = gate_outcome(compared).line if run.purpose == "gate" else layout.headline(compared)
         night = replace(night, summary=words, slower=slower_of(compared), cleared=cleared_of(compared))
-        note.append(comparison_note(compared))
-    site.folder.write(night.file, page_to_file_text(replace(document, note="\n\n".join(note))))
+    site.folder.write(night.file, page_to_file_text(document))
     contents.nights[run.id] = night
+
+
+def _note(run: Run) -> str:
+    """Return the links of a run's page to the site's others, as Markdown."""
+    history = f" · [History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})"
+    return "[All nights](../index.html)" + (history if run.purpose in _NIGHTLY else "")
 
 
 def _history(site: _Site, nights: Sequence[Run]) -> None:

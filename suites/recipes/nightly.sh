@@ -5,6 +5,7 @@
 #   SUITE            what to measure                               (quick)
 #   OPTIONS          sides, axes, budget, as for `dlbench gate`    (none)
 #   FOLDER           store and reports, one folder for each night  (~/dlbench-nightly)
+#   SITE             pages of all nights, for any web server       (FOLDER/site)
 #   ON_REGRESSION    a command that gets the report on stdin       (cat)
 #
 # Ends as `dlbench gate` does: 0 passed, 1 a regression, 6 undecided (too little evidence; OPTIONS="--undecided pass" ends
@@ -24,6 +25,7 @@ $dlbench doctor > "$night/doctor.txt" 2>&1
 $dlbench gate "${SUITE:-quick}" ${OPTIONS:-} --write "$night/gate.md" --write "$night/gate.xml" > "$night/gate.txt" 2> "$night/log.txt"
 code=$?
 $dlbench history --plot "$night/history.png" > "$night/history.txt" 2> "$night/history-log.txt"
+$dlbench report site --out "${SITE:-$folder/site}" > /dev/null 2> "$night/site-log.txt"
 case $code in
   0) ;;
   1) ${ON_REGRESSION:-cat} < "$night/gate.txt" ;;

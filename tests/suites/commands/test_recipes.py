@@ -82,7 +82,8 @@ def carry_out(folder: Path, variables: dict[str, str], options: str) -> tuple[di
         elif step["uses"].startswith("actions/upload-artifact"):
             uploaded = [line for line in step["with"]["path"].split() if (folder / line).exists()]
         elif step["uses"].startswith("actions/cache/save"):
-            assert (folder / step["with"]["path"]).exists(), "nothing to keep for the next night"
+            for kept in step["with"]["path"].split():
+                assert (folder / kept).exists(), f"no {kept} to keep for the next night"
     return codes, uploaded
 
 
@@ -91,13 +92,14 @@ def test_the_workflow_gates_reports_and_keeps_its_store_from_night_to_night(nigh
     folder, variables = night
     codes, uploaded = carry_out(folder, variables, "--same")
     assert set(codes.values()) == {0}
-    assert {"gate.md", "gate.xml", "gate.json", "history.md", ".dlbench/nightly.sqlite"} <= set(uploaded)
+    assert {"gate.md", "gate.xml", "gate.json", "history.md", "site", ".dlbench/nightly.sqlite"} <= set(uploaded)
     codes, uploaded = carry_out(folder, variables, SLOWER)
     assert codes["Gate"] == 1
     assert codes["History"] == 0, "the report is shown although the gate failed"
     assert "REGRESSION" in (folder / "summary.md").read_text()
     assert json.loads((folder / "gate.json").read_text())["cells"][0]["verdict"] == "REGRESSION"
     assert ElementTree.parse(folder / "gate.xml").getroot().get("failures") == "1"
+    assert "fcn5, mini-batch 64, null, 1 thread: slower" in (folder / "site" / "feed.xml").read_text()
     with Store.open(folder / ".dlbench/nightly.sqlite", create=False) as store:
         assert [run.purpose for run in store.runs()] == ["gate", "gate"]
 
@@ -123,6 +125,8 @@ def test_the_script_reports_a_regression_and_ends_as_the_gate_does(night) -> Non
     broken = shell(script, folder, {**settings, "SUITE": "no-such-suite", "OPTIONS": "--same"})
     assert broken.returncode == 2
     assert "no suite named" in broken.stderr
+    index = (folder / "nights" / "site" / "index.html").read_text()
+    assert index.count('href="runs/') >= 2
     reports = {path.name for path in (folder / "nights").rglob("*.txt")}
     assert {"doctor.txt", "gate.txt", "history.txt", "log.txt"} <= reports
 

@@ -133,7 +133,7 @@ def test_gates_that_fail_stand_in_the_feed_and_on_their_pages(tmp_path, command)
     ]
     assert "gate failed: of 2 cells 2 slower" in (folder / "index.html").read_text(encoding="utf-8")
     page = (folder / "runs" / "20261122T140656-32ed51.html").read_text(encoding="utf-8")
-    assert "Candidate against baseline" in page
+    assert '<section id="report-comparisons"' in page
     assert "gate failed: of 2 cells 2 slower" in page
     check_site(folder)
 
