@@ -14,12 +14,20 @@ FIELD, LINE, WHOLE = 200, 2000, sys.maxsize
 """The most characters of a name or a field of a table, of a line of words, and of what is not to be cut."""
 
 
-_CREDENTIALS = re.compile(r"(?<=://)[^\s/@'\"]+@")
+_CREDENTIALS = (
+    # The user of a database, without a password, is no secret: it belongs to the name of a store.
+    (re.compile(r"(?<=://)(?<!psycopg://)[^\s/@'\"]+@"), "***@"),
+    (re.compile(r"(?<=psycopg://)[^\s/@:'\"]*:[^\s'\"]*@"), "***@"),
+    (re.compile(r"(?<=password=)[^\s&'\"]+", re.IGNORECASE), "***"),
+)
 
 
 def without_credentials(text: str) -> str:
     """Return a text without the users and passwords of URLs."""
-    return _CREDENTIALS.sub("***@", text) if "://" in text else text
+    if "://" in text:
+        for pattern, word in _CREDENTIALS:
+            text = pattern.sub(word, text)
+    return text
 
 
 def visible(text: str, most: int = LINE) -> str:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from dlbench.reports.errors import StoreError
+from dlbench.reports.storage.servers import mistakes, urls
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for other writers before it gives up."""
@@ -42,9 +43,14 @@ def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
 
 
 @contextmanager
-def writing(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
-    """Give a connection in a transaction that writes; it is durable when the block is left without an error."""
+def writing(engine: sa.Engine, name: str, alone: bool = False) -> Iterator[sa.Connection]:
+    """Give a connection in a transaction that writes; it is durable when the block is left without an error.
+
+    With ``alone`` nobody else who asks for it writes to the same store meanwhile.
+    """
     with explained(name), engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
+        if alone:
+            urls.lock(connection)
         yield connection
 
 
@@ -93,7 +99,7 @@ def turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
 
 def _sqlite_path(target: str) -> Path | None:
     """Return the file of a SQLite store; None for a database server, or for one in memory."""
-    if "://" not in target:
+    if not urls.is_url(target):
         return Path(os.path.expanduser(target))  # noqa: PTH111 - Path's own raises where there is no such user
     scheme, _, rest = target.partition("://")
     if scheme.partition("+")[0] == "sqlite" and rest.startswith("/") and not rest.startswith("/:memory:"):
@@ -102,21 +108,10 @@ def _sqlite_path(target: str) -> Path | None:
 
 
 def _server_engine(target: str) -> tuple[sa.Engine, str]:
-    try:
-        url = sa.make_url(target)
-        name = url.render_as_string(hide_password=True)
-        if url.get_backend_name() == "sqlite":
-            return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), name
-        return sa.create_engine(url), name
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise StoreError(
-            "The store's URL cannot be understood; write a file name, or a URL such as "
-            f"postgresql+psycopg://USER@HOST/DATABASE ({type(error).__name__})."
-        ) from error
-    except ModuleNotFoundError as error:
-        raise StoreError(
-            f"The store's database needs the Python package {error.name}; install it beside dlbench."
-        ) from error
+    url = urls.parsed(target)
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), target
+    return urls.engine_of(url), urls.public(url)
 
 
 def _check_file(path: Path, create: bool) -> None:
@@ -228,6 +223,8 @@ def damaged(name: str) -> StoreError:
 def _explain(error: BaseException, name: str) -> StoreError:
     """Turn an error of the database into one line with the remedy."""
     cause = getattr(error, "orig", None) or error
+    if mistakes.is_of_server(cause):
+        return StoreError(f"The store {name} {mistakes.remedy(cause)}")
     text = " ".join(str(cause).split())
     code = getattr(cause, "sqlite_errorname", "") or ""
     if code.startswith("SQLITE_NOTADB"):

@@ -24,7 +24,7 @@ def ready(engine: sa.Engine, name: str, create: bool, upgrade: bool, report: Cal
             engine = _upgradable(engine, name, version, upgrade, report)
         if database.is_sqlite(engine) and (upgrade or not version):
             database.turn_on_write_ahead_log(engine, name)
-        with database.writing(engine, name) as connection:
+        with database.writing(engine, name, alone=True) as connection:
             schema.migrate(connection)  # another process may have done it between the look above and this lock
     except RecordError as error:
         engine.dispose()
@@ -52,17 +52,31 @@ def _upgradable(engine: sa.Engine, name: str, version: int, upgrade: bool, repor
 
 def _version(engine: sa.Engine, name: str) -> int:
     """Return the schema's version, 0 of an empty store; raises StoreError where this version cannot use it."""
+    strangers: set[str] = set()
     with database.explained(name), engine.begin() as connection:
         version = schema.stored_version(connection)
-        strangers = not version and database.is_sqlite(engine) and sa.inspect(connection).get_table_names()
-    if strangers:
-        raise StoreError(
-            f"{name} is a database of another program (it has a table {strangers[0]}); choose another file with "
-            "--store."
-        )
+        if not version:
+            strangers = set(sa.inspect(connection).get_table_names())
+            version = schema.stored_version(connection)  # another process may have made the tables between the two
+    if not version:
+        _refuse_strangers(strangers, database.is_sqlite(engine), name)
     if version > schema.newest_version():
         raise StoreError(
             f"{name} was written by a newer dlbench (schema {version}, this one knows {schema.newest_version()}); "
             "upgrade dlbench or choose another file with --store."
         )
     return version
+
+
+def _refuse_strangers(tables: set[str], of_file: bool, name: str) -> None:
+    """Raise StoreError where these tables, which are not dlbench's, leave its own no place."""
+    if of_file and tables:
+        raise StoreError(
+            f"{name} is a database of another program (it has a table {min(tables)}); choose another file with --store."
+        )
+    # A server's database may be shared, if the names differ.
+    if taken := tables & (set(schema.TABLES.tables) - {schema.schema_history.name}):
+        raise StoreError(
+            f"{name} has a table {min(taken)} of another program; choose another database, or a schema of its own: "
+            "?options=-csearch_path%3DNAME at the end of the URL."
+        )

@@ -1,4 +1,4 @@
-"""What the store is asked in SQL: statements of SQLAlchemy that read the light columns only.
+"""What the store is asked in SQL: statements of SQLAlchemy over the light columns only.
 
 Portable: nothing of one database's own. Each is served by one of the indexes of `schema`.
 """
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from dlbench.adapters.protocol import Status
 from dlbench.reports.comparison.compared import SCREEN
 from dlbench.reports.comparison.verdict import DEFAULT
+from dlbench.reports.evidence import attempts as of_attempts
 from dlbench.reports.storage import schema
 
 records, runs, cells = schema.records, schema.runs, schema.cells
@@ -78,6 +79,18 @@ def attempts(launch: sa.Row[Any]) -> sa.Select[Any]:
     table = records.c
     columns = (table.id, table.attempt, table.started, table.seconds, table.contended, table.effective)
     return sa.select(*columns).where(*same_launch(launch._asdict())).order_by(table.attempt, table.started, table.id)
+
+
+def settle(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> None:
+    """Mark, of the launches with several attempts among these records, the attempt that counts."""
+    for launch in connection.execute(launches_with_attempts(*conditions)).all():
+        rows = connection.execute(attempts(launch)).all()
+        told = [of_attempts.Attempt(row.seconds is not None, row.contended == 1) for row in rows]
+        counts = rows[of_attempts.choose(told)].id
+        for row in rows:
+            if row.effective != (row.id == counts):
+                change = sa.update(records).where(records.c.id == row.id)
+                connection.execute(change.values(effective=int(row.id == counts)))
 
 
 def same_launch(launch: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:

@@ -18,7 +18,6 @@ import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence import attempts
 from dlbench.reports.evidence.nights import frame_of_nights
 from dlbench.reports.storage import database, newest, opening, queries, record_columns, schema
 from dlbench.reports.storage.cell_columns import from_columns
@@ -41,6 +40,7 @@ class Store:
         self._engine = engine
         self.name = name
         """What the user calls it: the path, or the URL without its password."""
+        self._place = name
         self._numbers = record_columns.CellNumbers(schema.cells)
         self._hosts: dict[str, Host] = {}
 
@@ -60,6 +60,11 @@ class Store:
         """
         engine, name = database.open_engine(os.fspath(target), create)
         return cls(opening.ready(engine, name, create, create if upgrade is None else upgrade, report), name)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The database, for the modules beside this one."""
+        return self._engine
 
     def __enter__(self) -> Self:
         return self
@@ -111,8 +116,7 @@ class Store:
 
     def runs(self) -> list[Run]:
         """Return every run, the oldest first."""
-        table = schema.runs
-        return self._runs(sa.select(table).order_by(table.c.started, table.c.id))
+        return self._runs(sa.select(schema.runs))
 
     def run(self, run: str) -> Run | None:
         """Return the run with this id, or None where there is none."""
@@ -121,25 +125,27 @@ class Store:
     def _runs(self, statement: sa.Select[Any]) -> list[Run]:
         # The column alone knows the end: the content was written when the run began.
         rows = self._rows(statement)
-        return [self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows]
+        found = (self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows)
+        # Not by the database: servers sort text by the rules of a language.
+        return sorted(found, key=lambda run: (run.started, run.id))
 
     def append(self, record: Record) -> None:
         """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
         with self._appending() as connection:
             (row,) = self._insert_records(connection, [record])
-            self._settle(connection, *queries.same_launch(row))
+            queries.settle(connection, *queries.same_launch(row))
 
     def append_runs(self, runs: Iterable[tuple[Run, Iterable[Record]]]) -> None:
         """Keep runs and their records in one transaction, e.g. to import them.
 
         Raises StoreError, also where a run's id is taken, and then nothing is kept.
         """
-        with self._appending() as connection:
+        with self._appending(alone=True) as connection:
             for run, records in runs:
                 self._insert_run(connection, run)
                 for some in batched(records):
                     self._insert_records(connection, some)
-                self._settle(connection, schema.records.c.run == run.id)
+                queries.settle(connection, schema.records.c.run == run.id)
 
     def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
         """Keep what the sentinel showed at a block of a run; ``moment`` is "before" or "after" it."""
@@ -198,11 +204,11 @@ class Store:
     def rederive(self) -> None:
         """Derive the cached columns of every record anew, e.g. once a machine's description is known."""
         hosts = {name: read_host(name, description) for name, description in self.machines().items()}
-        with self._appending() as connection:
+        with self._appending(alone=True) as connection:
             names = ("attempt", "side", "stage", "seconds", "contended", "product_rate")
             record_columns.refill(connection, schema.records, self._numbers, hosts, names)
             connection.execute(sa.update(schema.records).values(effective=1))
-            self._settle(connection)
+            queries.settle(connection)
 
     def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
         """Return the records in the order they were appended: all, or those of a run, suite or machine."""
@@ -296,40 +302,30 @@ class Store:
             self._hosts[machine] = read_host(machine, self._parse(described))
         return self._hosts[machine]
 
-    def _settle(self, connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> None:
-        """Mark, of the launches with several attempts among these records, the attempt that counts."""
-        for launch in connection.execute(queries.launches_with_attempts(*conditions)).all():
-            rows = connection.execute(queries.attempts(launch)).all()
-            told = [attempts.Attempt(row.seconds is not None, row.contended == 1) for row in rows]
-            counts = rows[attempts.choose(told)].id
-            for row in rows:
-                if row.effective != (row.id == counts):
-                    change = sa.update(schema.records).where(schema.records.c.id == row.id)
-                    connection.execute(change.values(effective=int(row.id == counts)))
-
     def _replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
-        with self._writing() as connection:
+        # Writers of one server may tell of the same machine at the same moment: they take turns.
+        with self._writing(alone=True) as connection:
             connection.execute(sa.delete(table).where(table.c.fingerprint == fingerprint))
             connection.execute(sa.insert(table).values(fingerprint=fingerprint, **values))
 
     def _rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
-        with database.explained(self.name), self._engine.begin() as connection:
+        with database.explained(self._place), self._engine.begin() as connection:
             return list(connection.execute(statement))
 
     def _pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
         return [tuple(row) for row in self._rows(statement)]
 
     @contextmanager
-    def _appending(self) -> Iterator[sa.Connection]:
+    def _appending(self, alone: bool = False) -> Iterator[sa.Connection]:
         try:
-            with self._writing() as connection:
+            with self._writing(alone) as connection:
                 yield connection
         except BaseException:
             self._numbers.forget()
             raise
 
-    def _writing(self) -> AbstractContextManager[sa.Connection]:
-        return database.writing(self._engine, self.name)
+    def _writing(self, alone: bool = False) -> AbstractContextManager[sa.Connection]:
+        return database.writing(self._engine, self._place, alone)
 
     @contextmanager
     def _understood(self) -> Iterator[None]:

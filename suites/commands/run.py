@@ -29,6 +29,7 @@ from ..planning.plan import Plan
 from ..quiet import block_gate
 from ..quiet.busy_gpus import busy_gpus
 from ..quiet.machine_lock import measuring
+from ..storing import spools
 from ..texts.text import Text
 from . import options
 from .options import OptionGroup, grouped
@@ -87,13 +88,14 @@ def run_command(
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
     unfinished: Run | None = None
     if session.resume:  # refused before a store of an earlier dlbench is brought up to date
+        spools.deliver_before(session.store_file, say)
         with Store.open(session.store_file, create=False) as store:
             plan, unfinished = resuming.resume(plan, store, machine, chosen)
             records = list(store.records(run=unfinished.id))
             resuming.check_same_builds(plan, records)
             resuming.check_same_text(text, records)
     # Resuming needs a store that is there: it must not leave an empty one behind.
-    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
+    with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         run, ending, _ = carry_out(plan, machine, store, session, how, unfinished=unfinished, text=text)
         _show(store, run, ending, how.as_json)
 

@@ -1,26 +1,19 @@
-"""`dlbench store`, `dlbench export` and `dlbench import`: the care of stores, and the forms of other tools."""
+"""`dlbench store`: the care of stores, in files and on servers."""
 
 import os
 from typing import Annotated
 
 import typer
 
-from dlbench.reports.pytest_benchmark import files as pytest_benchmark_files
-from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
-from dlbench.reports.pytest_benchmark.runs import runs_of
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage.servers import copying, urls
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import counted, say
-from ..errors import UsageError, unknown_name
-from ..measuring import preparation
-from . import options
+from ..display.screen import StatusLine, complain, counted, err, say
+from ..errors import UsageError
+from ..storing import spools
 
 store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")
-
-
-@store_app.callback()
-def _of_stores() -> None:
-    """Keep `upgrade` a word of its own while it is the only command."""
 
 
 @store_app.command("upgrade")
@@ -28,7 +21,7 @@ def upgrade_command(file: Annotated[str, typer.Argument(help="The store: a file,
     """Bring a store of an earlier dlbench up to date, keeping a copy of the file as it was.
 
     Reports read an older file without this, as a copy in memory; `run`, `gate` and `compare --now` upgrade the store
-    they write to in the same way.
+    they write to in the same way. Of a store on a server no copy is kept.
 
     Examples:
 
@@ -40,77 +33,70 @@ def upgrade_command(file: Annotated[str, typer.Argument(help="The store: a file,
             say(line)
 
 
-FORMATS = ("pytest-benchmark",)
-
-Format = Annotated[str, typer.Option("--format", help=f"The form of the file: {', '.join(FORMATS)}.")]
-
-
-def export_command(
-    form: Format = FORMATS[0],
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    run: Annotated[str | None, typer.Option("--run", help="The run with this id. Without it, the newest.")] = None,
-    suite: options.OfSuite = None,
-    machine: options.OfMachine = None,
+@store_app.command("copy")
+def copy_command(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The store to be read: a file, or a database URL.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The store to be written; made where there is none.")],
 ) -> None:
-    """Write one run, raw samples and all, to standard output in the form of another tool.
+    """Bring everything that one store holds into another: a file to a server, a server to a file, or alike.
+
+    What is there already stays as it is and is not doubled, so an interrupted copy goes on when it is given again.
 
     Examples:
 
-    - `dlbench export --format pytest-benchmark > run.json`
-    - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
+    - `dlbench store copy results.sqlite postgresql+psycopg://me@host/results`
+    - `dlbench store copy postgresql+psycopg://me@host/results backup.sqlite`
     """
-    if form not in FORMATS:
-        raise unknown_name("format", form, FORMATS)
-    with Store.open(store_file, create=False) as store:
-        narrowed = {"--run": run, "--suite": suite, "--machine": machine}
-        found = [
-            each
-            for each in store.runs()
-            if run in (None, each.id) and suite in (None, each.suite) and machine in (None, each.machine)
-        ]
-        if not found:
-            wanted = " ".join(f"{option} {value}" for option, value in narrowed.items() if value) or "any run"
-            raise UsageError(f"Nothing in {store.name} matches {wanted}. `dlbench report runs` lists what is there.")
-        chosen = found[-1]
-        if len(found) > 1:
-            say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
-        print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
+    with Store.open(source, create=False) as read, Store.open(target, report=say) as written, StatusLine(err) as status:
+        if read.name == written.name:
+            raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
+        added = copying.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
+        told = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
+        say(f"{told} that {written.name} did not have copied from {read.name}")
 
 
-def import_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="JSON files of pytest-benchmark.")],
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    one_run: Annotated[
-        bool,
-        typer.Option(
-            "--one-run", help="Files of other benchmarks: each is one launch (a fresh process) of the same run."
-        ),
-    ] = False,
+@store_app.command("deliver")
+def deliver_command(
+    store_file: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="This server alone. Without it, each that something waits for."),
+    ] = None,
 ) -> None:
-    """Read files of pytest-benchmark into a store: dlbench's own as they were, anybody's as rows of their own.
+    """Deliver what was measured while a store's server was away, each record once; the next run does it too.
 
-    Nothing is written unless every file can be read.
+    A password that DLBENCH_STORE holds is used for its own server; others are taken from ~/.pgpass or PGPASSWORD.
 
     Examples:
 
-    - `dlbench import run.json --store results.sqlite`
-    - `dlbench import --one-run baseline-1.json baseline-2.json baseline-3.json`
+    - `dlbench store deliver`
+    - `dlbench store deliver --store postgresql+psycopg://me@host/results`
     """
-    read = [pytest_benchmark_files.read(file) for file in files]
-    imported = runs_of(read, preparation.version(), one_run)
-    if not imported:
-        raise UsageError(f"There is no benchmark in {', '.join(files)}. Nothing was imported.")
-    existed = "://" in store_file or os.path.exists(store_file)  # noqa: PTH110 - "://" is no path
-    with Store.open(store_file, report=say) as store:
-        present = {run.id for run in store.runs()} if existed else set()
-        for each in imported:
-            if each.run.id in present:
-                raise UsageError(f"{store.name} holds run {each.run.id} already. Nothing was imported.")
-        for each in imported:
-            # What was probed on the machine itself is not replaced by what a file says of it.
-            if each.machine is not None and store.machine(each.run.machine) is None:
-                store.add_machine(each.run.machine, each.machine)
-        store.append_runs((each.run, each.records) for each in imported)
-        for each in imported:
-            records = counted(len(each.records), "record")
-            say(f"run {each.run.id} of {each.run.suite}: {records} into {store.name}")
+    if store_file is not None and not urls.is_served(store_file):
+        raise UsageError(f"--store {store_file} is no store on a server: nothing waits for it.")
+    targets = [store_file] if store_file else [_with_password(url) for url in spools.servers()]
+    targets = [target for target in targets if spools.waiting(target)]
+    if not targets:
+        say("Nothing waits to be delivered.")
+    refused = []
+    for target in targets:  # a server that is away keeps nothing from another
+        try:
+            _deliver(target)
+        except StoreError as error:
+            refused.append(error)
+    for each in refused[1:]:
+        complain(each)
+    if refused:
+        raise refused[0]
+
+
+def _deliver(target: str) -> None:
+    with Store.open(target, report=say) as server:
+        added = spools.deliver(target, server)
+        told = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
+        say(f"{told} that {server.name} did not have delivered")
+
+
+def _with_password(url: str) -> str:
+    """Return a server's URL as DLBENCH_STORE has it, where that is the same."""
+    given = os.environ.get("DLBENCH_STORE", "")
+    return given if urls.is_served(given) and urls.without_password(given) == url else url

@@ -8,7 +8,6 @@ import typer
 
 from dlbench.adapters import axes as axes_of_cells
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.storage.store import Store
 
 from ..display.screen import print_json, say, show
 from ..errors import NOTHING_MEASURED, UsageError
@@ -16,6 +15,7 @@ from ..measuring import preparation
 from ..planning import values
 from ..planning.choices import Choices
 from ..planning.plan import Plan
+from ..storing import spools
 from ..tuning import fastest, race
 from . import options
 from .options import OptionGroup, grouped
@@ -62,7 +62,7 @@ def tune_command(axes: options.AxisOptions, builds: options.RowOptions, search: 
     preparation.check_brought(builds.builds)
     session = options.SessionOptions(search.budget, search.store_file, no_build=search.no_build)
     how = HowToRun(no_ceilings=True, no_quiet_gate=search.no_quiet_gate)
-    with Store.open(search.store_file, create=True, upgrade=True, report=say) as store:
+    with spools.opened(search.store_file, say) as store:
         run, ending, ledger = carry_out(plan, machine, store, session, how, ledger=partial(race.Race, start))
         assert isinstance(ledger, race.Race)
         answer = fastest.answer(plan, ledger, list(store.records(run=run.id)), start)

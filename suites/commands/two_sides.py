@@ -30,6 +30,7 @@ from ..planning.own_steps import OwnSteps
 from ..planning.plan import Plan
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
+from ..storing import spools
 from . import options
 from .options import OptionGroup
 from .plan import plan_of
@@ -193,12 +194,13 @@ def measure(asked: Asked, following: Next) -> Comparison:
     plan, machine, session = asked.plan, asked.machine, asked.session
     allowed, unfinished = session.seconds, None
     if session.resume:  # refused before a store of an earlier dlbench is brought up to date
+        spools.deliver_before(session.store_file, say)
         with Store.open(session.store_file, create=False) as store:
             unfinished = resuming.unfinished(store, plan, machine, asked.purpose, asked.bare)
         prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
         comparison.check_same_sides(unfinished, asked.pair, prepared)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
-    with Store.open(session.store_file, create=not session.resume, upgrade=True, report=say) as store:
+    with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         store.add_machine(machine.fingerprint, machine.to_dict())
         if unfinished is None:
             prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)

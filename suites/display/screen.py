@@ -17,6 +17,7 @@ from rich.text import Text
 from dlbench.reports.errors import in_one_line
 from dlbench.reports.formats.inert import FIELD, one_line, visible
 from dlbench.reports.formats.json import json_text
+from dlbench.reports.storage.servers import urls
 
 
 def program() -> str:
@@ -28,8 +29,12 @@ def program() -> str:
 
 
 def resume_command() -> str:
-    """Return the command that goes on where this one ends early: the same with --resume, as it can be typed."""
-    return shlex.join([program(), *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
+    """Return the command that goes on where this one ends early: the same with --resume, as it can be typed.
+
+    A password in a store's URL is left out.
+    """
+    words = (urls.without_password(word) for word in sys.argv[1:] if word != "--resume")
+    return shlex.join([program(), *words, "--resume"])
 
 
 # A redraw costs about 2 ms of a core that may be measuring.

@@ -25,6 +25,13 @@ def home() -> Path:
     return given_path(given) if given else platformdirs.user_cache_path("dlbench").absolute()
 
 
+def undelivered() -> Path:
+    """Return the folder of what was measured for stores on servers, until they have it: no cache, it must not go."""
+    given = os.environ.get("DLBENCH_HOME")
+    base = given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()
+    return base / "undelivered"
+
+
 def caches(framework: Framework) -> Path:
     """Return the folder of all that this framework's adapter keeps, whatever the processor."""
     return home() / "cache" / framework.name

@@ -1,0 +1,96 @@
+"""The URL of a store on a database server: what it means, what it is called, and how to connect.
+
+No name that is given here holds a password.
+"""
+
+import sys
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from dlbench.reports.errors import StoreError
+
+_POSTGRESQL = "postgresql"
+_DRIVER = "postgresql+psycopg"
+_SETTINGS: dict[str, str | int] = {
+    "application_name": "dlbench",
+    "client_encoding": "utf8",
+    "connect_timeout": 10,
+    # A machine that vanished says nothing: after half a minute it counts as away.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+"""Of libpq, where the URL says nothing else."""
+_LOCK = 0x646C62656E6368
+"""The number of the lock that writers of many rows take; "dlbench" in ASCII."""
+
+
+def is_url(target: str) -> bool:
+    """Tell whether a store's name is a URL rather than a file."""
+    return "://" in target
+
+
+def is_served(target: str) -> bool:
+    """Tell whether a store's name is the URL of one on a server."""
+    return is_url(target) and target.partition("://")[0].partition("+")[0] != "sqlite"
+
+
+def parsed(target: str) -> sa.URL:
+    """Return the URL, with psycopg where it names no driver; raises StoreError, which repeats nothing of it."""
+    try:
+        url = sa.make_url(target)
+    except (ArgumentError, ValueError) as error:
+        raise _not_understood(error) from error
+    if "@" in (url.host or ""):
+        raise StoreError("The store's URL holds more than one @; write %40 for one that belongs to the password.")
+    return url.set(drivername=_DRIVER) if url.drivername in (_POSTGRESQL, "postgres") else url
+
+
+def public(url: sa.URL) -> str:
+    """Return the URL without any password, as it may be shown and typed."""
+    told = {name: value for name, value in url.query.items() if "password" not in name.lower()}
+    shown = sa.URL.create(url.drivername, url.username, None, url.host, url.port, url.database, told)
+    return shown.render_as_string(hide_password=False)
+
+
+def without_password(word: str) -> str:
+    """Return a word of a command line as it may be shown: of a URL of a database nothing that is secret."""
+    before, equals, after = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not is_served(after) or not after.startswith(_POSTGRESQL[:8]):
+        return word
+    try:
+        return f"{before}{equals}{public(parsed(after))}"
+    except StoreError:
+        return f"{before}{equals}{after.partition('://')[0]}://..."
+
+
+def engine_of(url: sa.URL) -> sa.Engine:
+    """Return an engine, which connects at its first use; raises StoreError where there is no driver."""
+    served = url.get_backend_name() == _POSTGRESQL
+    settings = {name: value for name, value in _SETTINGS.items() if served and name not in url.query}
+    try:
+        # A connection that rested while the server was started anew is replaced when it is used again.
+        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=settings)
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise _not_understood(error) from error
+    except ImportError as error:  # psycopg without a libpq is no missing module
+        package = "psycopg[binary]" if url.drivername == _DRIVER else error.name
+        raise StoreError(
+            f"The store's database needs the Python package {package}; install it beside dlbench: "
+            f"{sys.executable} -m pip install '{package}'."
+        ) from error
+
+
+def lock(connection: sa.Connection) -> None:
+    """Let no other that locks write to the same database until this transaction ends; SQLite lets nobody anyway."""
+    if connection.dialect.name == _POSTGRESQL:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def _not_understood(error: Exception) -> StoreError:
+    return StoreError(
+        "The store's URL cannot be understood; write a file name, or a URL such as "
+        f"postgresql+psycopg://USER@HOST/DATABASE ({type(error).__name__})."
+    )
