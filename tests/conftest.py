@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import postgresql_server
 import pytest
 from one_launch import find_framework_python, launch_once
 from properties import load_profile
@@ -45,6 +46,21 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
         return launch_once(catalogue()[name], mode, network, cache=cache / name, **options)
 
     return carry_out
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[postgresql_server.Server]:
+    """Give a PostgreSQL server of the tests' own, or skip."""
+    if postgresql_server.programs() is None:
+        pytest.skip("no PostgreSQL server is installed here (Debian: apt-get install postgresql)")
+    with postgresql_server.server() as started:
+        yield started
+
+
+@pytest.fixture
+def database(postgresql: postgresql_server.Server) -> str:
+    """Give the name of an empty database on the server, which is started where a test left it stopped."""
+    return postgresql.database()
 
 
 @pytest.fixture

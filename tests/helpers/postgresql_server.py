@@ -52,6 +52,7 @@ class Server:
         (folder / "data" / "pg_hba.conf").write_text("\n".join(allowed))
 
     def start(self) -> None:
+        """Start it and wait until it takes connections."""
         settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
         settings |= {"shared_buffers": "16MB", "max_connections": "40", "autovacuum": "off"}
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
@@ -77,7 +78,9 @@ class Server:
         return f"postgresql+psycopg://{given}@127.0.0.1:{self.port}/{database}"
 
     def database(self) -> str:
-        """Make a database and return its name."""
+        """Make a database and return its name; a server that a test left stopped is started."""
+        if self._process is None:
+            self.start()
         self._made += 1
         name = f"results_{self._made}"
         self.carry_out("CREATE DATABASE {name}", {"name": name})
