@@ -5,7 +5,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlbench.reports.errors import StoreError
@@ -183,6 +183,7 @@ def test_readings_of_earlier_runs_are_the_servers(session: Session) -> None:
     assert session.store.sentinels("earlier") == []
 
 
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(["up", "down", "loses", "append", "later"]), max_size=12))
 def test_whenever_the_server_comes_and_goes_each_record_reaches_it_once(moves: list[str]) -> None:
     session = Session()

@@ -158,7 +158,7 @@ def test_a_role_without_rights(postgresql: Server, database: str) -> None:
     postgresql.carry_out("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database=database)
     with Store.open(theirs, create=False) as store:
         assert len(store.records()) == 1
-        with pytest.raises(StoreError, match="permission denied for .*USAGE on their sequences, to write"):
+        with pytest.raises(StoreError, match=r"permission denied for .*USAGE on their sequences, to write"):
             store.append(make.record(launch=1, threads=2))
         assert len(store.records()) == 1
     postgresql.carry_out("DROP OWNED BY reader", database=database)
