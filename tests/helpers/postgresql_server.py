@@ -109,6 +109,6 @@ def server() -> Iterator[Server]:
         try:
             yield made
         finally:
-            made.stop()
+            made.stop(signal.SIGQUIT)  # nothing of it is kept
     finally:
         shutil.rmtree(folder, ignore_errors=True)

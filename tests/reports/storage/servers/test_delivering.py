@@ -183,7 +183,7 @@ def test_readings_of_earlier_runs_are_the_servers(session: Session) -> None:
     assert session.store.sentinels("earlier") == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from(["up", "down", "loses", "append", "later"]), max_size=12))
 def test_whenever_the_server_comes_and_goes_each_record_reaches_it_once(moves: list[str]) -> None:
     session = Session()
