@@ -16,7 +16,6 @@ from .commands.compare import compare_command
 from .commands.doctor import doctor_command
 from .commands.env import env_app
 from .commands.explain import explain_command
-from .commands.export_and_import import export_command, import_command
 from .commands.gate import gate_command
 from .commands.history import history_command
 from .commands.list_and_probe import list_command, probe_command
@@ -25,7 +24,7 @@ from .commands.options import AxesOfACell
 from .commands.plan import plan_command
 from .commands.report import report_app
 from .commands.run import run_command
-from .commands.stores import store_app
+from .commands.stores import export_command, import_command, store_app
 from .commands.tune import tune_command
 from .display.screen import complain
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
