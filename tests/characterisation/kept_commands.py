@@ -14,7 +14,8 @@ ON_GPUS: set[str] = set()
 EVERY_STORE = ("cpu", "gpu", "workers", "gates", "faults", "nights", "gated-nights", "elsewhere", "many-cpus")
 SUBCOMMANDS = (
     *("", "list", "plan", "run", "probe", "compare", "gate", "export", "import", "doctor", "history", "explain"),
-    *("env", "env list", "env build", "env remove", "store", "store upgrade"),
+    *("env", "env list", "env build", "env remove", "store", "store upgrade", "store copy"),
+    "store deliver",
     *("report", "report matrix", "report threads", "report scaling", "report progress", "report figure1"),
     *("report tables", "report ceilings", "report runs", "report claims", "report cells", "report rnn"),
 )
