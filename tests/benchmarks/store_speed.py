@@ -3,6 +3,7 @@
     python tests/benchmarks/store_speed.py                          1,000,000 records in a temporary folder
     python tests/benchmarks/store_speed.py --folder /big --keep     keeps the store, and takes one that is there
     python tests/benchmarks/store_speed.py --nights 20              a smaller one, to try it out
+    python tests/benchmarks/store_speed.py --url postgresql+psycopg://me@host/empty     beside it a copy on a server
 
 The store is what 500 nights of a suite of 200 cells at 10 launches each leave. Every record's content is that of a
 real launch of a framework (those in tests/reports/data, with their software, parity and thread evidence) with other
@@ -39,6 +40,7 @@ from dlbench.reports.storage import record_columns, schema
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.servers import copying
 from dlbench.reports.storage.store import Store
 
 REAL = Path(__file__).parent.parent / "data" / "store_v1.sqlite"
@@ -203,7 +205,7 @@ def measure(path: str, name: str, answer: Any) -> None:
     """
     times = []
     with Store.open(path, create=False) as store:
-        runs = [row[0] for row in sqlite3.connect(path).execute("SELECT id FROM runs ORDER BY started")]
+        runs = [run.id for run in store.runs()]
         for _ in range(REPETITIONS + 1):
             start = time.perf_counter(), time.process_time(), _waited_for_a_cpu()
             REPORTS[name](store, runs)
@@ -218,7 +220,19 @@ def _peak_megabytes() -> float:
     return int(found[1]) / 1024 if found else math.nan
 
 
-def table_of(path: Path) -> Table:
+def copied(path: Path, url: str) -> None:
+    """Copy the store to an empty database, as `dlbench store copy` does, and let the server look at its tables."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    with Store.open(path, create=False) as source, Store.open(url) as target:
+        added = copying.copy(source, target)
+        with target.engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
+    print(
+        f"{added.records:,} records copied in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s"
+    )
+
+
+def table_of(path: Path | str) -> Table:
     """Measure every report, each in a process of its own."""
     goal = f"<= {GOAL_SECONDS:g} s"
     table = Table("report", "first time", "wall s", "CPU s", "waiting s", "wall - waiting", goal, "MB", box=None)
@@ -243,6 +257,7 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=500)
     parser.add_argument("--launches", type=int, default=10)
     parser.add_argument("--folder", type=Path, help="where the store goes: about 4.5 kB a record")
+    parser.add_argument("--url", help="measure a copy in this empty database too")
     parser.add_argument("--keep", action="store_true", help="leave the store there")
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="store-speed-"))
@@ -257,6 +272,9 @@ def main() -> None:
         size = path.stat().st_size
         print(f"{count:,} records, {size / 1e9:.2f} GB, {size / count:.0f} bytes a record")
         Console(width=120).print(table_of(path))
+        if asked.url:
+            copied(path, asked.url)
+            Console(width=120).print(table_of(asked.url))
     finally:
         if not asked.keep:
             path.unlink(missing_ok=True)
