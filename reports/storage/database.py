@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from dlbench.reports.errors import StoreError
+from dlbench.reports.storage import compressed
 from dlbench.reports.storage.servers import mistakes, urls
 
 BUSY_SECONDS = 60.0
@@ -38,6 +39,8 @@ def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
     path = _sqlite_path(target)
     if path is None:
         return _server_engine(target)
+    if path.suffix == compressed.SUFFIX and path.is_file():
+        return _packed_engine(path, create), str(path)
     _check_file(path, create)
     return _file_engine(path, create), str(path)
 
@@ -112,6 +115,13 @@ def _server_engine(target: str) -> tuple[sa.Engine, str]:
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), target
     return urls.engine_of(url), urls.public(url)
+
+
+def _packed_engine(path: Path, create: bool) -> sa.Engine:
+    if create:
+        raise StoreError(f"{path} is packed and can only be read; unpack it to write to it: xz --decompress {path}")
+    content = compressed.copy_of(path, LARGEST_COPY)
+    return _sqlite_engine(lambda: compressed.connection(content), StaticPool)
 
 
 def _check_file(path: Path, create: bool) -> None:

@@ -18,7 +18,7 @@ from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.storage.results import Results
 
-EXAMPLE = Path(__file__).parents[2] / "reports" / "examples" / "2026-11-23-what-tuning-is-worth" / "store.sqlite"
+EXAMPLE = Path(__file__).parents[2] / "reports" / "examples" / "2026-11-23-what-tuning-is-worth" / "store.sqlite.xz"
 THREADS = (1, 2, 4, 8)
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from dlbench.reports.storage.store import Store
 
-EXAMPLE = Path(__file__).parents[3] / "reports/examples/2026-11-23-what-tuning-is-worth/store.sqlite"
+EXAMPLE = Path(__file__).parents[3] / "reports/examples/2026-11-23-what-tuning-is-worth/store.sqlite.xz"
 
 
 def kept_store(folder: Path, name: str) -> Path:
