@@ -26,19 +26,19 @@ SCRIPTS = (
     "long" * 2500,
     "javascript:window.ran=1",
 )
+TEXTS = (*SCRIPTS, *HOSTILE[::3])
 
 
 @pytest.fixture(scope="module")
 def hostile(page_of: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
-    texts = [*SCRIPTS, *HOSTILE]
     with Store.open(folder / "store.sqlite") as store:
-        for place, text in enumerate(texts):
+        for place, text in enumerate(TEXTS):
             told = make.outcome()._replace(software={text: text, "version": text, "variables": {text: text}})
             odd: dict[str, Any] = {
                 "framework": f"f{place}{text[:300]}",
                 "mode": text,
-                "network": f"n{place % 2}{texts[place % 2]}",
+                "network": f"n{place % 2}{TEXTS[place % 2]}",
             }
             store.append(make.record(result=told, environment=text[:300], **odd))
             store.append(make.hole(Status.CRASHED, text, threads=2, **odd))
@@ -51,7 +51,7 @@ def hostile(page_of: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_runs_and_everything_is_text(show: Show, hostile: Path) -> None:
     page = show(hostile)
     count = page.locator("#matrix-live td button").count()
-    assert count == 2 * len([*SCRIPTS, *HOSTILE])
+    assert count == 2 * len(TEXTS)
     for place in (*range(0, 16), count - 1):
         page.locator("#matrix-live td button").nth(place).click()
         expect(page.locator("#cell")).to_be_visible()
