@@ -201,7 +201,7 @@ def test_what_noise_may_explain_can_be_hidden(show: Show, example: Path) -> None
 def test_cells_of_few_launches_can_be_hidden(show: Show, machines: Path) -> None:
     data = block(machines.read_text(encoding="utf-8"))
     page = show(machines)
-    page.get_by_label("Hide cells of few launches").check()
+    page.get_by_label("Hide cells of fewer than 3 launches").check()
     few = sum(not cell["word"] and not cell["covers_launches"] for cell in data["cells"])
     assert fields(page).count("·") == few > 0
 

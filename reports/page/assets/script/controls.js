@@ -9,7 +9,7 @@ function controlsOf(known, change) {
   const switches = {
     transposed: ["Swap rows and columns", "Frameworks across, places down"],
     noise: ["Hide what noise may explain", "For comparisons: a ratio whose interval includes 1, or that is within 2 % of it, shows as ≈"],
-    few: ["Hide cells of few launches", "Fewer than 3 launches: their interval does not cover what launches differ by"],
+    few: ["Hide cells of fewer than 3 launches", "Their interval does not cover what launches differ by"],
   };
   const boxes = Object.entries(switches).map(([name, [text, title]]) => {
     const toggle = (event) => change((state) => Object.assign(state, { [name]: event.target.checked }, name === "transposed" && { sort: "" }));

@@ -11,7 +11,7 @@ function short(value, most = FIELD) {
 function number(value) {
   if (value === 0 || !Number.isFinite(value)) return String(value);
   const [, exponent] = value.toExponential(2).split("e").map(Number);
-  if (exponent < -5 || exponent >= 7) return value.toExponential(2);
+  if (exponent < -5 || exponent >= 7) return value.toExponential(2).replace(/(?<=[+-])(?=\d$)/, "0");
   return value.toFixed(Math.max(0, 2 - exponent));
 }
 
