@@ -113,6 +113,8 @@ class Report(Generic[Found]):
     """What stands over its section of the report page; empty: the page has no section of it."""
     place: int = 50
     """Where its section stands among the others."""
+    section_quantity: str = ""
+    """What its section shows in its cells; empty: the first of its quantities."""
     headline: Callable[[Found], list[str]] = lambda found: []
     """Sentences for the head of a page: what it found that noise does not explain."""
     worth_a_section: Callable[[Found], bool] = lambda found: True

@@ -23,7 +23,7 @@ from dlbench.reports.storage.hosts import name_among
 NOTHING = "Nothing was measured yet."
 ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the same work; there is nothing to compare."
 _LEGEND = (
-    "p: threads; next: the fastest that is clearly slower, or the second where none is; x as slow: its time over the "
+    "p: threads; next: the fastest that is clearly slower, or the second where none is; times as slow: its time over the "
     "fastest's, with the 95 % interval; clear: noise does not explain the lead over any other.",
     "Each comparison misses in one case of twenty: of many lines a few seem clear by chance.",
 )
@@ -59,14 +59,14 @@ def headline(found: Fastest) -> list[str]:
             continue
         wins = Counter(row_name(each.first.row) for each in here if not each.ties)
         named = wins.most_common(_NAMED)
-        told = ", ".join(f"{name} at {count}" for name, count in named)
-        told += f", others at {rest}" if (rest := wins.total() - sum(count for _, count in named)) else ""
+        told = ", ".join(f"{name} in {count}" for name, count in named)
+        told += f", others in {rest}" if (rest := wins.total() - sum(count for _, count in named)) else ""
         how = "clearly the fastest" if any(map(_measured, here)) else "by the published value the fastest"
         ties = len(here) - wins.total()
         parts = [f"{how}: {told}"] if wins else []
-        parts += [f"at {ties} noise cannot tell the fastest from others"] if ties else []
-        places = f"of {len(here)} places in the matrix" if len(here) > 1 else "of one place in the matrix"
-        lines.append(f"{name_among(found.matrix.hosts, machine)}, {places}: {'; '.join(parts)}.")
+        parts += [f"in {ties} noise may explain who is ahead"] if ties else []
+        races = f"{len(here)} comparisons (a network at a thread count)" if len(here) > 1 else "one comparison"
+        lines.append(f"{name_among(found.matrix.hosts, machine)}, {races}: {'; '.join(parts)}.")
     return lines
 
 
@@ -87,7 +87,7 @@ def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set
     if len(ties) > _TIES:
         ties = [*ties[:_TIES], f"... and {len(ties) - _TIES} more; --json shows all"]
     title = f"Who is fastest, on {name_among(found.matrix.hosts, machine)}"
-    return Table(title, ("fastest", "p", "s/batch", "next", "x as slow", "clear"), tuple(rows), tuple(ties), keys=2)
+    return Table(title, ("fastest", "p", "s/batch", "next", "times as slow", "clear"), tuple(rows), tuple(ties), keys=2)
 
 
 def _row(leader: Leader, common: set[flag_kinds.FlagKind]) -> tuple[Entry, ...]:

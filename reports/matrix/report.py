@@ -26,4 +26,8 @@ REPORT = Report(
     drawable=lambda matrix: bool(drawn_cells(matrix)),
     offers=frozenset({QUANTITY, REFERENCE, AGAINST, ALL_MODES, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
+    heading="Share of the measured ceiling",
+    place=25,
+    section_quantity="ceiling",
+    worth_a_section=lambda matrix: bool(drawn_cells(matrix)),
 )

@@ -45,7 +45,8 @@ def sections(document: Document) -> list[Section]:
     for report in sorted(told, key=lambda report: (report.place, report.name)):
         if not report.tells(cells) or (report.families and not report.families & families):
             continue
-        choices = Choices(quantity=report.quantities[0]) if report.quantities else Choices()
+        quantity = report.section_quantity or next(iter(report.quantities), Choices().quantity)
+        choices = Choices(quantity=quantity)
         try:
             what = report.analyse(source)
         except ReportError:

@@ -24,9 +24,12 @@ def headline(curves: Sequence[Curve]) -> list[str]:
         if not found:
             continue
         hurt = len({(cell, name) for _, cell, name in worse})
-        cores = here[0].host.physical_cores
-        told = f"{here[0].host.name}: more threads than its {cores} cores cost time on {hurt} of {len(found)} rows"
-        lines.append(told + (_worst(max(worse, key=lambda each: each[0].value)) if worse else "") + ".")
+        head = f"{here[0].host.name}: more threads than its {here[0].host.physical_cores} cores"
+        if worse:
+            most = _worst(max(worse, key=lambda each: each[0].value))
+            lines.append(f"{head} cost time on {hurt} of {len(found)} rows{most}.")
+        else:
+            lines.append(f"{head} cost none of {len(found)} rows time that noise does not explain.")
     return lines
 
 
