@@ -23,8 +23,8 @@ from dlbench.reports.storage.hosts import name_among
 NOTHING = "Nothing was measured yet."
 ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the same work; there is nothing to compare."
 _LEGEND = (
-    "p: threads; next: the fastest that is clearly slower, or the second where none is; times as slow: its time over the "
-    "fastest's, with the 95 % interval; clear: noise does not explain the lead over any other.",
+    "p: threads; next: the fastest that is clearly slower, or the second where none is; times as slow: its time over "
+    "the fastest's, with the 95 % interval; clear: noise does not explain the lead over any other.",
     "Each comparison misses in one case of twenty: of many lines a few seem clear by chance.",
 )
 _NAMED = 3

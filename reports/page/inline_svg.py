@@ -18,6 +18,7 @@ _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _INK = {"#000000": "currentColor", "black": "currentColor", "#666666": "currentColor"}
 """Colours that follow the page, so that they can be seen on dark too."""
+_GRID = "#dddddd"
 _DROPPED = (f"{{{_SVG}}}metadata", f"{{{_SVG}}}title", f"{{{_SVG}}}style")
 
 
@@ -74,6 +75,10 @@ def _plain_attributes(element: ElementTree.Element, prefix: str) -> None:
             element.set(name, f"url(#{prefix}{value[5:]}")
         elif name in ("fill", "stroke"):
             element.set(name, _INK.get(value.lower(), value))
+    if element.tag == f"{{{_SVG}}}text" and "fill" not in element.attrib:
+        element.set("fill", "currentColor")
+    if element.get("stroke", "").lower() == _GRID:
+        element.attrib |= {"stroke": "currentColor", "stroke-opacity": "0.15"}
     # The background of figure and panels is the page's.
     if element.get("fill", "").lower() in ("#ffffff", "white"):
         element.set("fill", "none")
