@@ -48,7 +48,7 @@ function launchTable(cell, thinned) {
   const rows = cell.launches.map((launch) => {
     const kind = launch.counts ? "" : "apart";
     const fields = facts.map(([, of]) => make("td", {}, String(of(launch, thinned))));
-    fields[WORDS].classList.add("words");
+    if (launch.reason) fields[WORDS].classList.add("words");
     return make("tr", { class: kind }, make("th", { scope: "row" }, launch.launch + 1), ...fields);
   });
   const table = make("table", {}, make("thead", {}, over, heads), make("tbody", {}, ...rows));
