@@ -17,6 +17,7 @@ SUBCOMMANDS = (
     *("env", "env list", "env build", "env remove", "store", "store upgrade", "store copy"),
     "store deliver",
     *("report", "report matrix", "report threads", "report scaling", "report progress", "report figure1"),
+    *("report page", "report site"),
     *("report tables", "report ceilings", "report runs", "report claims", "report cells", "report rnn"),
 )
 
