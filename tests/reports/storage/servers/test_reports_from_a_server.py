@@ -22,9 +22,12 @@ def rounded(text: str) -> str:
     return re.sub(r"\d\.\d{9,}(e-?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
 
 
-OTHERS = sorted({path.name.partition(".")[0] for path in STORES.glob("*.sqlite.xz")} - {"cpu"})
-CASES = [("cpu", "json", COMMANDS), ("gated-nights", "terminal", COMMANDS[-1:])]
-SLOW = [("cpu", "terminal", COMMANDS), *((name, form, COMMANDS) for name in OTHERS for form in ("terminal", "json"))]
+OTHERS = sorted({path.name.partition(".")[0] for path in STORES.glob("*.sqlite.xz")} - {"workers"})
+CASES = [("workers", "json", COMMANDS), ("gated-nights", "terminal", COMMANDS[-1:])]
+SLOW = [
+    ("workers", "terminal", COMMANDS),
+    *((name, form, COMMANDS) for name in OTHERS for form in ("terminal", "json")),
+]
 
 
 @pytest.mark.parametrize(
