@@ -81,6 +81,7 @@ def test_a_server_that_stops_in_the_middle_of_a_run(
     assert secret_in_files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_the_server_was_away_is_delivered_and_resumed(
     command: Command, url: str, postgresql: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
