@@ -31,7 +31,7 @@ from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.evidence.attempts import effective, left_out
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import Record, Run
 
 CONTENDED_SHARE = 0.5
 ONE_SIDED = 0.01
@@ -68,6 +68,17 @@ def compare_sides(
         geometric_mean(cells),
         rule,
     )
+
+
+def compare_sides_of_run(run: Run, records: Sequence[Record], host: Host, rule: Rule = DEFAULT) -> Comparison:
+    """Compare the two sides of a run as its records are so far, and tell of planned cells that have none.
+
+    Raises ValueError where the records have no sides.
+    """
+    found = compare_sides(records, host, run.sides, run.purpose, rule)
+    unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
+    left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
+    return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))
 
 
 def compare_runs(

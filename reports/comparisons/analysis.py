@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlbench.reports.comparison.analysis import compare_sides
+from dlbench.reports.comparison.analysis import compare_sides_of_run
 from dlbench.reports.comparison.compared import Comparison
 from dlbench.reports.report import Source
 from dlbench.reports.storage.hosts import Host
@@ -28,5 +28,5 @@ def compared(source: Source) -> Sequence[Compared]:
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
         records = [each for each in results.records if each.run == run.id]
         if any(each.side for each in records):
-            found.append(Compared(run, compare_sides(records, host, run.sides, run.purpose)))
+            found.append(Compared(run, compare_sides_of_run(run, records, host)))
     return found

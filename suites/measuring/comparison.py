@@ -1,11 +1,10 @@
 """From a plan and two sides to a comparison that is measured: sources, references, carriers and the run's record."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.comparison.analysis import compare_sides
+from dlbench.reports.comparison.analysis import compare_sides_of_run
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
 from dlbench.reports.comparison.verdict import DEFAULT, Rule
 from dlbench.reports.storage.hosts import Host, read_host
@@ -134,7 +133,4 @@ def report_of(store: Store, run: Run, rule: Rule = DEFAULT) -> Comparison:
     host: Host = read_host(run.machine, store.machine(run.machine))
     if not any(record.side for record in records):
         raise UsageError(f"Run {run.id} has no pair of launches yet. Go on with it (--resume), or compare another.")
-    found = compare_sides(records, host, run.sides, run.purpose, rule)
-    unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
-    left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
-    return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))
+    return compare_sides_of_run(run, records, host, rule)
