@@ -32,11 +32,11 @@ RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
 ORDEALS = ("kills", "fuzz")
-# A group of tests more at a time than there are CPUs, since many wait for something, in the order of their files: those
-# of adapters take longest and come first. Then those that must not run beside others.
-WORKERS = ["-n", str(min(4, len(os.sched_getaffinity(0)) + 1)), "--dist", "loadgroup", "--no-loadscope-reorder"]
+# Groups of tests: two more at a time than there are CPUs, since many wait for something, in the order of their files:
+# those of adapters take longest and come first. Then those that must not run beside others.
+WORKERS = ["-n", str(min(4, len(os.sched_getaffinity(0)) + 2)), "--dist", "loadgroup", "--no-loadscope-reorder"]
 SIDE_BY_SIDE = [*WORKERS, "-m", "not slow and not alone"]
-ALONE = ["-m", "alone and not slow"]
+ALONE = "alone and not slow"
 DURATIONS = ["--durations=30"] if os.environ.get("CI") else []
 
 
@@ -102,7 +102,10 @@ def run_tests(arguments: list[str]) -> int:
     if built != 0 and os.environ.get("CI"):
         return built
     variables = variables_of_tests(on_request=False)
-    parts = [arguments] if arguments else [[*SIDE_BY_SIDE, *DURATIONS], [*ALONE, *DURATIONS]]
+    # Only their files are read for them: to read all takes as long as to run them.
+    with_alone = [str(path) for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.alone" in path.read_text()]
+    alone = ["-m", ALONE, *with_alone, *DURATIONS]
+    parts = [arguments] if arguments else [[*SIDE_BY_SIDE, *DURATIONS], alone]
     codes = [subprocess.run([*PYTEST, *part], cwd=ROOT, env=variables).returncode for part in parts]
     return next((code for code in codes if code != 0), 0)
 
