@@ -170,12 +170,12 @@ def _be_killed_in_write(writing: mmap.mmap, which: int, delay: float) -> None:
     really, begun = database.writing, [0]
 
     @contextlib.contextmanager
-    def watched(*arguments: Any) -> Iterator[Any]:
+    def watched(*arguments: Any, **further: Any) -> Iterator[Any]:
         begun[0] += 1
         writing[0] = 1
         if begun[0] == which:
             os.write(tell, b"x")
-        with really(*arguments) as connection:
+        with really(*arguments, **further) as connection:
             yield connection
         writing[0] = 0
 
