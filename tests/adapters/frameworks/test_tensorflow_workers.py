@@ -43,7 +43,7 @@ for name in {names} or SMALL:
 @pytest.mark.parametrize(
     ("workers", "names", "settings"),
     [
-        (2, ["small-dense", "small-recurrent"], {}),
+        (2, ["small-dense"], {}),
         pytest.param(2, [], {}, marks=pytest.mark.slow),
         pytest.param(3, [], {}, marks=pytest.mark.slow),
         pytest.param(2, [], {"compile": True, "recurrence": "loop"}, marks=pytest.mark.slow),

@@ -140,6 +140,7 @@ def study_page(records: list[make.Record]) -> str:
     return exporter("rnn", "terminal")(found(records), quantity="update")
 
 
+@pytest.mark.slow
 def test_a_run_of_the_null_framework_is_reported_from_end_to_end(command: Call, tmp_path: Path) -> None:
     grid = '[[grid]]\nname = "r{hidden}-t{steps}"\nfamily = "elman"\ninputs = 2\nhidden = [4, 8]\noutputs = 2\n'
     text = suite_of_null(networks=["r*"], threads=[1, 2], step_seconds=0.002, cores=2)
