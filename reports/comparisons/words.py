@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dlbench.adapters import axes
 from dlbench.reports.comparison.layout import finding, heading, headline, table
 from dlbench.reports.comparison.outcome import gate_outcome
 from dlbench.reports.comparisons.analysis import Compared
@@ -51,7 +52,7 @@ def comparisons_data(found: Sequence[Compared]) -> list[dict[str, object]]:
             "candidate": each.comparison.candidate,
             "outcome": outcome(each),
             "findings": [
-                {"cell": entry.cell._asdict(), "finding": finding(entry).value} for entry in each.comparison.cells
+                {"cell": axes.values(entry.cell), "finding": finding(entry).value} for entry in each.comparison.cells
             ],
         }
         for each in found

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import block, cell_of
+from browser_pages import cell_of
+from kept_stores import block
 from playwright.sync_api import Locator, Page, expect
 
 from dlbench.reports.formats.layout import number

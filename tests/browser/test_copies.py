@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from browser_pages import block, saved, shown_as
+from browser_pages import saved, shown_as
 from inertness import check_csv, check_markdown
+from kept_stores import block
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.xdist_group("browser")

@@ -1,9 +1,8 @@
 """`dlbench report comparisons`: what gates and comparisons of a store said, from their launches again."""
 
-import lzma
 from pathlib import Path
 
-from hostile_texts import STORES
+from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
 from dlbench.reports.comparison.verdict import Verdict
@@ -15,9 +14,8 @@ from dlbench.reports.storage.store import Store
 
 
 def source(folder: Path, name: str) -> Source:
-    path = folder / f"{name}.sqlite"
-    path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
-    with Store.open(path, upgrade=True) as store:
+    path = kept_store(folder, name)
+    with Store.open(path) as store:
         runs = [(run, 0) for run in store.runs()]
     return Source(Results, lambda: runs, of_run=lambda run: Results.read([path], run))
 

@@ -1,18 +1,16 @@
 """The report page of real stores: every number, every launch and every reason is on it, and nothing else runs."""
 
 import base64
-import gzip
 import hashlib
-import json
-import lzma
 import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_texts import HOSTILE, STORES, hostile_store
+from hostile_texts import HOSTILE, hostile_store
 from inertness import check_html
+from kept_stores import block, kept_store
 
 from dlbench.reports.evidence.statistics import summarise
 from dlbench.reports.matrix.analysis import build_matrix
@@ -46,22 +44,6 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def page(kept: Document) -> str:
     return page_to_file_text(kept)
-
-
-def kept_store(folder: Path, name: str) -> Path:
-    path = folder / f"{name}.sqlite"
-    path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
-    with Store.open(path, upgrade=True):
-        pass
-    return path
-
-
-def block(text: str, name: str = "data") -> Any:
-    found = re.search(
-        rf'<script type="[^"]*" id="{name}"( data-encoding="gzip base64")?>(.*?)</script>', text, re.DOTALL
-    )
-    assert found is not None
-    return json.loads(gzip.decompress(base64.b64decode(found[2])) if found[1] else found[2])
 
 
 def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Document, page: str) -> None:
