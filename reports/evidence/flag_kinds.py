@@ -27,6 +27,7 @@ ECC_ERRORS = FlagKind("ecc_errors", "m", "the GPU's memory had errors while it w
 THREADS_EXCEEDED = FlagKind("threads_exceeded", ">", "more threads worked than were asked for")
 THREADS_UNUSED = FlagKind("threads_unused", "<", "fewer threads worked than were asked for")
 CONTENDED = FlagKind("contended", "~", "disturbed: other programs used the CPUs")
+SHARED_NODE = FlagKind("shared_node", "s", "measured on a node of a fleet that the job did not have to itself")
 THROTTLED = FlagKind("throttled", "q", "the CPU quota throttled it: it allows less than one CPU a thread")
 DEVICE_THROTTLED = FlagKind("device_throttled", "t", "heat or the power supply slowed the GPU down")
 DEVICE_TIME = FlagKind("device_time", "d", "the GPU's own clock and the wall clock differ by more than 2 %")

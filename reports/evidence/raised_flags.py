@@ -83,8 +83,11 @@ def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contentio
 
 
 def record_flags(record: Record, host: Host | None) -> list[Flag]:
-    """Return what a record's own evidence says; see `launch_flags`."""
-    return launch_flags(record.cell, record.outcome, host, record.quota_cpus, record.telemetry)
+    """Return what a record's own evidence says: see `launch_flags`, and whether its node was shared."""
+    flags = launch_flags(record.cell, record.outcome, host, record.quota_cpus, record.telemetry)
+    if record.node is not None and record.node.shared:
+        flags.append(Flag(flag_kinds.SHARED_NODE, f"shared node: {'; '.join(record.node.shared)}"))
+    return flags
 
 
 def raises(record: Record, host: Host | None, *kinds: flag_kinds.FlagKind) -> bool:

@@ -1,8 +1,8 @@
-"""The little that reports need of a machine: how many threads fit on it, and what to call it."""
+"""The little that reports need of a machine: how many threads fit on it, and what to call it, in a fleet too."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlbench.hardware_probe import Machine, describe
@@ -40,6 +40,32 @@ class Host:
         """
         told = [count for count in (self.physical_cores, self.effective_cpus) if count is not None]
         return min(told, default=None)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of a fleet: machines of one kind have one fingerprint, and their names alone tell them apart."""
+
+    fleet: str
+    """The fleet's id."""
+    name: str
+    """As the scheduler calls it."""
+    shared: tuple[str, ...] = ()
+    """Why the job did not have the node to itself, in words; empty: it had."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        return {**asdict(self), "shared": list(self.shared)}
+
+
+def read_node(told: Any) -> Node | None:
+    """Return the node that a run or a record names; None for one outside a fleet, or of another form."""
+    if not isinstance(told, dict) or not isinstance(told.get("shared"), list):
+        return None
+    words = (told.get("fleet"), told.get("name"), *told["shared"])
+    if not all(isinstance(word, str) for word in words):
+        return None
+    return Node(told["fleet"], told["name"], tuple(told["shared"]))
 
 
 def name_among(hosts: Mapping[str, Host], machine: str) -> str:

@@ -71,6 +71,8 @@ def tables(version: int) -> sa.MetaData:
         _index("records_by_launch", "run cell_id side environment stage launch effective status contended seconds", 2),
         _index("records_by_cell", "cell_id started status side environment suite product_rate", 2),
     )
+    if version >= 6:
+        _add_version_6(add)
     return made
 
 
@@ -90,6 +92,23 @@ def _add_version_2(add: Callable[..., sa.Table]) -> None:
     cells.append_constraint(sa.UniqueConstraint(*names, name="one_number_for_each_cell"))
     sentinel = _text("run"), _number("block"), _text("moment", 16), _text("content", None)
     add("sentinels", _own_number(), *sentinel, _index("sentinels_by_run", "run"))
+
+
+def _add_version_6(add: Callable[..., sa.Table]) -> None:
+    add("fleets", _text("id", primary_key=True), _text("started", 40), _text("content", None))
+    add(
+        "fleet_jobs",
+        _own_number(),
+        _text("fleet"),
+        _number("number"),
+        _text("node"),
+        _text("content", None),
+        # What changes while the job lives. The heartbeat is by the database's clock: those of machines differ.
+        *(_text(name, nullable=True) for name in ("handle", "run", "machine")),
+        sa.Column("heartbeat", sa.DateTime(timezone=True), info={"since": 6}),
+        _text("ending", None, nullable=True),
+        _index("one_job_of_each_number", "fleet number", 6, unique=True),
+    )
 
 
 def _add(made: sa.MetaData, version: int, name: str, *parts: sa.Column[Any] | sa.Index) -> sa.Table:
@@ -147,6 +166,11 @@ def _fill_version_2(connection: sa.Connection, tables: sa.MetaData) -> None:
     record_columns.refill(connection, records, record_columns.CellNumbers(tables.tables["cells"]), hosts, names)
 
 
+def _add_fleets(connection: sa.Connection) -> None:
+    new = tables(6)
+    new.create_all(connection, [new.tables[name] for name in ("fleets", "fleet_jobs")])
+
+
 def _make_cells_anew(version: int, connection: sa.Connection) -> None:
     """Replace the table of cells, keeping its rows: SQLite cannot change a constraint.
 
@@ -175,4 +199,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(4, "cells by further axes, which need no column of their own", partial(_make_cells_anew, 4)),
     # Older versions know neither the status `implausible` nor `outside` in an outcome.
     Migration(5, "what the host saw of each launch, in its record", lambda connection: None),
+    Migration(6, "fleets and their jobs", _add_fleets),
 )

@@ -2,7 +2,7 @@
 
 Medians, intervals and flags are derived on reading and never stored, so that a better statistic serves old
 results too. ``RECORD_SCHEMA`` rises whenever a reader of the old form would misread the new one. Neither a
-user's name nor a path of theirs is part of a record.
+user's name nor a path of theirs is part of a record; the name of a machine is in fleets alone, which cannot do without.
 """
 
 import math
@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
 from dlbench.reports.errors import RecordError, in_one_line
+from dlbench.reports.storage.hosts import Node, read_node
 from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
@@ -56,6 +57,8 @@ class Run:
     """"suite", or for launches of two sides "compare" or "gate"."""
     sides: dict[str, str] = field(default_factory=dict)
     """What each side is, in words, by `Record.side`; empty for a suite."""
+    node: Node | None = None
+    """Of a fleet, whose jobs are runs each; None: this run is no fleet's."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started, "the start of a run"))
@@ -64,7 +67,7 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON types."""
-        return _plain(self)
+        return _written(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Run":
@@ -107,14 +110,15 @@ class Record:
     """What was sampled of the GPU meanwhile, see `hardware_probe.telemetry`; None for a launch on the CPU."""
     network: dict[str, Any] | None = None
     """The network's specification, its family and numbers; None in records from before networks were data."""
+    node: Node | None = None
+    """Of a fleet: where it was measured, and with whom that node was shared then; None outside fleets."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started, "the start of a record"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON types."""
-        kept = _plain(self)
-        return {name: value for name, value in kept.items() if value is not None or name not in _LEFT_OUT}
+        return _written(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Record":
@@ -138,7 +142,7 @@ def sound(record: Record) -> bool:
 
 _Kept = TypeVar("_Kept", Run, Record)
 
-_LEFT_OUT = ("telemetry", "network")
+_LEFT_OUT = ("telemetry", "network", "node")
 """Not written where there is none."""
 _READERS: dict[Any, Callable[[Any], Any]] = {
     **{kind: TypeAdapter(kind).validate_python for kind in (Cell, Outcome, Protocol, tuple[Cell, ...])},
@@ -151,6 +155,7 @@ _NAMED_READERS: dict[str, Callable[[Any], Any]] = {
     # Of whatever form: it is judged where it is read, and no number depends on it.
     "telemetry": lambda told: told if isinstance(told, dict) else None,
     "network": read_network,
+    "node": read_node,
 }
 
 
@@ -173,12 +178,18 @@ _FIELDS = {
 """Of each class its fields: name, whether it must be there, and how it is read."""
 
 
+def _written(kept: Run | Record) -> dict[str, Any]:
+    return {name: value for name, value in _plain(kept).items() if value is not None or name not in _LEFT_OUT}
+
+
 def _plain(kept: Run | Record) -> dict[str, Any]:
     content: dict[str, Any] = {"schema": RECORD_SCHEMA}
     for name, _, _ in _FIELDS[type(kept)]:
         value = getattr(kept, name)
         if isinstance(value, datetime):
             value = value.isoformat()
+        if isinstance(value, Node):
+            value = value.to_dict()
         content[name] = [to_dict(each) for each in value] if name == "plan" else to_dict(value)
     if "outcome" in content:
         del content["outcome"]["answer"]  # the judge's alone

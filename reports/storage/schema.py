@@ -18,8 +18,9 @@ from sqlalchemy import Column, Connection, Integer, String, Table, Text, insert,
 from dlbench.reports.storage.migrations import MIGRATIONS, tables
 
 TABLES = tables(MIGRATIONS[-1].version)
-machines, ceilings, runs, cells, sentinels, records = (
-    TABLES.tables[name] for name in ("machines", "ceilings", "runs", "cells", "sentinels", "records")
+machines, ceilings, runs, cells, sentinels, records, fleets, fleet_jobs = (
+    TABLES.tables[name]
+    for name in ("machines", "ceilings", "runs", "cells", "sentinels", "records", "fleets", "fleet_jobs")
 )
 schema_history = Table(
     "schema_history",

@@ -29,7 +29,7 @@ from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.gpu import nvml as chosen_nvml
 from dlbench.hardware_probe.gpu.telemetry import Sampler
 from dlbench.reports.evidence.attempts import disturbed
-from dlbench.reports.storage.hosts import Host, host_of
+from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run
 
 from ..environments import folders
@@ -91,6 +91,8 @@ class Carrier:
     """Of steps of the user's own; both sides of a comparison have one of these."""
     ceilings: dict[str, Any] | None = None
     """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
+    node: Callable[[], Node | None] = lambda: None
+    """Of a fleet, as it is now: asked before each launch."""
     nvml: Any = field(default_factory=chosen_nvml.in_use)
     """Asked about GPUs: before each launch on one, and now and then while it lasts."""
 
@@ -143,6 +145,7 @@ class Carrier:
         self, planned: PlannedLaunch, protocol: Protocol, attempt: int, stage: str, skip: str, tick: Tick
     ) -> Record:
         cell = planned.cell
+        node = self.node()
         started = datetime.now(UTC)
         source = self.sources[cell.framework]
         why_not = self._too_large(cell) or (skip if source.interpreter else source.reason)
@@ -182,6 +185,7 @@ class Carrier:
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
             telemetry=carried.telemetry,
             network=specification(self.plan.network_of(cell).family),
+            node=node,
         )
 
     def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Carried:

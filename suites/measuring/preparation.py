@@ -14,6 +14,7 @@ import filelock
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
+from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
@@ -49,16 +50,25 @@ def new_seed() -> int:
 
 
 def begin(
-    plan: Plan, store: Store, machine: Machine, purpose: str = "suite", sides: Mapping[str, str] = MappingProxyType({})
+    plan: Plan,
+    store: Store,
+    machine: Machine,
+    purpose: str = "suite",
+    sides: Mapping[str, str] = MappingProxyType({}),
+    node: Node | None = None,
 ) -> Run:
     """Store and return a new run of this plan; see ``new_run``."""
-    run = new_run(plan, machine, purpose, sides)
+    run = new_run(plan, machine, purpose, sides, node)
     store.begin_run(run)
     return run
 
 
 def new_run(
-    plan: Plan, machine: Machine, purpose: str = "suite", sides: Mapping[str, str] = MappingProxyType({})
+    plan: Plan,
+    machine: Machine,
+    purpose: str = "suite",
+    sides: Mapping[str, str] = MappingProxyType({}),
+    node: Node | None = None,
 ) -> Run:
     """Return a new run of this plan, in no store yet; ``sides`` are those of a comparison, in words."""
     now = datetime.now(UTC)
@@ -77,6 +87,7 @@ def new_run(
         seed=plan.seed,
         purpose=purpose,
         sides=dict(sides),
+        node=node,
     )
 
 

@@ -59,7 +59,7 @@ def shape(store: Store) -> dict[str, Any]:
 def test_an_old_store_keeps_its_contents_and_gets_the_new_columns(old: Path) -> None:
     before = {row["id"]: json.loads(row["content"]) for row in rows(old, "SELECT id, content FROM records")}
     with Store.open(old) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4, 5]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4, 5, 6]
         assert [run.purpose for run in store.runs()] == ["suite", "suite"]
         assert store.records() == [Record.from_dict(content) for content in before.values()]
         hosts = {name: read_host(name, described) for name, described in store.machines().items()}
@@ -107,7 +107,7 @@ def test_an_earlier_store_keeps_its_cells_and_their_numbers_and_becomes_like_a_n
     with Store.open(earlier, create=False) as read:
         assert {number: cell._asdict() for number, cell in read.cells().items()} == expected
     with Store.open(earlier) as store, Store.open(tmp_path / "new.sqlite") as new:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4, 5]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4, 5, 6]
         assert {number: cell._asdict() for number, cell in store.cells().items()} == expected
         numbers = {cell: number for number, cell in store.cells().items()}
         assert [numbers[record.cell] for record in store.records()] == [row["cell_id"] for row in records]
@@ -159,7 +159,7 @@ def test_an_old_store_on_a_server_is_upgraded_too() -> None:
             connection.execute(sa.insert(sa.table(table, *names)), content)
     engine.dispose()
     with Store.open(URL) as store:
-        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4, 5]
+        assert [version for version, _, _ in store.history()] == [1, 2, 3, 4, 5, 6]
         assert [row["content"] for row in rows(VERSION_1, "SELECT content FROM records ORDER BY id")] == [
             row.content for row in store._rows(sa.select(schema.records.c.content).order_by(schema.records.c.id))
         ]
