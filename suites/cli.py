@@ -28,6 +28,7 @@ from .commands.stores import export_command, import_command, store_app
 from .commands.tune import tune_command
 from .display.screen import complain
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
+from .fleet.command import fleet_app
 from .measuring import preparation
 from .planning import external_adapters
 from .publishing.page import PAGE_OPTIONS, page_command
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 env_app.command("refresh")(refresh_command)
 app.add_typer(env_app, name="env")
+app.add_typer(fleet_app, name="fleet")
 app.add_typer(new_app, name="new")
 report_app.command("page")(options.takes(page_command, PAGE_OPTIONS))
 report_app.command("site")(options.takes(site_command, SITE_OPTIONS))

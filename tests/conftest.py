@@ -31,6 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def lock_of_all_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let tests wait for no dlbench outside, and for none of the tests beside them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLBENCH_LOCK_FOLDER", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def framework_python() -> Callable[[str], Path]:
     """Give the function that finds a framework's interpreter or skips."""

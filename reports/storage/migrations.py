@@ -102,10 +102,11 @@ def _add_version_6(add: Callable[..., sa.Table]) -> None:
         _text("fleet"),
         _number("number"),
         _text("node"),
-        _text("content", None),
+        _number("replaces", nullable=True),
         # What changes while the job lives. The heartbeat is by the database's clock: those of machines differ.
         *(_text(name, nullable=True) for name in ("handle", "run", "machine")),
         sa.Column("heartbeat", sa.DateTime(timezone=True), info={"since": 6}),
+        _number("planned", nullable=True),
         _text("ending", None, nullable=True),
         _index("one_job_of_each_number", "fleet number", 6, unique=True),
     )

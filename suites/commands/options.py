@@ -13,9 +13,10 @@ A command takes one object for each group, and Typer sees every option of it:
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, ClassVar, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from ..errors import UsageError
 from ..planning import external_adapters, own_steps, values
@@ -68,6 +69,27 @@ class OptionGroup:
     def of(cls, given: dict[str, Any]) -> Self:
         """Make the group of what was given for each of its options."""
         return cls(**given)
+
+    def given(self) -> dict[str, Any]:
+        """Return what was given for each option, by name."""
+        return {name: getattr(self, name) for name in self.parameters()}
+
+
+def words_of(*groups: OptionGroup) -> list[str]:
+    """Return the words of a command line that give these groups again."""
+    found: list[str] = []
+    for group in groups:
+        given = group.given()
+        for name, (annotation, _) in group.parameters().items():
+            value = given.get(name)
+            option = next(each for each in get_args(annotation) if isinstance(each, OptionInfo)).param_decls
+            if value is None or value is False or not option:
+                continue
+            values_of_it = value if isinstance(value, list) else [value]
+            found += (
+                [option[0]] if value is True else [word for each in values_of_it for word in (option[0], str(each))]
+            )
+    return found
 
 
 class GroupOfGroups(OptionGroup):
@@ -139,6 +161,10 @@ class AxisOptions(OptionGroup):
     def of(cls, given: dict[str, Any]) -> Self:
         """Make the group of what was given for each of its options."""
         return cls(given)
+
+    def given(self) -> dict[str, Any]:
+        """Return the words that were given, by key."""
+        return dict(self.words)
 
 
 class AxesOfACell(AxisOptions):

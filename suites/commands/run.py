@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +18,8 @@ from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say, show
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, interruptible
+from ..fleet import membership
+from ..fleet.membership import Membership
 from ..judging.first_losses import FirstLosses
 from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation, resuming, short_launch
@@ -49,7 +51,27 @@ class HowToRun(OptionGroup):
         Path | None,
         typer.Option("--corpus", metavar="FILE", help="Train on this text instead of the generated one (suite char)."),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False
+
+
+@dataclass(frozen=True)
+class PartOfFleet(OptionGroup):
+    """What `dlbench fleet` adds to the command of each job."""
+
+    job: Annotated[str | None, typer.Option("--job", metavar="FLEET/NUMBER", hidden=True)] = None
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a run begins with: a run that it goes on with, a part in a fleet."""
+
+    unfinished: Run | None = None
+    part: Membership = field(default_factory=Membership)
+
+    def run(self, plan: Plan, store: Store, machine: Machine) -> Run:
+        """Return the run, in the store."""
+        run = self.unfinished or preparation.begin(plan, store, machine, node=self.part.node())
+        self.part.begun(run, len(plan.cells) * plan.launches)
+        return run
 
 
 @grouped
@@ -60,6 +82,8 @@ def run_command(
     builds: options.RowOptions,
     session: options.SessionOptions,
     how: HowToRun,
+    fleet: PartOfFleet,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
 ) -> None:
     """Measure a suite on this machine and show its matrix.
 
@@ -86,18 +110,22 @@ def run_command(
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
-    unfinished: Run | None = None
-    if session.resume:  # refused before a store of an earlier dlbench is brought up to date
-        spools.deliver_before(session.store_file, say)
-        with Store.open(session.store_file, create=False) as store:
-            plan, unfinished = resuming.resume(plan, store, machine, chosen)
-            records = list(store.records(run=unfinished.id))
-            resuming.check_same_builds(plan, records)
-            resuming.check_same_text(text, records)
-    # Resuming needs a store that is there: it must not leave an empty one behind.
-    with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
-        run, ending, _ = carry_out(plan, machine, store, session, how, unfinished=unfinished, text=text)
-        _show(store, run, ending, how.as_json)
+    with membership.joined(fleet.job, session.store_file, machine, say) as part:
+        plan, unfinished = part.narrowed(plan), None
+        if goes_on := session.resume or part.goes_on is not None:
+            # Refused before a store of an earlier dlbench is brought up to date.
+            spools.deliver_before(session.store_file, say)
+            with Store.open(session.store_file, create=False) as store:
+                plan, unfinished = resuming.resume(plan, store, machine, chosen, part.goes_on)
+                records = list(store.records(run=unfinished.id))
+                resuming.check_same_builds(plan, records)
+                resuming.check_same_text(text, records)
+        beginning = Beginning(unfinished, part)
+        # Resuming needs a store that is there: it must not leave an empty one behind.
+        with spools.opened(session.store_file, say, create=not goes_on, unfinished=unfinished) as store:
+            run, ending, _ = carry_out(plan, machine, store, session, how, beginning, text=text)
+            part.ends(ending.launches_left)
+            _show(store, run, ending, as_json)
 
 
 def carry_out(
@@ -106,12 +134,13 @@ def carry_out(
     store: Store,
     session: options.SessionOptions,
     how: HowToRun,
+    beginning: Beginning | None = None,
     *,
-    unfinished: Run | None = None,
     text: Text | None = None,
     ledger: Callable[[Plan, Iterable[Record], Host | None], Ledger] = Ledger,
 ) -> tuple[Run, Ending, Ledger]:
     """Prepare and carry out the run, and return it with how it ended, and what its records show."""
+    beginning = beginning or Beginning()
     launcher = ProcessLauncher()
     store.add_machine(machine.fingerprint, machine.to_dict())
     sources = row_interpreters.prepare(plan.builds, say, build_missing=not session.no_build)
@@ -120,7 +149,7 @@ def carry_out(
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
         defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
-        run = unfinished or preparation.begin(plan, store, machine)
+        run = beginning.run(plan, store, machine)
         say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
         training = training_lines(plan, text)
         told = (
@@ -144,6 +173,7 @@ def carry_out(
             ceilings=store.ceilings(machine.fingerprint),
             text=text,
             first_losses=FirstLosses.of(store.records(run=run.id)),
+            node=beginning.part.node,
         )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(store, carrier, display, session.seconds, ledger_of=ledger)

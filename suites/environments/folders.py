@@ -27,9 +27,17 @@ def home() -> Path:
 
 def undelivered() -> Path:
     """Return the folder of what was measured for stores on servers, until they have it: no cache, it must not go."""
+    return _state() / "undelivered"
+
+
+def fleets() -> Path:
+    """Return the folder of what fleets' schedulers write: scripts and logs, a folder for each fleet."""
+    return _state() / "fleets"
+
+
+def _state() -> Path:
     given = os.environ.get("DLBENCH_HOME")
-    base = given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()
-    return base / "undelivered"
+    return given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()
 
 
 def caches(framework: Framework) -> Path:

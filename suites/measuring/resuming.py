@@ -37,11 +37,14 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: b
     return found
 
 
-def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> list[Run]:
-    """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none."""
+def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: str | None = None) -> list[Run]:
+    """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none.
+
+    A fleet's runs are gone on with by their fleet alone, which names the one: their nodes share a fingerprint.
+    """
     of_these = plan.suite, machine.fingerprint, purpose
     runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
-    runs = [each for each in runs if each.finished is None]
+    runs = [each for each in runs if each.finished is None and (each.node is None if id_ is None else each.id == id_)]
     if not runs:
         what = "run" if purpose == "suite" else purpose
         raise UsageError(
@@ -50,14 +53,17 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> lis
     return runs
 
 
-def resume(plan: Plan, store: Store, machine: Machine, chosen: Choices) -> tuple[Plan, Run]:
+def resume(
+    plan: Plan, store: Store, machine: Machine, chosen: Choices, of_fleet: str | None = None
+) -> tuple[Plan, Run]:
     """Return the plan of the unfinished run that this plan goes on with, and the run.
 
-    Cells, protocol, launches and order are the unfinished run's. Raises UsageError when there is nothing to resume,
+    Cells, protocol, launches and order are the unfinished run's. ``of_fleet`` is the id of the run that a fleet's job
+    goes on with. Raises UsageError when there is nothing to resume,
     when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is
     not what is asked for.
     """
-    runs = _unfinished(store, plan, machine, "suite")
+    runs = _unfinished(store, plan, machine, "suite", of_fleet)
     run = _same(plan, runs, bare=not chosen.narrows)
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
     try:

@@ -2,8 +2,8 @@
 
 The lock is the kernel's, on a file of this user on this machine, so that it ends with its process whatever ends that.
 It lies in the folder of temporary files and not in dlbench's home, which many machines may share and each shell may set
-anew. Other users, and other containers of the same machine, have locks of their own: what they do shows in the
-sentinel's readings.
+anew. Beside it stands the lock of all users (`node_lock`), and where a container cannot see that one: what others do
+shows in the sentinel's readings.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from pathlib import Path
 import filelock
 
 from ..errors import FrameworkEnvironmentError, UsageError
+from . import node_lock
 
 # Each look wakes a CPU that the other process may be measuring.
 _POLL_SECONDS = 1.0
@@ -61,6 +62,7 @@ def measuring(report: Callable[[str], None], wait: bool = False, computes: bool 
                 f"The lock {path} cannot be written: {error.strerror or error}. It keeps two dlbench from measuring at "
                 "the same time; set TMPDIR to a folder that you may write to."
             ) from error
+        stack.enter_context(node_lock.held(report, wait, other_dlbench))
         yield
 
 

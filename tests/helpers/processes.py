@@ -85,7 +85,8 @@ def variables_of_command(home: Path, **more: str) -> dict[str, str]:
     # The lock against two that measure at once lies there: tests that run side by side shall not wait for each other.
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
-    return {**kept, "DLBENCH_HOME": str(home), "TMPDIR": str(temporary), "COLUMNS": "200", **more}
+    own = {name: str(temporary) for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER")}
+    return {**kept, "DLBENCH_HOME": str(home), **own, "COLUMNS": "200", **more}
 
 
 def run_command(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":

@@ -5,7 +5,7 @@ the clocks of a hundred machines differ.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -55,10 +55,10 @@ class Job:
     """Seconds since its last heartbeat; None before the first."""
     ending: str | None = None
     """How it ended, in words; None: it has not said so."""
-    goes_on: str | None = None
-    """The run that this job goes on with, on the same node."""
-    takes_over: str | None = None
-    """The run, of another node, whose cells that were not begun it measures."""
+    planned: int | None = None
+    """Launches of its run; None until it has begun one."""
+    replaces: int | None = None
+    """The number of a job that ended early: this one measures what that one left."""
 
 
 def begin(store: Store, fleet: Fleet) -> None:
@@ -71,14 +71,13 @@ def begin(store: Store, fleet: Fleet) -> None:
 
 def add_job(store: Store, fleet: str, job: Job) -> None:
     """Keep a job that is about to be submitted; raises StoreError."""
-    content = json.dumps({"goes_on": job.goes_on, "takes_over": job.takes_over})
-    row = {"fleet": fleet, "number": job.number, "node": job.node, "content": content}
+    row = {"fleet": fleet, "number": job.number, "node": job.node, "replaces": job.replaces}
     with database.writing(store.engine, store.name) as connection:
         connection.execute(sa.insert(_jobs).values(row))
 
 
-def note(store: Store, fleet: str, number: int, **told: str | None) -> None:
-    """Keep what is new of a job: its handle, node, run, machine or ending. Raises StoreError."""
+def note(store: Store, fleet: str, number: int, **told: str | int | None) -> None:
+    """Keep what is new of a job, by the names of its columns. Raises StoreError."""
     _write(store, fleet, number, told)
 
 
@@ -107,7 +106,7 @@ def jobs(store: Store, fleet: str) -> list[Job]:
     asked = sa.select(_jobs, now).where(_jobs.c.fleet == fleet).order_by(_jobs.c.number)
     with database.explained(store.name), store.engine.connect() as connection:
         rows = connection.execute(asked).all()
-    return [_job(store, row) for row in rows]
+    return [_job(row) for row in rows]
 
 
 def job(store: Store, fleet: str, number: int) -> Job:
@@ -116,6 +115,22 @@ def job(store: Store, fleet: str, number: int) -> Job:
     if found is None:
         raise StoreError(f"The store {store.name} has no job {number} of fleet {fleet}.")
     return found
+
+
+def launches(store: Store, runs: Sequence[str]) -> dict[str, int]:
+    """Return how many records each of these runs has; a run without any is missing. Raises StoreError."""
+    run = schema.records.c.run
+    asked = sa.select(run, sa.func.count()).where(run.in_(runs)).group_by(run)
+    with database.explained(store.name), store.engine.connect() as connection:
+        return {row[0]: row[1] for row in connection.execute(asked)}
+
+
+def finished(store: Store, runs: Sequence[str]) -> set[str]:
+    """Return which of these runs came to their end; raises StoreError."""
+    table = schema.runs.c
+    asked = sa.select(table.id).where(table.id.in_(runs), table.finished.is_not(None))
+    with database.explained(store.name), store.engine.connect() as connection:
+        return set(connection.execute(asked).scalars())
 
 
 def _fleet(store: Store, row: Any) -> Fleet:
@@ -135,11 +150,7 @@ def _fleet(store: Store, row: Any) -> Fleet:
         raise database.damaged(store.name) from error
 
 
-def _job(store: Store, row: Any) -> Job:
+def _job(row: Any) -> Job:
     age = None if row.heartbeat is None else max(0.0, (row.now - row.heartbeat).total_seconds())
-    try:
-        told = json.loads(row.content)
-        links = told["goes_on"], told["takes_over"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise database.damaged(store.name) from error
-    return Job(row.number, row.node, row.handle, row.run, row.machine, age, row.ending, *links)
+    told = (row.number, row.node, row.handle, row.run, row.machine)
+    return Job(*told, age, row.ending, row.planned, row.replaces)

@@ -16,7 +16,8 @@ def session(pytester, monkeypatch, tmp_path):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
     (tmp_path / "temporary").mkdir()
     # Where the lock lies that keeps two from measuring at once: others may be measuring.
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER"):
+        monkeypatch.setenv(name, str(tmp_path / "temporary"))
     # Neither these tests' own options, nor that they may themselves be spread over processes.
     for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
         monkeypatch.delenv(name)

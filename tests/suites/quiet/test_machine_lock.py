@@ -31,7 +31,8 @@ print("let go", flush=True)
 
 @pytest.fixture(autouse=True)
 def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER"):
+        monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)  # it is looked up once
 
 
