@@ -21,6 +21,7 @@ from ..planning import suite as suites
 from ..planning import values
 from . import schedulers, submission
 from .schedulers.scheduler import Scheduler
+from .schedulers.slurm_options import read_further
 from .standing import AT_WORK, BROKEN, Standing, standings
 from .submission import Submitter
 
@@ -43,36 +44,33 @@ class Where(OptionGroup):
     ] = "slurm"
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="How many nodes: idle ones first.")] = None
     nodelist: Annotated[str | None, typer.Option("--nodelist", metavar="NAMES", help="These nodes: n1,n2.")] = None
-    partition: Annotated[str | None, typer.Option("--partition", help="Slurm's partition.")] = None
-    shared: Annotated[
-        bool, typer.Option("--shared/--exclusive", help="Whether Slurm may put other jobs beside these.")
-    ] = False
-    time_limit: Annotated[str | None, typer.Option("--time-limit", help="Slurm ends a job after this: 90m, 8h.")] = None
+    partition: Annotated[str, typer.Option("--partition", help="Slurm's partition.")] = ""
+    exclusive: Annotated[
+        bool, typer.Option("--exclusive/--shared", help="Whether a job has its node to itself (Slurm).")
+    ] = True
+    time_limit: Annotated[str, typer.Option("--time-limit", help="Slurm ends a job after this: 90m, 8h.")] = ""
+    account: Annotated[str, typer.Option("--account", help="Slurm's account.")] = ""
+    qos: Annotated[str, typer.Option("--qos", help="Slurm's quality of service.")] = ""
     slurm_option: Annotated[
         list[str] | None,
-        typer.Option("--slurm-option", metavar="KEY=VALUE", help="A further option of sbatch: account=lab."),
+        typer.Option("--slurm-option", metavar="KEY=VALUE", help="A further option of sbatch: constraint=zen4."),
     ] = None
 
     @property
     def named(self) -> list[str]:
-        """The nodes that --nodelist names, in Slurm's short form too; empty without it."""
-        return [] if self.nodelist is None else [self.nodelist] if "[" in self.nodelist else self.nodelist.split(",")
+        """The nodes that --nodelist names; empty without it."""
+        return [] if self.nodelist is None else values.words(self.nodelist)
 
-    @property
-    def settings(self) -> list[tuple[str, str]]:
-        """What the scheduler is told, by name; raises UsageError for what it is not to be told."""
-        given = {"partition": self.partition, "time_limit": self.time_limit, "shared": "yes" if self.shared else None}
-        found = [(name, value) for name, value in given.items() if value is not None]
-        for word in self.slurm_option or ():
-            name, equals, value = word.partition("=")
-            if not equals:
-                raise UsageError(f"--slurm-option {word} has no value. Write KEY=VALUE, such as account=lab.")
-            found.append((f"slurm_option.{name}", value))
+    def settings(self, python: str) -> tuple[tuple[str, str], ...]:
+        """Return what Slurm is told of every job, by name; raises UsageError for what cannot be, or is not Slurm's."""
+        minutes = f"{values.duration(self.time_limit) / 60:g}" if self.time_limit else ""
+        given = {"partition": self.partition, "minutes": minutes, "account": self.account, "qos": self.qos}
+        given |= {"shared": "" if self.exclusive else "yes"}
+        found = [(name, value) for name, value in given.items() if value]
+        found += [(f"further.{name}", value) for name, value in read_further(self.slurm_option or ()).items()]
         if found and self.on != "slurm":
-            raise UsageError(f"--on {self.on} has no partition, time limit or other option of Slurm. Leave these out.")
-        if self.time_limit is not None:
-            values.duration(self.time_limit)
-        return found
+            raise UsageError(f"--on {self.on}: partition, account, time limit and the like are Slurm's. Leave them out.")
+        return (*found, ("python", python))
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,8 @@ class Submitting(OptionGroup):
         typer.Option("--folder", metavar="FOLDER", help="For logs and scripts; all nodes must see it under this name."),
     ] = None
     python: Annotated[
-        str | None,
-        typer.Option("--node-python", metavar="PATH", help="The Python that has dlbench on the nodes (this one)."),
-    ] = None
+        str, typer.Option("--node-python", metavar="PATH", help="The Python that has dlbench on the nodes (this one).")
+    ] = sys.executable
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what jobs of the suite's newest fleet left when they ended.")
     ] = False
@@ -144,7 +141,7 @@ def run_command(
         return
     options.choices(axes, launches, builds)
     suites.load(name)
-    settings = where.settings
+    settings = where.settings(how.python)
     id_ = submission.new_id()
     with Store.open(how.store_file, report=say) as store:
         folder = submission.folder_of(id_, how.folder)
@@ -152,7 +149,7 @@ def run_command(
         scheduler = schedulers.of(fleet)
         nodes = scheduler.nodes(where.nodes, where.named)
         fleets.begin(store, fleet)
-        _submit(Submitter(store, how.store_file, fleet, scheduler, how.python or sys.executable), nodes)
+        _submit(Submitter(store, how.store_file, fleet, scheduler), nodes)
         if how.wait:
             _wait(store, fleet, scheduler)
 
@@ -185,7 +182,7 @@ def _resume(name: str, where: Where, how: Submitting, words: list[str]) -> None:
         if not found:
             say(f"Nothing is left to go on with: no job of fleet {fleet.id} ended early.")
             return
-        submitter = Submitter(store, how.store_file, fleet, scheduler, how.python or sys.executable)
+        submitter = Submitter(store, how.store_file, fleet, scheduler)
         for job in found:
             submitter.submit(job)
             say(f"job {job.number} goes on with what job {job.replaces} left, on {job.node}")

@@ -16,7 +16,7 @@ LOST_SECONDS = 60.0
 
 
 class Heartbeat:
-    """A context manager: beats from its beginning to its end, through a connection of its own.
+    """A context manager: beats from its beginning to its end, each time through a connection of its own.
 
     A store that is away ends nothing: the next beat may arrive.
     """
@@ -39,9 +39,6 @@ class Heartbeat:
     def _beat(self) -> None:
         while True:
             with contextlib.suppress(StoreError), Store.open(self._target, create=False) as store:
-                while True:
-                    fleets.beat(store, *self._job)
-                    if self._ended.wait(self._seconds):
-                        return
+                fleets.beat(store, *self._job)
             if self._ended.wait(self._seconds):
                 return

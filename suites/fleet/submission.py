@@ -28,8 +28,6 @@ class Submitter:
     """The store's name, as it was given."""
     fleet: Fleet
     scheduler: Scheduler
-    python: str
-    """The interpreter that has dlbench on the nodes."""
 
     def submit(self, job: Job) -> str:
         """Keep a job and give it to the scheduler; return its handle. Raises what the scheduler raises, StoreError."""
@@ -39,7 +37,7 @@ class Submitter:
         return handle
 
     def _command(self, number: int) -> tuple[str, ...]:
-        called = (self.python, "-m", "dlbench.suites", "run", self.fleet.suite, *self.fleet.words)
+        called = (dict(self.fleet.settings)["python"], "-m", "dlbench.suites", "run", self.fleet.suite, *self.fleet.words)
         # A password stays in the environment, which others on a node cannot read.
         where = () if os.environ.get("DLBENCH_STORE") == self.target else ("--store", self.target)
         return (*called, *where, "--job", f"{self.fleet.id}/{number}")

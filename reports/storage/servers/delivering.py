@@ -106,10 +106,16 @@ class DeliveringStore(Store):
     def _asked(self, question: Callable[[Store], _Answer], otherwise: _Answer) -> _Answer:
         if self._asked_at is None:
             try:
-                return question(self._server)
+                answer = question(self._server)
+                self._rest()
+                return answer
             except StoreError as error:
                 self._refused(error)
         return otherwise
+
+    def _rest(self) -> None:
+        """Hold no connection between launches: a thousand machines must not need a thousand of them."""
+        self._server.engine.dispose()
 
     def _pass_on(self, write: Callable[[Store], None]) -> None:
         """Write to the server what was kept here; where it is away, ask again now and then."""
@@ -121,6 +127,7 @@ class DeliveringStore(Store):
         try:
             write(self._server)
             self.delivered = True
+            self._rest()
         except StoreError as error:
             self._refused(error)
 

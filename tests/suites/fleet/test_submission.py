@@ -18,6 +18,7 @@ from dlbench.suites.fleet import submission
 from dlbench.suites.fleet.schedulers.scheduler import Seen, Wanted
 from dlbench.suites.fleet.standing import FINISHED, LOST, MEASURING, Standing
 
+PYTHON = (("python", "/opt/python"),)
 CELLS = tuple(cell(threads=count) for count in (1, 2, 3))
 
 
@@ -97,10 +98,10 @@ def test_who_measures_or_has_ended_well_is_left_alone(store: Store) -> None:
 
 def test_a_job_is_a_plain_run_with_its_number(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DLBENCH_STORE", raising=False)
-    fleet = Fleet("f1", "quick", ("--threads", "1,2"), "script", "", "0", datetime.now(UTC))
+    fleet = Fleet("f1", "quick", ("--threads", "1,2"), "script", "", "0", datetime.now(UTC), PYTHON)
     fleets.begin(store, fleet)
     hand = Hand("n1")
-    submission.Submitter(store, "postgresql://me@host/results", fleet, hand, "/opt/python").submit(Job(1, "n1"))
+    submission.Submitter(store, "postgresql://me@host/results", fleet, hand).submit(Job(1, "n1"))
     (wanted,) = hand.taken
     assert wanted.command == (
         *("/opt/python", "-m", "dlbench.suites", "run", "quick", "--threads", "1,2"),
@@ -117,10 +118,10 @@ def test_a_password_stays_out_of_the_commands_of_jobs(monkeypatch: pytest.Monkey
     assert "hunter2" not in str(refused.value)
     monkeypatch.setenv("DLBENCH_STORE", secret)
     submission.check_target(secret, several_machines=True)
-    fleet = Fleet("f1", "quick", (), "script", "", "0", datetime.now(UTC))
+    fleet = Fleet("f1", "quick", (), "script", "", "0", datetime.now(UTC), PYTHON)
     fleets.begin(store, fleet)
     hand = Hand("n1")
-    submission.Submitter(store, secret, fleet, hand, "python").submit(Job(1, "n1"))
+    submission.Submitter(store, secret, fleet, hand).submit(Job(1, "n1"))
     assert "hunter2" not in " ".join(hand.taken[0].command)
 
 
