@@ -1,0 +1,249 @@
+"""A Slurm cluster of a test's own: controller and nodes on this machine, in a folder of its own, on the loopback.
+
+It has no accounting: `sacct` fails, as on many clusters. Its nodes share the machine and have names of their own.
+"""
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+_PATIENCE = 30.0
+_SYSTEM_FOLDERS = "/usr/sbin:/sbin"
+_NEEDED = ("munged", "munge", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
+_UNFINISHED = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
+# Jobs begin within half a second and not two; a finished job stays in the queue; a job that lost its node is over;
+# who asks a controller that is away waits for three seconds and not eighteen.
+_SETTINGS = """\
+ClusterName=dlbench
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+AuthInfo=socket={folder}/munge.sock
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+SlurmctldPort={port}
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmdSpoolDir={folder}/spool-%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2,sched_min_interval=0
+ReturnToService=1
+JobRequeue=0
+SlurmdTimeout=15
+MessageTimeout=2
+MinJobAge=86400
+KillWait=2
+SlurmdParameters=config_overrides
+"""
+
+
+def programs() -> str:
+    """Return why there is no Slurm here; "" where there is."""
+    missing = [name for name in _NEEDED if shutil.which(name, path=_search_path()) is None]
+    return f"no {missing[0]} here (Debian: apt-get install slurmctld slurmd slurm-client munge)" if missing else ""
+
+
+class Cluster:
+    """Nodes n1, n2, ... in the partition `main`, and `all` of the same nodes, which is nobody's default."""
+
+    def __init__(self, folder: Path, nodes: int) -> None:
+        self.folder = folder
+        self.names = [f"n{number}" for number in range(1, nodes + 1)]
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": _search_path()}
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("state", *(f"spool-{node}" for node in self.names)):
+            (folder / name).mkdir()
+        key = folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+        host, (port, *ports) = socket.gethostname().split(".")[0], _free_ports(nodes + 1)
+        text = _SETTINGS.format(host=host, user=pwd.getpwuid(os.getuid()).pw_name, folder=folder, port=port)
+        for name, of_node in zip(self.names, ports, strict=True):
+            text += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={of_node} CPUs=2 RealMemory=1000\n"
+        for partition, default in (("main", "YES"), ("all", "NO")):
+            text += f"PartitionName={partition} Nodes={','.join(self.names)} Default={default} State=UP\n"
+        (folder / "slurm.conf").write_text(text)
+
+    def command(self, *words: str) -> str:
+        """Run one of Slurm's programs and return what it prints."""
+        done = subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+        return done.stdout.strip()
+
+    def submit(self, script: str, *options: str) -> str:
+        """Submit a shell script and return the job's number."""
+        return self.command("sbatch", "--parsable", *options, "--wrap", script)
+
+    def states(self) -> dict[str, str]:
+        """Return each node's state; with `*` behind it where the node does not answer."""
+        rows = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%N %T").splitlines()
+        return dict(tuple(row.split()) for row in rows)  # type: ignore[misc]
+
+    def start(self) -> None:
+        """Start what does not run, and wait until the nodes take jobs."""
+        self._start_munge()
+        self.start_controller()
+        for name in self.names:
+            self._spawn(f"slurmd-{name}", "slurmd", "-D", "-N", name)
+        for name in self.names:
+            self._wait(lambda name=name: self._answers(name), f"slurmd-{name}")
+
+    def restore(self) -> None:
+        """Bring back what a test stopped, and end its jobs: every node is idle then."""
+        self.start()
+        self._end_jobs()
+        for name, state in self.states().items():
+            if state not in ("idle", "idle*"):
+                self.resume(name)
+        self._wait(lambda: set(self.states().values()) == {"idle"}, "slurmctld")
+
+    def set_down(self, node: str) -> None:
+        """Take a node out as an administrator does: its job ends at once as NODE_FAIL."""
+        self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+
+    def resume(self, node: str) -> None:
+        """Give back a node that was taken out, and wait until it takes jobs."""
+        self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        self._end(f"slurmd-{node}", signal.SIGTERM)  # a daemon that starts reports at once; else it is asked in seconds
+        self.start_node(node)
+
+    def stop_node(self, node: str) -> None:
+        """Kill a node's daemon: the node vanishes, its jobs' processes go on."""
+        self._end(f"slurmd-{node}", signal.SIGKILL)
+
+    def start_node(self, node: str) -> None:
+        """Start the daemon of a node again, and wait until it takes jobs."""
+        self._spawn(f"slurmd-{node}", "slurmd", "-D", "-N", node)
+        self._wait(lambda: self._answers(node), f"slurmd-{node}")
+
+    def stop_controller(self) -> None:
+        """Stop the controller, which writes down what it knows; jobs go on."""
+        self._end("slurmctld", signal.SIGTERM)
+
+    def start_controller(self) -> None:
+        """Start the controller again, with what it had written down, and wait until it answers."""
+        self._spawn("slurmctld", "slurmctld", "-D")
+        self._wait(lambda: "UP" in self._asked("scontrol", "ping"), "slurmctld")
+
+    def stop(self) -> None:
+        """End jobs, daemons, and every process that is left of either."""
+        with contextlib.suppress(AssertionError):  # a cluster that a test broke is ended all the same
+            self._end_jobs()
+        self._asked("scontrol", "shutdown")  # the nodes too, but for the processes of jobs
+        for name in [name for name in self._daemons if name != "munged"]:
+            self._end(name)
+        self._end("munged", signal.SIGTERM)
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+                process.wait(_PATIENCE)
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the processes that belong to it: daemons, and what a job started."""
+        return [each for each in psutil.process_iter() if each.pid != os.getpid() and self._owns(each)]
+
+    def _owns(self, process: psutil.Process) -> bool:
+        # What starts a job's step writes its title over its environment, but its spool is open.
+        try:
+            if process.environ().get("SLURM_CONF") == self.environment["SLURM_CONF"]:
+                return True
+            told = [process.cwd(), *process.cmdline(), *(each.path for each in process.open_files())]
+        except (psutil.Error, OSError):
+            return False
+        return any(str(self.folder) in word for word in told)
+
+    def _start_munge(self) -> None:
+        own = {name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")}
+        options = [f"--{option}={own[name]}" for option, name in _MUNGE_FILES.items()]
+        # A parent folder that not everybody may enter, such as a temporary folder of one user, is only a warning then.
+        self._spawn("munged", "munged", "--foreground", "--force", "--num-threads=2", *options)
+        self._wait(lambda: self._asked("munge", "-n", "-S", str(own["sock"])) != "", "munged")
+
+    def _spawn(self, name: str, *words: str) -> None:
+        running = self._daemons.get(name)
+        if running is not None and running.poll() is None:
+            return
+        with (self.folder / f"{name}.out").open("ab") as output:
+            self._daemons[name] = subprocess.Popen(
+                words,
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def _end(self, name: str, how: signal.Signals | None = None) -> None:
+        daemon = self._daemons.pop(name, None)
+        if daemon is None:
+            return
+        if how is not None:
+            daemon.send_signal(how)
+        try:
+            daemon.wait(_PATIENCE if how is not None else _PATIENCE / 6)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+
+    def _end_jobs(self) -> None:
+        unfinished = self.command("squeue", "-h", "-t", _UNFINISHED, "-o", "%A").split()
+        if unfinished:
+            self._asked("scancel", "-Q", *unfinished)
+            self._wait(lambda: not self.command("squeue", "-h", "-t", _UNFINISHED, "-o", "%A"), "slurmctld")
+
+    def _answers(self, node: str) -> bool:
+        return self.states()[node] in ("idle", "allocated", "mixed", "down", "drained", "draining")
+
+    def _asked(self, *words: str) -> str:
+        return subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True).stdout
+
+    def _wait(self, condition: Callable[[], bool], daemon: str) -> None:
+        until = time.monotonic() + _PATIENCE
+        while not condition():
+            ended = self._daemons[daemon].poll() is not None or time.monotonic() > until
+            assert not ended, f"{daemon}: {(self.folder / f'{daemon}.out').read_text()}"
+            time.sleep(0.02)
+
+
+_MUNGE_FILES = {"socket": "sock", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+
+
+def _search_path() -> str:
+    return f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}"
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextlib.contextmanager
+def cluster(nodes: int = 2) -> Iterator[Cluster]:
+    """Start a cluster, and end it with all it holds."""
+    folder = Path(tempfile.mkdtemp(prefix="dlbench-slurm-"))
+    folder.chmod(0o755)  # munge refuses a socket that not everybody reaches
+    made = Cluster(folder, nodes)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)
