@@ -79,17 +79,20 @@ def words_of(*groups: OptionGroup) -> list[str]:
     """Return the words of a command line that give these groups again."""
     found: list[str] = []
     for group in groups:
-        given = group.given()
         for name, (annotation, _) in group.parameters().items():
-            value = given.get(name)
-            option = next(each for each in get_args(annotation) if isinstance(each, OptionInfo)).param_decls
-            if value is None or value is False or not option:
+            value = group.given().get(name)
+            if value is None or value is False:
                 continue
-            values_of_it = value if isinstance(value, list) else [value]
-            found += (
-                [option[0]] if value is True else [word for each in values_of_it for word in (option[0], str(each))]
-            )
+            option = _name_of(annotation)
+            several = value if isinstance(value, list) else [value]
+            found += [option] if value is True else [word for each in several for word in (option, str(each))]
     return found
+
+
+def _name_of(annotation: Any) -> str:
+    """Return the first name of an annotated option: to Typer, what is given first is a default until it is looked at."""
+    (option,) = (each for each in get_args(annotation) if isinstance(each, OptionInfo))
+    return next(name for name in (option.default, *(option.param_decls or ())) if str(name).startswith("--"))
 
 
 class GroupOfGroups(OptionGroup):

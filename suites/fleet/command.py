@@ -69,7 +69,7 @@ class Where(OptionGroup):
         found = [(name, value) for name, value in given.items() if value]
         found += [(f"further.{name}", value) for name, value in read_further(self.slurm_option or ()).items()]
         if found and self.on != "slurm":
-            raise UsageError(f"--on {self.on}: partition, account, time limit and the like are Slurm's. Leave them out.")
+            raise UsageError(f"--on {self.on} has no partition, account, time limit and the like. Leave them out.")
         return (*found, ("python", python))
 
 
@@ -85,9 +85,9 @@ class Submitting(OptionGroup):
         Path | None,
         typer.Option("--folder", metavar="FOLDER", help="For logs and scripts; all nodes must see it under this name."),
     ] = None
-    python: Annotated[
+    node_python: Annotated[
         str, typer.Option("--node-python", metavar="PATH", help="The Python that has dlbench on the nodes (this one).")
-    ] = sys.executable
+    ] = ""
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what jobs of the suite's newest fleet left when they ended.")
     ] = False
@@ -141,7 +141,7 @@ def run_command(
         return
     options.choices(axes, launches, builds)
     suites.load(name)
-    settings = where.settings(how.python)
+    settings = where.settings(how.node_python or sys.executable)
     id_ = submission.new_id()
     with Store.open(how.store_file, report=say) as store:
         folder = submission.folder_of(id_, how.folder)
@@ -273,7 +273,8 @@ def logs_command(
         if path is None or not path.exists():
             show("no log yet")
             continue
-        show(path.read_text(encoding="utf-8", errors="replace").rstrip(), whole=True)
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            show(line, whole=True)
 
 
 def _chosen(store: Store, fleet_id: str | None) -> Fleet:

@@ -37,7 +37,8 @@ class Submitter:
         return handle
 
     def _command(self, number: int) -> tuple[str, ...]:
-        called = (dict(self.fleet.settings)["python"], "-m", "dlbench.suites", "run", self.fleet.suite, *self.fleet.words)
+        python = dict(self.fleet.settings)["python"]
+        called = (python, "-m", "dlbench.suites", "run", self.fleet.suite, *self.fleet.words)
         # A password stays in the environment, which others on a node cannot read.
         where = () if os.environ.get("DLBENCH_STORE") == self.target else ("--store", self.target)
         return (*called, *where, "--job", f"{self.fleet.id}/{number}")
