@@ -1,7 +1,7 @@
 """What this machine is, and what it can do.
 
 `probe` tells the first, as a `Machine` with a stable fingerprint; `measure` tells the second, as `Ceilings`;
-`take_reading` tells whether it can do that now, as the sentinel's `Reading`.
+`take_reading` tells whether it can do that now, as the sentinel's `Reading`, whose `disturbances` say why not.
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure
@@ -10,7 +10,7 @@ from dlbench.hardware_probe.description import describe
 from dlbench.hardware_probe.gpu.inventory import Gpu, Gpus, MigDevice, probe_gpus
 from dlbench.hardware_probe.machine import Machine, OperatingSystem, probe
 from dlbench.hardware_probe.memory import Memory, probe_memory
-from dlbench.hardware_probe.sentinel import Reading, SentinelError
+from dlbench.hardware_probe.sentinel import Reading, SentinelError, disturbances
 from dlbench.hardware_probe.sentinel import take as take_reading
 from dlbench.hardware_probe.virtualisation import Virtualisation
 
@@ -33,6 +33,7 @@ __all__ = [
     "Virtualisation",
     "bound_mask",
     "describe",
+    "disturbances",
     "measure",
     "probe",
     "probe_cpu",

@@ -25,6 +25,14 @@ _TIMEOUT_SECONDS = 60.0
 # spare for a moment, so that processors with larger caches than a third of it show those instead.
 _CACHES, _SMALLEST, _LARGEST = 3, 32_000_000, 128_000_000
 
+# Shares of time above which a machine is not quiet.
+PRESSURE_LIMIT = 0.05
+WAITING_LIMIT = 0.05
+STEAL_LIMIT = 0.05
+# Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms, a reading of a third
+# of a second on two CPUs cannot tell less than about 5 %.
+OTHERS_LIMIT = 0.10
+
 
 class SentinelError(RuntimeError):
     """The sentinel could not run; the message says why, and what to do."""
@@ -54,6 +62,21 @@ class Reading(JsonRecord):
     """What was measured with; rates compare only where it is equal."""
     taken: str
     """When, in UTC, ISO 8601."""
+
+
+def disturbances(reading: Reading) -> list[str]:
+    """Return what the kernel counted that a quiet machine does not show; what it does not tell is no reason."""
+    reasons = []
+    if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
+        reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
+    for share, limit, what in (
+        (reading.pressure_share, PRESSURE_LIMIT, "programs waited for a CPU"),
+        (reading.waiting_share, WAITING_LIMIT, "the sentinel itself waited for a CPU"),
+        (reading.steal_share, STEAL_LIMIT, "the host of this virtual machine withheld the CPU"),
+    ):
+        if share is not None and share >= limit:
+            reasons.append(f"{what} {share:.0%} of the time (limit {limit:.0%})")
+    return reasons
 
 
 def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:

@@ -16,13 +16,14 @@ from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.matrix.analysis import Matrix, build_matrix
 from dlbench.reports.storage.builds import Builds
+from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Results
 
 Found = TypeVar("Found")
 
 QUANTITY, REFERENCE, AGAINST, ALL_RUNS, ALL_MODES = "quantity", "reference", "against", "all_runs", "all_modes"
-PAPER, CLAIMS, FAIL_ON = "paper", "claims", "fail_on"
+PAPER, CLAIMS, FAIL_ON, FLEET, TOP = "paper", "claims", "fail_on", "fleet", "top"
 """The choices that a report may offer; stores, a run, a suite and a machine can be chosen for every one."""
 
 
@@ -45,6 +46,8 @@ class Choices:
     """Claims of the reader's own."""
     fail_on: str = ""
     """A verdict that makes the command fail."""
+    fleet: str = ""
+    """This fleet only: its id, or the beginning of it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,10 @@ class Source:
     """Which framework of now stands for each of a published table."""
     of_run: Callable[[str], Results] = lambda run: Results()
     """Returns the results of one run, of both sides where it has two."""
+    sentinels: Callable[[str], list[tuple[int, str, dict[str, Any]]]] = lambda run: []
+    """Returns the sentinel's readings of one run: block, "before" or "after", content."""
+    narrowing: Narrowing = field(default_factory=Narrowing)
+    """What was asked for; `results` are narrowed to it, `runs` and `of_run` are not."""
 
     def matrix(self) -> Matrix:
         """Return the matrix of the results, or the published one that was chosen instead."""

@@ -9,7 +9,7 @@ Own simulation, nominal 95 %: all points alike 93-98 %; one of six points four t
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,9 +162,15 @@ def replicate(parts: Array, theta: Array, least_variance: float, data: Observati
 
 
 def _alike(data: Observations) -> bool:
-    """Tell whether the launches of all points may deviate alike, by Bartlett's test (1937)."""
+    """Tell whether the launches of all points may deviate alike."""
+    return deviate_alike(data.launches)
+
+
+def deviate_alike(launches: Sequence[Array]) -> bool:
+    """Tell whether the launches of several groups (logarithms) may deviate alike, by Bartlett's test (1937)."""
     from scipy.stats import bartlett
 
-    if np.any(data.variances <= 0):
-        return bool(np.all(data.variances <= 0))
-    return float(bartlett(*data.launches).pvalue) >= ALIKE_SIGNIFICANCE
+    variances = [float(each.var(ddof=1)) for each in launches]
+    if min(variances) <= 0:
+        return max(variances) <= 0
+    return float(bartlett(*launches).pvalue) >= ALIKE_SIGNIFICANCE

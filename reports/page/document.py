@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
+from typing import Any
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.against.analysis import Stand
 from dlbench.reports.evidence.attempts import disturbed, effective
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
 from dlbench.reports.report import Choices, Source
+from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.newest import BASELINE
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.results import Results
@@ -39,6 +41,10 @@ class Document:
     """The runs of the stores, each with the number of its records."""
     of_run: Callable[[str], Results] = lambda run: Results()
     """Returns the results of one run, of both sides where it has two."""
+    sentinels: Callable[[str], list[tuple[int, str, dict[str, Any]]]] = lambda run: []
+    """Returns the sentinel's readings of one run."""
+    narrowing: Narrowing = field(default_factory=Narrowing)
+    """What was asked for of the stores."""
     note: str = ""
     """What whoever publishes it has to say, as Markdown."""
     again: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
@@ -78,6 +84,8 @@ class Document:
             self.releases,
             self.stands,
             self.of_run,
+            self.sentinels,
+            self.narrowing,
         )
 
     def _is_of(self, record: Record, cell: MatrixCell) -> bool:

@@ -1,13 +1,35 @@
 """Narrowing results to what a reader asks for: a run by the words a person has for it, values of axes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.errors import ReportError
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Results
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """What a reader asks for of stored results; empty: all of them."""
+
+    run: str = ""
+    """Its id."""
+    suite: str = ""
+    machine: str = ""
+    """A fingerprint."""
+    axes: Mapping[str, str] = field(default_factory=dict)
+    """Words with commas between, by axis."""
+
+    def takes(self, run: Run) -> bool:
+        """Tell whether a run is one of those asked for."""
+        pairs = (self.run, run.id), (self.suite, run.suite), (self.machine, run.machine)
+        return all(wanted in ("", there) for wanted, there in pairs)
+
+    def of(self, results: Results) -> Results:
+        """Return the results whose axes are asked for."""
+        return narrowed(results, self.axes)
 
 
 def run_named(word: str, runs: Sequence[Run]) -> str:

@@ -16,7 +16,7 @@ from dlbench.reports.claims.list_of_claims import PAPERS
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.report import Choices, Report, Source
-from dlbench.reports.storage.narrowing import narrowed, run_named
+from dlbench.reports.storage.narrowing import Narrowing, run_named
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
@@ -37,6 +37,8 @@ _ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only th
 _PAPER = typer.Option("--paper", help=f"Only the claims of this paper: {', '.join(PAPERS)}.")
 _CLAIM = typer.Option("--claim", metavar="FILE", help="A claim of your own (TOML). Repeat the option for several.")
 _FAIL_ON = typer.Option("--fail-on", help="Exit code 1 where a claim has this verdict here: differs, ...")
+_FLEET = typer.Option("--fleet", help="Only this fleet: its id or the beginning of it.")
+_TOP = typer.Option("--top", min=1, help="Of many lines, how many are shown; JSON and CSV have all.")
 _PLOT = typer.Option("--plot", metavar="FILE", help="Draw a picture too (.png or .svg), with a panel for each network.")
 _STORES = typer.Option("--store", metavar="FILE", help="Result store. Repeat the option to compare machines.")
 _RUN = typer.Option("--run", help="Only this run: latest, previous, its id or the beginning of it.")
@@ -48,6 +50,8 @@ _OFFERED: dict[str, tuple[Any, Any]] = {
     of_reports.PAPER: (Annotated[str, _PAPER], ""),
     of_reports.CLAIMS: (Annotated[list[Path] | None, _CLAIM], None),
     of_reports.FAIL_ON: (Annotated[str, _FAIL_ON], ""),
+    of_reports.FLEET: (Annotated[str, _FLEET], ""),
+    of_reports.TOP: (Annotated[int, _TOP], Choices.top),
 }
 SOURCES: dict[str, tuple[Any, Any]] = {
     "store": (Annotated[list[str] | None, _STORES], None),
@@ -120,6 +124,8 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
         release_dates(),
         stands_for_2016(),
         partial(Results.read, targets),
+        partial(sentinels_of, targets),
+        Narrowing() if choices.reference else narrowing_of(targets, given),
     )
     found = report.analyse(source)
     if plot is not None and report.draw is not None:
@@ -144,19 +150,33 @@ def _form(form: str | None, as_json: bool) -> str:
 
 def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> Results:
     """Return what the options of a report choose; raises UsageError where that is nothing, and StoreError."""
-    run, suite, machine = given["run"], given["suite"], given["machine"]
-    if run:
-        run = run_named(run, [each for each, _ in runs_of(targets)])
+    asked_for = narrowing_of(targets, given)
+    run, suite, machine = (word or None for word in (asked_for.run, asked_for.suite, asked_for.machine))
     # Of a store of many nights only what a report shows is read.
-    wanted = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
     newest = not given.get("all_runs")
-    results = narrowed(Results.read(targets, run, suite, machine, newest=newest, trainings=trainings), wanted)
+    results = asked_for.of(Results.read(targets, run, suite, machine, newest=newest, trainings=trainings))
     asked = {"--run": run, "--suite": suite, "--machine": machine}
     asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
     if not results.records and any(asked.values()):
         words = " ".join(f"{option} {value}" for option, value in asked.items() if value)
         raise UsageError(f"Nothing in {', '.join(targets)} matches {words}. `dlbench report runs` lists what is there.")
     return results
+
+
+def narrowing_of(targets: Sequence[str], given: dict[str, Any]) -> Narrowing:
+    """Return what the options of a report ask for; raises ReportError for a run that cannot be told, and StoreError."""
+    run = run_named(given["run"], [each for each, _ in runs_of(targets)]) if given["run"] else ""
+    axes = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
+    return Narrowing(run, given["suite"] or "", given["machine"] or "", axes)
+
+
+def sentinels_of(targets: Sequence[str], run: str) -> list[tuple[int, str, dict[str, Any]]]:
+    """Return what the sentinel showed in a run, of the stores that have it; raises StoreError."""
+    found = []
+    for target in targets:
+        with Store.open(target, create=False) as opened:
+            found += opened.sentinels(run)
+    return found
 
 
 def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:

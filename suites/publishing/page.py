@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.storage.results import Results
 
 from ..commands import options
-from ..commands.report import ALL_RUNS, NARROWING, SOURCES, results_of, runs_of
+from ..commands.report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, results_of, runs_of, sentinels_of
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
@@ -83,6 +84,8 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         version=preparation.version(),
         runs=tuple(runs_of(targets)),
         of_run=lambda run: Results.read(targets, run),
+        sentinels=partial(sentinels_of, targets),
+        narrowing=narrowing_of(targets, given),
         note=_note(given["note"]),
         again=commands_of_cells(),
         all_runs=given[of_reports.ALL_RUNS],

@@ -11,15 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from dlbench.hardware_probe.sentinel import Reading, take
+from dlbench.hardware_probe.sentinel import Reading, disturbances, take
 
-# Shares of time above which a machine is not quiet.
-PRESSURE_LIMIT = 0.05
-WAITING_LIMIT = 0.05
-STEAL_LIMIT = 0.05
-# Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms, a reading of a third
-# of a second on two CPUs cannot tell less than about 5 %.
-OTHERS_LIMIT = 0.10
 # How far a rate may fall short of the machine's record. More where the record itself spreads more; but a record that
 # spreads by more than the last of these says nothing.
 GEMM_SHORTFALL = 0.03
@@ -64,8 +57,8 @@ def judge(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
     compared with the upper quartile, because disturbance only ever slows down; and a shortfall counts only beyond what
     the sentinel's own spread on this machine explains.
     """
-    reasons = [*_disturbances(reading)]
-    calm = [each for each in record if each.method == reading.method and not _disturbances(each)][-RECORD_LENGTH:]
+    reasons = [*disturbances(reading)]
+    calm = [each for each in record if each.method == reading.method and not disturbances(each)][-RECORD_LENGTH:]
     if len(calm) >= ENOUGH_READINGS:
         for what, rate_of, least in (
             ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
@@ -73,21 +66,6 @@ def judge(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
         ):
             reasons += _slower(what, rate_of(reading), [rate_of(each) for each in calm], least)
     return Verdict(not reasons, tuple(reasons))
-
-
-def _disturbances(reading: Reading) -> list[str]:
-    """What the kernel counted that a quiet machine does not show; what it does not tell is no reason."""
-    reasons = []
-    if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
-        reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
-    for share, limit, what in (
-        (reading.pressure_share, PRESSURE_LIMIT, "programs waited for a CPU"),
-        (reading.waiting_share, WAITING_LIMIT, "the sentinel itself waited for a CPU"),
-        (reading.steal_share, STEAL_LIMIT, "the host of this virtual machine withheld the CPU"),
-    ):
-        if share is not None and share >= limit:
-            reasons.append(f"{what} {share:.0%} of the time (limit {limit:.0%})")
-    return reasons
 
 
 def shortfall_allowed(rates: Sequence[float], least: float) -> float:
