@@ -173,4 +173,5 @@ def deviate_alike(launches: Sequence[Array]) -> bool:
     variances = [float(each.var(ddof=1)) for each in launches]
     if min(variances) <= 0:
         return max(variances) <= 0
-    return float(bartlett(*launches).pvalue) >= ALIKE_SIGNIFICANCE
+    # Of equal variances scipy's p-value may be no number.
+    return not float(bartlett(*launches).pvalue) < ALIKE_SIGNIFICANCE

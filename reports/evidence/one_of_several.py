@@ -65,7 +65,7 @@ class Differences:
 
     def half_widths(self, confidence: float) -> Floats:
         """Return half the width of each interval."""
-        quantiles: Floats = stdtrit(self.freedoms, 0.5 + confidence / 2)
+        quantiles = np.asarray(stdtrit(self.freedoms, 0.5 + confidence / 2), dtype=np.float64)
         return quantiles * np.sqrt(self.variances)
 
     def means(self) -> "Differences":

@@ -69,7 +69,8 @@ class _Kind:
     @property
     def others(self) -> Flags:
         """Which nodes are the measure of each thing."""
-        return self.usual & ~self.aside
+        found: Flags = self.usual & ~self.aside
+        return found
 
     def differences(self) -> tuple[Differences, Differences]:
         """Return each node on each thing, and in the mean of its things."""
@@ -78,8 +79,8 @@ class _Kind:
 
     def all_tested(self) -> Flags:
         """Return of which nodes every thing has launches enough, there and elsewhere."""
-        every: Flags = (self.tested | ~self.means.present).all(axis=1) & self.means.present.any(axis=1)
-        return every
+        every = (self.tested | ~self.means.present).all(axis=1) & self.means.present.any(axis=1)
+        return np.asarray(every, dtype=np.bool_)
 
     def set_aside(self, things: Floats, nodes: Floats) -> bool:
         """Set aside what is told (its distance in logarithms, else 0) and furthest out; False if there is nothing new.
@@ -87,15 +88,17 @@ class _Kind:
         Fewer than half of the nodes of a thing may be: what most do is usual.
         """
         before = self.aside.sum()
-        whole = _furthest(nodes[:, None], self.others.any(axis=1, keepdims=True))
+        whole = _furthest(nodes[:, None], np.asarray(self.others.any(axis=1, keepdims=True), dtype=np.bool_))
         alone = _furthest(things, self.others)
         wanted = np.where(self.others, np.where(alone != 0, alone, whole), 0.0)
         room = (self.usual.sum(axis=0) - 1) // 2 - (self.aside & self.usual).sum(axis=0)
         for column in np.flatnonzero((wanted != 0).any(axis=0) & (room > 0)):
-            distances = wanted[:, column]
             # Of two as far out the slow one: a fault makes slow.
-            order = np.lexsort((distances < 0, -np.round(np.abs(distances), 9)))
-            self.aside[[row for row in order if distances[row] != 0][: room[column]], column] = True
+            ranks = {row: (round(abs(each), 9), each > 0) for row, each in enumerate(wanted[:, column]) if each}
+            ordered = sorted(ranks.values(), reverse=True)
+            # Of those that are alike all or none, whatever their names.
+            last = ordered[room[column]] if len(ordered) > room[column] else (0.0, False)
+            self.aside[[row for row, rank in ranks.items() if rank > last], column] = True
         return bool(self.aside.sum() > before)
 
 

@@ -21,6 +21,8 @@ NONE = "No node of a fleet was measured here; `dlbench fleet run SUITE` measures
 _ITSELF = "the machine itself, one thread"
 _DETAILED = 5
 """So many nodes are shown thing by thing."""
+_DRAWN = 11
+"""Panels of things in a picture, beside the one of the mean."""
 _LEGEND = (
     "mean: time over that of the other nodes of the kind, geometric mean of so many things, with its 95 % interval; "
     "above 1 the node is slower. Nodes that are told apart are not among the others. slow, fast: on how many things.",
@@ -169,13 +171,20 @@ def _marks_legend(found: FleetFound) -> list[str]:
     return [*lines, *([f"{contended.symbol} {contended.legend}"] if any(node.disturbed for node in nodes) else [])]
 
 
+def _drawn(found: KindFound) -> list[Thing]:
+    """Return the things on which the nodes differ most, in the order of the kind."""
+    most = sorted(found.spreads, key=lambda each: -each.between)[:_DRAWN]
+    kept = {each.thing.name for each in most}
+    return [thing for thing in found.kind.things if thing.name in kept]
+
+
 def _dots(found: KindFound, top: int) -> Dots:
     shown = found.nodes[:top]
     names = tuple(each.node.name for each in shown)
     against = "the other nodes"
     means = {(each.node.name, against): each.mean.ratio for each in shown}
     panels = [Panel("Geometric mean", names, {key: (r.value, r.low, r.high) for key, r in means.items()})]
-    for thing in found.kind.things:
+    for thing in _drawn(found):
         points = {
             (each.node.name, against): (on.judged.ratio.value, on.judged.ratio.low, on.judged.ratio.high)
             for each in shown
