@@ -79,7 +79,7 @@ def test_a_node_vanishes_and_comes_back_and_so_does_the_controller(slurm: Cluste
     slurm.stop_node("n1")
     slurm.start_node("n1")
     slurm.stop_controller()
-    asked = subprocess.run(["squeue"], env=slurm.environment, capture_output=True, text=True)
+    asked = subprocess.run(["squeue"], env=slurm.impatient, capture_output=True, text=True)
     assert "Unable to contact slurm controller" in asked.stderr
     slurm.start_controller()
     wait_for(slurm, job, "RUNNING")
@@ -90,7 +90,7 @@ def test_there_is_no_accounting(slurm: Cluster) -> None:
         slurm.command("sacct")
 
 
-def ended_cluster(fails: bool) -> dict[str, Any]:
+def ended_cluster(fails: bool, without_controller: bool = False) -> dict[str, Any]:
     """Start a cluster with a job that sends one process away; return what is left of it, and what was there."""
     known: list[int] = []
     own = None
@@ -99,6 +99,8 @@ def ended_cluster(fails: bool) -> dict[str, Any]:
             job = own.submit("setsid sleep 300 & exec sleep 300")
             wait_until(lambda: len(processes_of(own, job)) == 2, "both processes")
             known = [each.pid for each in own.processes()]
+            if without_controller:
+                own.stop_controller()
             if fails:
                 raise KeyError("as a test may")
     except KeyError:
@@ -117,6 +119,10 @@ def nothing_left(told: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_left(slurm: Cluster, fails: bool) -> None:
     assert nothing_left(ended_cluster(fails))
+
+
+def test_nothing_is_left_of_a_cluster_without_controller(slurm: Cluster) -> None:
+    assert nothing_left(ended_cluster(fails=True, without_controller=True))
 
 
 @pytest.mark.skipif(

@@ -139,9 +139,10 @@ def test_a_node_that_goes_down(scheduler: Scheduler, slurm: Cluster) -> None:
     assert seen(scheduler, late).state == WAITING
 
 
-def test_a_controller_that_is_away(scheduler: Scheduler, slurm: Cluster) -> None:
+def test_a_controller_that_is_away(scheduler: Scheduler, slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = running(scheduler)
     slurm.stop_controller()
+    monkeypatch.setenv("SLURM_CONF", slurm.impatient["SLURM_CONF"])
     away = "Unable to contact slurm controller"
     told = scheduler.seen([handle, NOWHERE])
     assert {(each.state, away in each.words) for each in told.values()} == {(UNKNOWN, True)}
