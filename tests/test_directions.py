@@ -2,6 +2,7 @@
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +105,15 @@ def sizes() -> Iterator[tuple[str, int, int]]:
                 parameters = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
                 yield f"{name}: lines of {node.name}", (node.end_lineno or 0) - node.lineno + 1, 60
                 yield f"{name}: parameters of {node.name}", parameters, 8
+
+
+def test_every_folder_of_the_host_is_installed() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {
+        path.parent.relative_to(ROOT) for room in ("suites", "reports", "hardware_probe") for path in modules(room)
+    }
+    named = {f"dlbench.{'.'.join(folder.parts)}" for folder in folders if (ROOT / folder / "__init__.py").exists()}
+    assert named - set(packages) == set()
 
 
 def test_nothing_is_larger_than_it_should_be() -> None:
