@@ -28,6 +28,7 @@ LARGEST_COPY = 500_000_000
 PACKED = ".xz"
 """A file that ends so is read as a copy in memory, and never written: an example's store has a tenth of its size so."""
 _HEADER = b"SQLite format 3\0"
+_SMALLEST_PAGE = 512
 
 # Set by writers only: SQLite must take the write lock when a transaction begins, since a transaction that turns from
 # reading to writing is refused at once, without waiting, when another wrote in between.
@@ -180,13 +181,12 @@ def _check_file(path: Path, create: bool) -> None:
 
 
 def _check_header(path: Path) -> None:
-    # SQLite takes any file shorter than its header for an empty database, and would overwrite it.
-    try:
-        with path.open("rb") as file:
-            header = file.read(16)
-    except PermissionError as error:
-        raise StoreError(f"The store {path} may not be read; check its permissions.") from error
-    if header not in (b"", _HEADER):
+    # SQLite takes any file shorter than its smallest page for an empty database, and would overwrite it; others it
+    # refuses itself. The file is not looked into here: whoever closes a file lets go of all locks that the process has
+    # on it, also those of a store that is open already, and two processes could then write over one another.
+    if not os.access(path, os.R_OK):
+        raise StoreError(f"The store {path} may not be read; check its permissions.")
+    if 0 < path.stat().st_size < _SMALLEST_PAGE:
         raise _not_a_database(str(path))
 
 

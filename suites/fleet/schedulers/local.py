@@ -19,6 +19,7 @@ _NODE = re.compile(r"local-[1-9][0-9]*")
 _HANDLE = re.compile(r"(?P<pid>[0-9]+):(?P<started>[0-9.]+):(?P<node>.*)")
 #: The clock by which a start is told may be set meanwhile; a number is not given to another process that soon.
 _SAME_START_SECONDS = 2.0
+_STANDARD = 0, 1, 2
 _NO_LIMIT_MINUTES = 10 * 365 * 24 * 60
 #: In the command line of a job's process until the command takes its place; it ignores SIGTERM.
 _BEFORE_THE_COMMAND = "submitit.core._submit"
@@ -118,11 +119,22 @@ def _end(controller: psutil.Process) -> None:
 
 @contextlib.contextmanager
 def _out_of_the_terminals_reach() -> Iterator[None]:
-    """Let what is started here outlive this process and its terminal, as a cluster's jobs do."""
+    """Let what is started here outlive this process, its terminal and its pipes, as a cluster's jobs do.
+
+    Whoever reads a pipe of this process would otherwise wait for the jobs to end: they would hold it open.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    kept = [os.dup(number) for number in _STANDARD]
     try:
+        for number in _STANDARD:
+            os.dup2(nowhere, number)
         yield
     finally:
+        for number, copy in zip(_STANDARD, kept, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(nowhere)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

@@ -219,3 +219,24 @@ def test_a_store_held_by_another_program_is_told(path: Path, monkeypatch: pytest
         holder.execute("COMMIT")
         store.append(make.record())
     holder.close()
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the kernel does not list its locks")
+def test_opening_a_store_again_lets_go_of_no_lock_of_this_process(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+
+    def locks() -> int:
+        # "1: POSIX  ADVISORY  READ 123 fe:00:456 ...": of this process, on this file.
+        lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        mine = [line for line in lines if line[4:5] == [str(os.getpid())]]
+        return sum(line[5].rpartition(":")[2] == str(path.stat().st_ino) for line in mine)
+
+    with Store.open(path) as first:
+        first.begin_run(make.run())
+        with first.engine.connect() as connection:
+            connection.execute(sa.select(schema.runs)).all()
+            held = locks()
+            assert held > 0
+            for create in (True, False):
+                Store.open(path, create=create).close()
+            assert locks() == held

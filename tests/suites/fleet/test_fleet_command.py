@@ -49,7 +49,9 @@ def fleet(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def status(folder: Path) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = json.loads(fleet(folder, "status", "--json").stdout)["jobs"]
+    asked = fleet(folder, "status", "--json")
+    assert asked.stdout, asked.stderr
+    told: list[dict[str, Any]] = json.loads(asked.stdout)["jobs"]
     return told
 
 
