@@ -135,10 +135,10 @@ def run_command(
     if where.on not in schedulers.NAMES:
         raise unknown_name("scheduler", where.on, schedulers.NAMES)
     words = words_of(axes, launches, builds, _RunWords(how.budget, how.no_build, how.seed), conditions)
-    submission.check_target(how.store_file, several_machines=where.on != "local")
     if how.resume:
         _resume(name, where, how, words)
         return
+    submission.check_target(how.store_file, several_machines=where.on != "local")
     options.choices(axes, launches, builds)
     suites.load(name)
     settings = where.settings(how.node_python or sys.executable)
@@ -171,6 +171,7 @@ def _resume(name: str, where: Where, how: Submitting, words: list[str]) -> None:
         if not of_suite:
             raise UsageError(f"{store.name} has no fleet of {name}. Leave --resume out to start one.")
         fleet = of_suite[-1]
+        submission.check_target(how.store_file, several_machines=fleet.scheduler != "local")
         if words and tuple(words) != fleet.words:
             raise UsageError(
                 f"Fleet {fleet.id} was begun with other options: {' '.join(fleet.words) or 'none'}. Leave options out "

@@ -41,11 +41,11 @@ def standings(
     replaced = {job.replaces: job.number for job in jobs if job.replaces is not None}
     found = []
     for job in jobs:
-        # A run that is finished is, though its job could not say so: the server was away when it ended.
-        done = job.run in finished
-        state, words = (FINISHED, "") if done else _state(job, seen.get(job.handle or ""))
+        state, words = _state(job, seen.get(job.handle or ""))
         if job.number in replaced and state != FINISHED:
             state, words = REPLACED, f"job {replaced[job.number]} goes on"
+        elif job.run in finished:  # though its job could not say so: the server was away when it ended
+            state, words = FINISHED, ""
         found.append(Standing(job, state, words, launches.get(job.run or "", 0)))
     return found
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from dlbench.reports.errors import StoreError
+from dlbench.reports.storage import database
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.servers import copying
 from dlbench.reports.storage.store import Store
@@ -115,7 +116,8 @@ class DeliveringStore(Store):
 
     def _rest(self) -> None:
         """Hold no connection between launches: a thousand machines must not need a thousand of them."""
-        self._server.engine.dispose()
+        if not database.is_sqlite(self._server.engine):  # one in memory would be gone
+            self._server.engine.dispose()
 
     def _pass_on(self, write: Callable[[Store], None]) -> None:
         """Write to the server what was kept here; where it is away, ask again now and then."""

@@ -108,7 +108,7 @@ def test_a_cancelled_job_ends_in_its_own_way(folder: Path) -> None:
     assert "cancelled: job 1 on local-1" in cancelled.stderr
     until(lambda: [each["state"] for each in status(folder)] == ["failed"], "the job to end")
     assert "Ended by SIGTERM" in status(folder)[0]["words"]
-    assert jobs_of(folder) == []
+    until(lambda: not jobs_of(folder), "its process to end")
     assert "No job" in fleet(folder, "cancel").stderr
 
 
