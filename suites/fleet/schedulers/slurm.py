@@ -31,7 +31,9 @@ class Slurm:
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
         """Return nodes of the partition; raises FrameworkEnvironmentError too, where Slurm cannot be asked."""
-        return slurm_nodes.chosen(slurm_nodes.nodes_of(partition_asked(self._options)), count, named)
+        return slurm_nodes.chosen(
+            slurm_nodes.nodes_of(partition_asked(self._options)), count, slurm_nodes.expanded(named)
+        )
 
     def submit(self, wanted: Wanted) -> str:
         """Submit a job to one node; its handle is the number that Slurm gives it."""

@@ -57,6 +57,14 @@ def nodes_of(partition: str) -> dict[str, SlurmNode]:
     }
 
 
+def expanded(named: Sequence[str]) -> list[str]:
+    """Return names with Slurm's short forms written out: n[1-2,5] is n1, n2, n5. Raises as `nodes_of` does."""
+    if not any("[" in name for name in named):
+        return list(named)
+    # A comma within brackets has parted them: together they are what the user wrote.
+    return slurm_programs.ask("scontrol", "show", "hostnames", ",".join(named)).split()
+
+
 def chosen(known: Mapping[str, SlurmNode], count: int | None, named: Sequence[str]) -> list[str]:
     """Return the nodes to use: those named, else all that take jobs; of more than ``count`` the idle ones first.
 

@@ -16,6 +16,7 @@ GUIDES = [
     ROOT / "README.md",
     *(ROOT / room / "README.md" for room in ("suites", "adapters", "hardware_probe", "reports", "tests")),
     ROOT / "suites/definitions/README.md",
+    ROOT / "suites/fleet/README.md",
     ROOT / "adapters/TUTORIAL.md",
 ]
 MADE_THERE = ("NAME", "COMMAND", "slowest", "littlenet", "my_framework")

@@ -101,6 +101,7 @@ def test_a_job_is_killed_and_another_goes_on_with_what_it_left(folder: Path) -> 
     assert "seconds per mini-batch" in log.lower()
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_ends_in_its_own_way(folder: Path) -> None:
     fleet(folder, "run", "mine.toml", "--on", "local")
     until(lambda: (folder / STORE).exists() and measured(folder).total() >= 1, "the first record")

@@ -113,6 +113,7 @@ def test_a_node_that_others_use_too_is_told_in_every_record(lab: Lab) -> None:
     assert "shared node: other jobs are on it" in lab.dlbench("report", "matrix").stdout.replace("\n  ", " ")
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_keeps_what_it_measured(lab: Lab) -> None:
     lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", "--nodelist", "n2")
     wait_until(lambda: lab.of_node("n2") >= 1, "the first record")
@@ -122,6 +123,7 @@ def test_a_cancelled_job_keeps_what_it_measured(lab: Lab) -> None:
     assert lab.of_node("n2") >= 1
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_away_makes_no_job_look_dead(lab: Lab) -> None:
     lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", "--nodelist", "n1")
     wait_until(lambda: lab.states() == ["running"], "the job to run")

@@ -181,6 +181,7 @@ def test_a_cluster_whose_squeue_refuses_a_list_for_one_unknown_job(monkeypatch: 
 def test_nodes_that_are_idle_come_first(scheduler: Scheduler, tmp_path: Path) -> None:
     assert scheduler.nodes(None, ()) == ["n1", "n2"]
     assert scheduler.nodes(None, ("n2", "n1", "n2")) == ["n2", "n1"]
+    assert scheduler.nodes(None, ("n[1", "2]")) == ["n1", "n2"]
     running(scheduler, node="n1")
     assert scheduler.nodes(1, ()) == ["n2"]
     assert scheduler.nodes(None, ()) == ["n2", "n1"]
