@@ -17,7 +17,7 @@ from dlbench.reports.storage.store import Store
 from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say, show
 from ..environments import folders, row_interpreters
-from ..errors import NOTHING_MEASURED, interruptible
+from ..errors import NOTHING_MEASURED, UsageError, interruptible
 from ..fleet import membership
 from ..fleet.membership import Membership
 from ..judging.first_losses import FirstLosses
@@ -70,6 +70,8 @@ class Beginning:
     def run(self, plan: Plan, store: Store, machine: Machine) -> Run:
         """Return the run, in the store."""
         run = self.unfinished or preparation.begin(plan, store, machine, node=self.part.node())
+        if self.unfinished:
+            store.catch_up(run.id)  # it may have waited for its turn
         self.part.begun(run, len(plan.cells) * plan.launches)
         return run
 
@@ -104,6 +106,8 @@ def run_command(
     - `dlbench run claims --budget 2h`
     """
     chosen = options.choices(axes, launches, builds)
+    if fleet.job and session.resume:
+        raise UsageError("A fleet's job is gone on with by `dlbench fleet run SUITE --resume`. Leave out --job.")
     machine = probe()
     plan = planned(name, chosen, machine, session.seed, session.store_file)
     feasible.check_count(plan, session.yes)
@@ -111,6 +115,9 @@ def run_command(
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
     with membership.joined(fleet.job, session.store_file, machine, say) as part:
+        if part.nothing_is_left:
+            say("Nothing is left: what this job was to go on with has come to its end.")
+            return
         plan, unfinished = part.narrowed(plan), None
         if goes_on := session.resume or part.goes_on is not None:
             # Refused before a store of an earlier dlbench is brought up to date.
@@ -178,7 +185,7 @@ def carry_out(
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(store, carrier, display, session.seconds, ledger_of=ledger)
             display.follow(runner.ledger)
-            with interruptible(resume_command()):
+            with interruptible(beginning.part.go_on or resume_command()):
                 ending = runner.run()
         for line in precision_lines(plan, runner.ledger):
             say(line)

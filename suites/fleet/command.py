@@ -1,9 +1,11 @@
 """`dlbench fleet`: one suite on many machines, by Slurm, on this machine, or as scripts for any other scheduler."""
 
+import contextlib
+import shlex
 import sys
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
@@ -13,94 +15,22 @@ from dlbench.reports.storage.servers.fleets import Fleet, Job
 from dlbench.reports.storage.store import Store
 
 from ..commands import options
-from ..commands.options import OptionGroup, grouped, words_of
+from ..commands.options import grouped, words_of
 from ..commands.run import HowToRun
-from ..display.screen import StatusLine, counted, err, print_json, say, show, table
-from ..errors import FLEET_INCOMPLETE, UsageError, unknown_name
+from ..display.screen import StatusLine, complain, counted, err, print_json, program, say, show, table
+from ..errors import FLEET_INCOMPLETE, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
-from ..planning import values
-from . import schedulers, submission
-from .schedulers.scheduler import Scheduler
-from .schedulers.slurm_options import read_further
+from ..storing import spools
+from . import going_on, schedulers, submission
+from .fleet_options import Submitting, Where
+from .schedulers.scheduler import RUNNING, WAITING, Scheduler
 from .standing import AT_WORK, BROKEN, Standing, standings
 from .submission import Submitter
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
 
-_WATCH_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Where(OptionGroup):
-    """Which machines, and how they are reached."""
-
-    on: Annotated[
-        str,
-        typer.Option(
-            "--on",
-            metavar="|".join(schedulers.NAMES),
-            help="Slurm; processes on this machine; or scripts to be given to any other scheduler.",
-        ),
-    ] = "slurm"
-    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="How many nodes: idle ones first.")] = None
-    nodelist: Annotated[str | None, typer.Option("--nodelist", metavar="NAMES", help="These nodes: n1,n2.")] = None
-    partition: Annotated[str, typer.Option("--partition", help="Slurm's partition.")] = ""
-    exclusive: Annotated[
-        bool, typer.Option("--exclusive/--shared", help="Whether a job has its node to itself (Slurm).")
-    ] = True
-    time_limit: Annotated[str, typer.Option("--time-limit", help="Slurm ends a job after this: 90m, 8h.")] = ""
-    account: Annotated[str, typer.Option("--account", help="Slurm's account.")] = ""
-    qos: Annotated[str, typer.Option("--qos", help="Slurm's quality of service.")] = ""
-    slurm_option: Annotated[
-        list[str] | None,
-        typer.Option("--slurm-option", metavar="KEY=VALUE", help="A further option of sbatch: constraint=zen4."),
-    ] = None
-
-    @property
-    def named(self) -> list[str]:
-        """The nodes that --nodelist names; empty without it."""
-        return [] if self.nodelist is None else values.words(self.nodelist)
-
-    def settings(self, python: str) -> tuple[tuple[str, str], ...]:
-        """Return what Slurm is told of every job, by name; raises UsageError for what cannot be, or is not Slurm's."""
-        minutes = f"{values.duration(self.time_limit) / 60:g}" if self.time_limit else ""
-        given = {"partition": self.partition, "minutes": minutes, "account": self.account, "qos": self.qos}
-        given |= {"shared": "" if self.exclusive else "yes"}
-        found = [(name, value) for name, value in given.items() if value]
-        found += [(f"further.{name}", value) for name, value in read_further(self.slurm_option or ()).items()]
-        if found and self.on != "slurm":
-            raise UsageError(f"--on {self.on} has no partition, account, time limit and the like. Leave them out.")
-        return (*found, ("python", python))
-
-
-@dataclass(frozen=True)
-class Submitting(OptionGroup):
-    """What is written where, and what ends it."""
-
-    store_file: options.StoreFile = options.DEFAULT_STORE
-    budget: options.TotalBudget = None
-    no_build: options.NoBuild = False
-    seed: options.Seed = None
-    folder: Annotated[
-        Path | None,
-        typer.Option("--folder", metavar="FOLDER", help="For logs and scripts; all nodes must see it under this name."),
-    ] = None
-    node_python: Annotated[
-        str, typer.Option("--node-python", metavar="PATH", help="The Python that has dlbench on the nodes (this one).")
-    ] = ""
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what jobs of the suite's newest fleet left when they ended.")
-    ] = False
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs have ended.")] = False
-
-
-@dataclass(frozen=True)
-class _RunWords(OptionGroup):
-    """Those of the above that each job is told."""
-
-    budget: options.TotalBudget = None
-    no_build: options.NoBuild = False
-    seed: options.Seed = None
+_WATCH_SECONDS = 1.0, 10.0
+"""The first pause between two looks, and the longest: each asks the scheduler and the store."""
 
 
 Which = Annotated[str | None, typer.Argument(metavar="[FLEET]", help="The fleet's id. Without it, the newest.")]
@@ -130,65 +60,82 @@ def run_command(
     - `dlbench fleet run quick --on slurm --nodelist n1,n2 --frameworks torch --launches 5`
     - `dlbench fleet run quick --on slurm --resume`
     - `dlbench fleet run quick --on local --nodes 2 --frameworks null --store results.sqlite --wait`
-    - `dlbench fleet run quick --on script --nodes 3 --folder jobs`
+    - `dlbench fleet run quick --on script --nodelist big1,big2 --folder jobs`
     """
-    if where.on not in schedulers.NAMES:
-        raise unknown_name("scheduler", where.on, schedulers.NAMES)
-    words = words_of(axes, launches, builds, _RunWords(how.budget, how.no_build, how.seed), conditions)
+    words = words_of(axes, launches, builds, how.of_each_job, conditions)
     if how.resume:
         _resume(name, where, how, words)
         return
-    submission.check_target(how.store_file, several_machines=where.on != "local")
+    on = where.scheduler()
+    if how.fleet is not None:
+        raise UsageError("--fleet names a fleet to go on with. Give it together with --resume.")
+    submission.check_target(how.store_file, several_machines=on != "local")
     options.choices(axes, launches, builds)
     suites.load(name)
-    settings = where.settings(how.node_python or sys.executable)
+    settings = {"python": sys.executable, **where.settings}
     id_ = submission.new_id()
     with Store.open(how.store_file, report=say) as store:
         folder = submission.folder_of(id_, how.folder)
-        fleet = submission.new_fleet(id_, name, words, where.on, folder, settings)
+        fleet = submission.new_fleet(id_, name, words, on, folder, settings)
         scheduler = schedulers.of(fleet)
         nodes = scheduler.nodes(where.nodes, where.named)
         fleets.begin(store, fleet)
-        _submit(Submitter(store, how.store_file, fleet, scheduler), nodes)
-        if how.wait:
-            _wait(store, fleet, scheduler)
+        say(
+            f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {fleet.suite} for {', '.join(nodes)}, in {fleet.folder}"
+        )
+        jobs = [Job(number, node) for number, node in enumerate(nodes, 1)]
+        _submit(Submitter(store, how.store_file, fleet, scheduler), jobs, how.wait)
+        if on == "script":
+            say("Give each script there to the scheduler of its node; `dlbench fleet status` shows what they measure.")
 
 
-def _submit(submitter: Submitter, nodes: list[str]) -> None:
-    fleet = submitter.fleet
-    for number, node in enumerate(nodes, 1):
-        submitter.submit(Job(number, node))
-    say(f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {fleet.suite} for {', '.join(nodes)}, in {fleet.folder}")
-    if fleet.scheduler == "script":
-        say("Give each script there to the scheduler of its node; `dlbench fleet status` shows what they measure.")
+def _submit(submitter: Submitter, jobs: list[Job], wait: bool, refused: Sequence[str] = ()) -> None:
+    """Submit jobs, and wait for them where that is asked for; exit with FLEET_INCOMPLETE where one broke."""
+    refused = [*refused, *submitter.submit(jobs)]
+    for line in refused:
+        complain(line)
+    found = _wait(submitter.store, submitter.fleet, submitter.scheduler) if wait else []
+    if refused or any(each.state in BROKEN for each in found):
+        raise typer.Exit(FLEET_INCOMPLETE)
 
 
 def _resume(name: str, where: Where, how: Submitting, words: list[str]) -> None:
-    if where.nodes is not None:
-        raise UsageError("--nodes has no meaning with --resume. Nodes that may take over are named with --nodelist.")
+    if where.nodes is not None or how.folder is not None:
+        raise UsageError("--nodes and --folder are not for --resume. Nodes that may take over: --nodelist.")
+    spools.deliver_before(how.store_file, say)  # else a node may take what is measured already
     with Store.open(how.store_file, create=False) as store:
-        of_suite = [fleet for fleet in fleets.fleets(store) if fleet.suite == name]
-        if not of_suite:
-            raise UsageError(f"{store.name} has no fleet of {name}. Leave --resume out to start one.")
-        fleet = of_suite[-1]
-        submission.check_target(how.store_file, several_machines=fleet.scheduler != "local")
-        if words and tuple(words) != fleet.words:
-            raise UsageError(
-                f"Fleet {fleet.id} was begun with other options: {' '.join(fleet.words) or 'none'}. Leave options out "
-                "to go on with it, or leave --resume out to start another."
-            )
+        fleet = _to_go_on_with(store, name, how.fleet, words)
+        submission.check_target(how.store_file, several_machines=where.scheduler(fleet.scheduler) != "local")
+        fleet = replace(fleet, settings=tuple({**dict(fleet.settings), **where.settings}.items()))
         scheduler = schedulers.of(fleet)
         others = scheduler.nodes(None, where.named) if where.named else []
-        found = submission.replacements(_standings(store, fleet, scheduler), store, scheduler, others)
-        if not found:
+        found = going_on.replacements(_standings(store, fleet, scheduler), store, scheduler, others)
+        if not found.jobs and not found.refusals:
             say(f"Nothing is left to go on with: no job of fleet {fleet.id} ended early.")
             return
-        submitter = Submitter(store, how.store_file, fleet, scheduler)
-        for job in found:
-            submitter.submit(job)
-            say(f"job {job.number} goes on with what job {job.replaces} left, on {job.node}")
-        if how.wait:
-            _wait(store, fleet, scheduler)
+        # One that was lost may live where nobody sees it: it shall not measure beside its successor.
+        replaced = {job.replaces for job in found.jobs}
+        handles = [job.handle for job in fleets.jobs(store, fleet.id) if job.number in replaced and job.handle]
+        with contextlib.suppress(SuitesError):
+            scheduler.cancel(handles)
+        for line in found.lines:
+            say(line)
+        _submit(Submitter(store, how.store_file, fleet, scheduler), found.jobs, how.wait, found.refusals)
+
+
+def _to_go_on_with(store: Store, suite: str, fleet_id: str | None, words: list[str]) -> Fleet:
+    of_suite = [fleet for fleet in fleets.fleets(store) if fleet.suite == suite]
+    if not of_suite:
+        raise UsageError(f"{store.name} has no fleet of {suite}. Leave --resume out to start one.")
+    fleet = next((each for each in of_suite if each.id == fleet_id), None) if fleet_id else of_suite[-1]
+    if fleet is None:
+        raise unknown_name(f"fleet of {suite}", fleet_id or "", [each.id for each in of_suite])
+    if words and tuple(words) != fleet.words:
+        raise UsageError(
+            f"Fleet {fleet.id} was begun with other options: {' '.join(fleet.words) or 'none'}. Leave options out to "
+            "go on with it, or leave --resume out to start another."
+        )
+    return fleet
 
 
 @fleet_app.command("status")
@@ -220,7 +167,7 @@ def status_command(
         table(title, ["job", "node", "state", "launches", "heartbeat", ""], [_row(each) for each in found])
     if any(each.state in BROKEN for each in found):
         if not as_json:
-            show(f"Go on: dlbench fleet run {fleet.suite} --resume")
+            show(f"Go on: {program()} fleet run {shlex.quote(fleet.suite)} --resume --fleet {fleet.id}", whole=True)
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
@@ -238,8 +185,12 @@ def cancel_command(
     with Store.open(store_file, create=False) as store:
         fleet = _chosen(store, fleet_id)
         scheduler = schedulers.of(fleet)
-        found = [each.job for each in _standings(store, fleet, scheduler) if each.state in AT_WORK]
-        chosen = [job for job in found if job.handle and node in (None, job.node)]
+        found = _standings(store, fleet, scheduler)
+        seen = scheduler.seen([each.job.handle for each in found if each.job.handle])
+        # One that is called lost, or was replaced, may still hold its node.
+        alive = {handle for handle, each in seen.items() if each.state in (WAITING, RUNNING)}
+        jobs = [each.job for each in found if each.state in AT_WORK or each.job.handle in alive]
+        chosen = [job for job in jobs if job.handle and node in (None, job.node)]
         if not chosen:
             say(f"No job of fleet {fleet.id} {f'on {node} ' if node else ''}is at work.")
             return
@@ -299,6 +250,7 @@ def _standings(store: Store, fleet: Fleet, scheduler: Scheduler) -> list[Standin
 
 def _wait(store: Store, fleet: Fleet, scheduler: Scheduler) -> list[Standing]:
     """Wait until no job is at work, telling how far they are, and return how they stand."""
+    pause, longest = _WATCH_SECONDS
     with StatusLine(err) as line:
         while True:
             found = _standings(store, fleet, scheduler)
@@ -307,7 +259,8 @@ def _wait(store: Store, fleet: Fleet, scheduler: Scheduler) -> list[Standing]:
                 return found
             done, planned = sum(each.launches for each in found), sum(each.job.planned or 0 for each in found)
             line.draw(f"  {counted(len(at_work), 'job')} at work, {done} of {planned or '?'} launches")
-            time.sleep(_WATCH_SECONDS)
+            time.sleep(pause)
+            pause = min(1.5 * pause, longest)
 
 
 def _row(each: Standing) -> list[str]:

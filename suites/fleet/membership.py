@@ -1,6 +1,7 @@
 """A run's part in a fleet: which job it is, where it goes on, on which node, and the heartbeat meanwhile."""
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -10,12 +11,12 @@ from dlbench.reports.errors import DlbenchError, StoreError, in_one_line
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.servers import fleets
-from dlbench.reports.storage.servers.fleets import Job
 from dlbench.reports.storage.store import Store
 
 from ..errors import UsageError
 from ..planning.plan import Plan
 from ..quiet import node_lock
+from ..storing import spools
 from .heartbeat import Heartbeat
 from .standing import DONE
 from .whole_node import Occupation, gpus_given, lacking, name_of_node
@@ -29,6 +30,8 @@ class Membership:
 
     node: Callable[[], Node | None] = lambda: None
     """The node as it is now; None outside fleets."""
+    go_on: str = ""
+    """The command that goes on where this run ends early; empty: the run's own."""
     goes_on: str | None = None
     """The id of the run that it goes on with."""
     takes_over: tuple[Cell, ...] | None = None
@@ -36,6 +39,11 @@ class Membership:
     begun: Callable[[Run, int], None] = lambda run, launches: None
     """Takes the run once it is in the store, and how many launches it plans."""
     ending: str = field(default="it ended without a word", init=False)
+
+    @property
+    def nothing_is_left(self) -> bool:
+        """Whether what it was to go on with has come to its end meanwhile."""
+        return self.ending == DONE
 
     def narrowed(self, plan: Plan) -> Plan:
         """Return the plan with only those cells that are this run's to measure."""
@@ -58,17 +66,17 @@ def joined(word: str | None, target: str, machine: Machine, report: Report) -> I
     fleet, _, number = word.rpartition("/")
     if not fleet or not number.isdigit():
         raise UsageError(f"--job {word} names no job. `dlbench fleet run` gives it, as FLEET/NUMBER.")
+    spools.deliver_before(target, report)  # what another job left here counts as measured
     with Store.open(target, create=False) as store:
         job = fleets.job(store, fleet, int(number))
+        suite = next(each.suite for each in fleets.fleets(store) if each.id == fleet)
+        run = fleets.left_by(fleets.jobs(store, fleet), job)
+        left = store.run(run) if run else None
         name = name_of_node(job.node)
-        fleets.note(store, fleet, job.number, node=name, machine=machine.fingerprint)
-        left = _left_by(store, fleet, job)
-    occupation = Occupation(fleet, name, lacking(machine, gpus_given()))
-    for reason in occupation.now().shared:
-        report(f"node {name} is not this job's alone: {reason}; its records say so")
-    if narrow := node_lock.why_narrow(bool(machine.cpu.virtualisation.container)):
-        report(narrow)
-    part = Membership(occupation.now)
+        # Of a job that is started again nothing of its first end counts.
+        fleets.note(store, fleet, job.number, node=name, machine=machine.fingerprint, ending=None)
+    part = _part(fleet, name, machine, report)
+    part.go_on = f"dlbench fleet run {shlex.quote(suite)} --resume --fleet {fleet}"
     part.begun = lambda run, launches: _note(target, fleet, job.number, report, run=run.id, planned=launches)
     with Heartbeat(target, fleet, job.number):
         try:
@@ -86,18 +94,22 @@ def joined(word: str | None, target: str, machine: Machine, report: Report) -> I
             _note(target, fleet, job.number, report, ending=part.ending)
 
 
-def _left_by(store: Store, fleet: str, job: Job) -> Run | None:
-    """Return the run of the job that this one replaces, or of the one before that; None where none had begun."""
-    of_number = {each.number: each for each in fleets.jobs(store, fleet)}
-    while job.replaces is not None:
-        job = of_number[job.replaces]
-        if job.run is not None:
-            return store.run(job.run)
-    return None
+def _part(fleet: str, name: str, machine: Machine, report: Report) -> Membership:
+    """Return the part of a job on this node, and say where the node is not its own alone."""
+    occupation = Occupation(fleet, name, lacking(machine, gpus_given()))
+    for reason in occupation.now().shared:
+        report(f"node {name} is not this job's alone: {reason}; its records say so")
+    if narrow := node_lock.why_narrow(bool(machine.cpu.virtualisation.container)):
+        report(narrow)
+    return Membership(occupation.now)
 
 
 def _share(part: Membership, left: Run, target: str, name: str, machine: Machine) -> None:
     """Give a run what another job left: on the same node all of it, on another the cells that were not begun."""
+    if left.finished is not None:
+        part.begun(left, len(left.plan) * left.launches)
+        part.ending = DONE
+        return
     there = left.node.name if left.node is not None else ""
     if there == name:
         part.goes_on = left.id
@@ -109,6 +121,8 @@ def _share(part: Membership, left: Run, target: str, name: str, machine: Machine
         )
     with Store.open(target, create=False) as store:
         part.takes_over = cells_not_begun(store, left)
+    if not part.takes_over:
+        part.ending = DONE
 
 
 def cells_not_begun(store: Store, run: Run) -> tuple[Cell, ...]:

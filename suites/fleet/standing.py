@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dlbench.reports.storage.servers.fleets import Job
 
 from .heartbeat import LOST_SECONDS
-from .schedulers.scheduler import ENDED, GONE, RUNNING, WAITING, Seen
+from .schedulers.scheduler import ENDED, GONE, RUNNING, UNKNOWN, WAITING, Seen
 
 FINISHED, MEASURING, STARTING, QUEUED, LOST, FAILED, REPLACED, HANDED_OVER = (
     *("finished", "running", "starting", "waiting", "lost", "failed", "replaced", "not followed"),
@@ -53,9 +53,10 @@ def standings(
 def _state(job: Job, seen: Seen | None) -> tuple[str, str]:
     if job.ending is not None:
         return (FINISHED, "") if job.ending == DONE else (FAILED, job.ending)
-    if job.handle is None:
+    if job.handle is None and job.beat_age is None:
         return FAILED, "it was not submitted"
-    state, words = (seen.state, seen.words) if seen is not None else (GONE, "")
+    # Without a handle: what submitted it ended before it could say so.
+    state, words = (seen.state, seen.words) if seen is not None else (GONE if job.handle else UNKNOWN, "")
     if state == WAITING:
         return QUEUED, words
     if state == ENDED:

@@ -64,7 +64,8 @@ def resume(
     not what is asked for.
     """
     runs = _unfinished(store, plan, machine, "suite", of_fleet)
-    run = _same(plan, runs, bare=not chosen.narrows)
+    # A fleet names the run, which may be what another node had left of the plan.
+    run = runs[-1] if of_fleet else _same(plan, runs, bare=not chosen.narrows)
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
     try:
         planned_rows = rows(wanted, list(chosen.builds))

@@ -77,6 +77,11 @@ class DeliveringStore(Store):
         super().begin_run(run)
         self.begun = True
 
+    def catch_up(self, run: str) -> None:
+        """Copy what other processes added to a run on the server, if that is there; see Store."""
+        with contextlib.suppress(StoreError):
+            copying.copy_run(self._server, self._here, run)
+
     def finish_run(self, run: str, when: datetime) -> None:
         """Note that a run came to its end; see Store."""
         super().finish_run(run, when)

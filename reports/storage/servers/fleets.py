@@ -117,6 +117,14 @@ def job(store: Store, fleet: str, number: int) -> Job:
     return found
 
 
+def left_by(of_fleet: Sequence[Job], job: Job) -> str | None:
+    """Return the run that a job goes on with: its own, or that of the job it replaces, and so on; None without any."""
+    of_number = {each.number: each for each in of_fleet}
+    while job.run is None and job.replaces in of_number:
+        job = of_number[job.replaces]
+    return job.run
+
+
 def launches(store: Store, runs: Sequence[str]) -> dict[str, int]:
     """Return how many records each of these runs has; a run without any is missing. Raises StoreError."""
     run = schema.records.c.run

@@ -11,13 +11,14 @@ _RIGHTS = (
     "store, SELECT, INSERT, UPDATE and DELETE on its tables, and USAGE on their sequences, to write, SELECT to read."
 )
 _GONE = "cannot be reached ({text}); check that the server runs, and its host and port."
+_FULL = "takes no further connection ({text}); close others, or raise its limit."
 _LONG = "cannot hold such a text or number ({text}); give shorter names, or choose a file with --store."
 
 _BY_STATE = (
     (("42501",), _RIGHTS),
     (("28",), _ROLE),
     (("25006",), "can only be read ({text}); name the server that may be written to."),
-    (("53300", "53400"), "takes no further connection ({text}); close others, or raise its limit."),
+    (("53300", "53400"), _FULL),
     (("53", "58"), "could not be written ({text}); make room on its server. What it held is kept."),
     (("08", "57"), _GONE),
     (("22",), _LONG),
@@ -37,8 +38,8 @@ _BY_WORDS = (
     (("authentication failed",), _ROLE),
     (("pg_hba.conf",), _ROLE),
     (("invalid",), "cannot be used ({text}); correct its URL."),
-    (("too many",), "takes no further connection ({text}); close others, or raise its limit."),
-    (("connection slots",), "takes no further connection ({text}); close others, or raise its limit."),
+    (("too many",), _FULL),
+    (("connection slots",), _FULL),
 )
 
 
@@ -47,8 +48,19 @@ def is_of_server(cause: Any) -> bool:
     return hasattr(cause, "sqlstate")
 
 
+def is_full(cause: Any) -> bool:
+    """Tell whether a server refused a connection because it has as many as it may."""
+    return is_of_server(cause) and _meaning(cause)[0] is _FULL
+
+
 def remedy(cause: Any) -> str:
     """Return what a server's refusal (an error of psycopg) means for the store, and what to do: the end of a line."""
+    found, text = _meaning(cause)
+    return (found or "cannot be used ({text}); check it, or choose another with --store.").replace("{text}", text)
+
+
+def _meaning(cause: Any) -> tuple[str | None, str]:
+    """Return what a refusal means, None where that is not known, and the server's own words in one line."""
     state = cause.sqlstate or ""
     told = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
     lines = (line for line in told.splitlines() if not line.startswith("\t"))  # those are hints, such as "LINE 1"
@@ -57,4 +69,4 @@ def remedy(cause: Any) -> str:
         found = next((words for states, words in _BY_STATE if state.startswith(states)), None)
     else:
         found = next((words for parts, words in _BY_WORDS if all(part in text for part in parts)), _GONE)
-    return (found or "cannot be used ({text}); check it, or choose another with --store.").replace("{text}", text)
+    return found, text

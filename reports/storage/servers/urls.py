@@ -3,12 +3,16 @@
 No name that is given here holds a password.
 """
 
+import random
 import sys
+import time
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from dlbench.reports.errors import StoreError
+from dlbench.reports.storage.servers import mistakes
 
 _POSTGRESQL = "postgresql"
 _DRIVER = "postgresql+psycopg"
@@ -23,6 +27,7 @@ _SETTINGS: dict[str, str | int] = {
     "tcp_user_timeout": 30_000,
 }
 """Of libpq, where the URL says nothing else."""
+_WAIT_SECONDS, _PAUSE_SECONDS = 30.0, (0.1, 1.0)
 _LOCK = 0x646C62656E6368
 """The number of the lock that writers of many rows take; "dlbench" in ASCII."""
 
@@ -55,6 +60,14 @@ def public(url: sa.URL) -> str:
     return shown.render_as_string(hide_password=False)
 
 
+def has_password(target: str) -> bool:
+    """Tell whether a store's name is a URL that holds a secret; raises StoreError for one that cannot be understood."""
+    if not is_served(target):
+        return False
+    url = parsed(target)
+    return url.password is not None or any("password" in name.lower() for name in url.query)
+
+
 def without_password(word: str) -> str:
     """Return a word of a command line as it may be shown: of a URL of a database nothing that is secret."""
     before, equals, after = word.partition("=") if word.startswith("--") else ("", "", word)
@@ -72,7 +85,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
     settings = {name: value for name, value in _SETTINGS.items() if served and name not in url.query}
     try:
         # A connection that rested while the server was started anew is replaced when it is used again.
-        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=settings)
+        engine = sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=settings)
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise _not_understood(error) from error
     except ImportError as error:  # psycopg without a libpq is no missing module
@@ -81,6 +94,20 @@ def engine_of(url: sa.URL) -> sa.Engine:
             f"The store's database needs the Python package {package}; install it beside dlbench: "
             f"{sys.executable} -m pip install '{package}'."
         ) from error
+    sa.event.listen(engine, "do_connect", _connected)
+    return engine
+
+
+def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) -> Any:
+    """Connect, and where the server has no place wait for one: a thousand jobs may begin in one second."""
+    until = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            return dialect.connect(*arguments, **settings)
+        except Exception as error:
+            if not mistakes.is_full(error) or time.monotonic() > until:
+                raise
+        time.sleep(random.uniform(*_PAUSE_SECONDS))  # not all at the same time again
 
 
 def lock(connection: sa.Connection) -> None:

@@ -18,7 +18,9 @@ def _slurm(folder: Path, settings: Mapping[str, str]) -> Slurm:
     given = {name: settings[name] for name in ("partition", "account", "qos", "python") if name in settings}
     further = {name.removeprefix(_FURTHER): value for name, value in settings.items() if name.startswith(_FURTHER)}
     minutes = float(settings["minutes"]) if "minutes" in settings else None
-    return Slurm(folder, SlurmOptions(**given, exclusive="shared" not in settings, minutes=minutes, further=further))
+    return Slurm(
+        folder, SlurmOptions(**given, exclusive=settings.get("shared") != "yes", minutes=minutes, further=further)
+    )
 
 
 _MADE: Mapping[str, Callable[[Path, Mapping[str, str]], Scheduler]] = {

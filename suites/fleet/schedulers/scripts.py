@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...display.screen import counted
 from ...errors import FrameworkEnvironmentError, UsageError
 from .scheduler import UNKNOWN, Seen, Wanted
 
@@ -18,15 +17,13 @@ class Scripts:
         self._folder = folder.absolute()
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
-        """Return the names given, else node-1, node-2, ...: whoever starts the scripts gives each a machine."""
+        """Return the names given; raises UsageError where there are none, or fewer than ``count``."""
         for name in named:
             if not self.usable(name):
                 raise UsageError(f"{name!r} is no name of a node: use letters, digits and signs, without blanks.")
-        if count is None and not named:
-            raise UsageError("Nobody can be asked which nodes there are: say how many, or name them.")
-        pool = list(dict.fromkeys(named)) or [f"node-{number}" for number in range(1, (count or 0) + 1)]
+        pool = list(dict.fromkeys(named))
         if not pool or (count is not None and len(pool) < count):
-            raise UsageError(f"{counted(count or 0, 'node')} asked for, {len(pool)} named.")
+            raise UsageError("Nobody can be asked which nodes there are: name each that is meant with --nodelist.")
         return pool[:count]
 
     def submit(self, wanted: Wanted) -> str:

@@ -92,6 +92,42 @@ def test_another_node_takes_the_cells_that_were_not_begun(fleet: str, command: C
     )
 
 
+def test_a_takeover_that_ends_early_is_gone_on_with_too(fleet: str, command: Command) -> None:
+    """Also where the fleet measures a part of its suite."""
+    words = ("run", "mine.toml", "--threads", "1,2,3", "--store", STORE)
+    command(*words, "--job", "f1/1", "--budget", "0.2s")
+    replaced_on("n2")
+    command(*words, "--job", "f1/2", "--budget", "0.2s")
+    with Store.open(STORE) as store:
+        fleets.add_job(store, "f1", Job(3, "n2", replaces=2))
+    code, _, errors = command(*words, "--job", "f1/3")
+    assert code == 0, errors
+    assert job(3).run == job(2).run != job(1).run
+    assert Counter(threads for _, threads in measured().elements()) == Counter([1, 2, 3])
+
+
+def test_what_has_finished_meanwhile_is_not_measured_again(fleet: str, command: Command) -> None:
+    command("run", "mine.toml", "--store", STORE, "--job", "f1/1")
+    for number, node in ((2, "n1"), (3, "n2")):
+        with Store.open(STORE) as store:
+            fleets.add_job(store, "f1", Job(number, node, replaces=1))
+        code, _, errors = command("run", "mine.toml", "--store", STORE, "--job", f"f1/{number}")
+        assert (code, "Nothing is left" in errors) == (0, True)
+        assert (job(number).ending, job(number).run) == (DONE, job(1).run)
+    assert measured().total() == 3
+
+
+def test_a_job_that_is_started_again_goes_on_with_its_own_run(fleet: str, command: Command) -> None:
+    command("run", "mine.toml", "--store", STORE, "--job", "f1/1", "--budget", "0.2s")
+    begun = job(1).run
+    code, _, errors = command("run", "mine.toml", "--store", STORE, "--job", "f1/1")
+    assert code == 0, errors
+    assert (job(1).run, job(1).ending) == (begun, DONE)
+    assert measured() == Counter({("n1", threads): 1 for threads in (1, 2, 3)})
+    code, _, errors = command("run", "mine.toml", "--store", STORE, "--job", "f1/1", "--resume")
+    assert (code, "dlbench fleet run SUITE --resume" in errors) == (2, True)
+
+
 def test_a_node_of_another_kind_takes_nothing(fleet: str, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     command("run", "mine.toml", "--store", STORE, "--job", "f1/1", "--budget", "0.2s")
     replaced_on("n2")

@@ -14,9 +14,10 @@ from dlbench.reports.storage.servers import fleets
 from dlbench.reports.storage.servers.fleets import Fleet, Job
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import UsageError
-from dlbench.suites.fleet import submission
+from dlbench.suites.fleet import going_on, submission
+from dlbench.suites.fleet.going_on import GoingOn
 from dlbench.suites.fleet.schedulers.scheduler import Seen, Wanted
-from dlbench.suites.fleet.standing import FINISHED, LOST, MEASURING, Standing
+from dlbench.suites.fleet.standing import FINISHED, LOST, MEASURING, REPLACED, Standing
 
 PYTHON = (("python", "/opt/python"),)
 CELLS = tuple(cell(threads=count) for count in (1, 2, 3))
@@ -65,35 +66,68 @@ def other(number: int, node: str, machine: str, state: str = FINISHED) -> Standi
 
 
 def test_its_own_node_goes_on_where_it_can(store: Store) -> None:
-    found = submission.replacements([broken(), other(2, "n2", "kind")], store, Hand("n1", "n2"), ())
-    assert found == [Job(3, "n1", replaces=1)]
+    for others in ((), ("n2",)):
+        found = going_on.replacements([broken(), other(2, "n2", "kind")], store, Hand("n1", "n2"), others)
+        assert found.jobs == [Job(3, "n1", replaces=1)]
+        assert found.lines == ["job 3 goes on with what job 1 left, on n1"]
 
 
 def test_else_another_of_its_kind_takes_over(store: Store) -> None:
-    standings = [broken(), other(2, "n2", "another"), other(3, "n3", "kind"), other(4, "n4", "kind")]
-    assert submission.replacements(standings, store, Hand("n2", "n3", "n4"), ()) == [Job(5, "n3", replaces=1)]
-    named = submission.replacements(standings, store, Hand("n2", "n3", "n4", "n9"), ["n9"])
-    assert named == [Job(5, "n9", replaces=1)]
+    at_work = other(5, "n5", "kind", MEASURING)
+    standings = [broken(), other(2, "n2", "another"), at_work, other(3, "n3", "kind"), other(4, "n4", "kind")]
+    there = Hand("n2", "n3", "n4", "n5", "n9")
+    found = going_on.replacements(standings, store, there, ())
+    assert found.jobs == [Job(6, "n3", replaces=1)]
+    assert found.lines == ["job 6 takes over from job 1, on n3; 1 cells that n1 began stay as they are"]
+    assert going_on.replacements(standings, store, there, ["n9"]).jobs == [Job(6, "n9", replaces=1)]
 
 
-def test_two_broken_ones_get_two_nodes(store: Store) -> None:
-    standings = [broken(), replace(broken("n5"), job=replace(broken("n5").job, number=2)), other(3, "n3", "kind")]
-    with pytest.raises(UsageError, match="no other node of its kind"):
-        submission.replacements(standings, store, Hand("n3"), ())
+def test_one_that_cannot_go_on_holds_up_no_other(store: Store) -> None:
+    second = replace(broken("n5"), job=replace(broken("n5").job, number=2))
+    standings = [broken(), second, other(3, "n3", "kind")]
+    found = going_on.replacements(standings, store, Hand("n3"), ())
+    assert [job.node for job in found.jobs] == ["n3"]
+    assert found.refusals == ["Node n5 cannot be used now, and no other node of its kind is free."]
     standings.append(other(4, "n4", "kind"))
-    assert [job.node for job in submission.replacements(standings, store, Hand("n3", "n4"), ())] == ["n3", "n4"]
+    found = going_on.replacements(standings, store, Hand("n3", "n4"), ())
+    assert [(job.number, job.node) for job in found.jobs] == [(5, "n3"), (6, "n4")]
 
 
 def test_where_every_cell_was_begun_its_own_node_alone_can_go_on(store: Store) -> None:
     for threads in (2, 3):
         store.append(replace(launches(1.0, threads=threads)[0], run="r1"))
-    with pytest.raises(UsageError, match="began every cell"):
-        submission.replacements([broken(), other(2, "n2", "kind")], store, Hand("n2"), ())
+    found = going_on.replacements([broken(), other(2, "n2", "kind")], store, Hand("n2"), ())
+    assert (found.jobs, found.refusals) == ([], ["Node n1 cannot be used now, and it began every cell of its run."])
+
+
+def test_what_a_job_left_that_never_began_is_what_the_one_before_it_left(store: Store) -> None:
+    second = Standing(Job(2, "n1", "h2", None, None, replaces=1), LOST)
+    first = replace(broken(), state=REPLACED)
+    found = going_on.replacements([first, second, other(3, "n3", "kind")], store, Hand("n3"), ())
+    assert "1 cells that n1 began" in found.lines[0]
 
 
 def test_who_measures_or_has_ended_well_is_left_alone(store: Store) -> None:
     standings = [other(1, "n1", "kind"), other(2, "n2", "kind", MEASURING)]
-    assert submission.replacements(standings, store, Hand("n1", "n2"), ()) == []
+    assert going_on.replacements(standings, store, Hand("n1", "n2"), ()) == GoingOn()
+
+
+def test_a_job_that_is_refused_holds_up_no_other_and_is_not_forgotten(store: Store) -> None:
+    fleet = Fleet("f1", "quick", (), "script", "", "0", datetime.now(UTC), PYTHON)
+    fleets.begin(store, fleet)
+
+    class Refusing(Hand):
+        def submit(self, wanted: Wanted) -> str:
+            if wanted.node == "n2":
+                raise UsageError("Slurm refused job 2.")
+            return super().submit(wanted)
+
+    submitter = submission.Submitter(store, "postgresql://me@host/results", fleet, Refusing())
+    assert submitter.submit([Job(1, "n1"), Job(2, "n2"), Job(3, "n3")]) == ["Slurm refused job 2."]
+    kept = fleets.jobs(store, "f1")
+    assert [(job.handle, job.ending) for job in kept] == [
+        *(("h1", None), (None, "it was not submitted: Slurm refused job 2."), ("h3", None))
+    ]
 
 
 def test_a_job_is_a_plain_run_with_its_number(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +135,7 @@ def test_a_job_is_a_plain_run_with_its_number(store: Store, monkeypatch: pytest.
     fleet = Fleet("f1", "quick", ("--threads", "1,2"), "script", "", "0", datetime.now(UTC), PYTHON)
     fleets.begin(store, fleet)
     hand = Hand("n1")
-    submission.Submitter(store, "postgresql://me@host/results", fleet, hand).submit(Job(1, "n1"))
+    submission.Submitter(store, "postgresql://me@host/results", fleet, hand).submit([Job(1, "n1")])
     (wanted,) = hand.taken
     assert wanted.command == (
         *("/opt/python", "-m", "dlbench.suites", "run", "quick", "--threads", "1,2"),
@@ -121,8 +155,13 @@ def test_a_password_stays_out_of_the_commands_of_jobs(monkeypatch: pytest.Monkey
     fleet = Fleet("f1", "quick", (), "script", "", "0", datetime.now(UTC), PYTHON)
     fleets.begin(store, fleet)
     hand = Hand("n1")
-    submission.Submitter(store, secret, fleet, hand).submit(Job(1, "n1"))
+    submission.Submitter(store, secret, fleet, hand).submit([Job(1, "n1")])
     assert "hunter2" not in " ".join(hand.taken[0].command)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me@host/results", "postgresql+psycopg:///results?host=/run/pg"])
+def test_a_url_without_a_password_is_told_to_jobs(url: str) -> None:
+    submission.check_target(url, several_machines=True)
 
 
 def test_machines_do_not_share_a_file() -> None:

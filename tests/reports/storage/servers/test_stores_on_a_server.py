@@ -3,7 +3,9 @@
 import json
 import sqlite3
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,27 @@ def test_a_server_that_was_started_anew_is_found_again(postgresql: Server, datab
         postgresql.start()
         store.append(make.record(launch=1))
         assert [record.launch for record in store.records()] == [0, 1]
+
+
+def test_a_full_server_is_waited_for_and_told_where_it_stays_full(
+    postgresql: Server, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgresql.url(database)
+    Store.open(url).close()
+    places = sa.create_engine(url, poolclass=sa.NullPool)
+    with ExitStack() as held:
+        with suppress(sa.exc.OperationalError):
+            for _ in range(200):
+                held.enter_context(places.connect())
+        monkeypatch.setattr(urls, "_WAIT_SECONDS", 0.0)
+        assert "takes no further connection" in refused(url)
+        monkeypatch.setattr(urls, "_WAIT_SECONDS", 30.0)
+        with ThreadPoolExecutor() as pool:
+            opened = pool.submit(Store.open, url)
+            time.sleep(0.5)
+            assert not opened.done()
+            held.close()
+            opened.result(30).close()
 
 
 def test_what_no_column_of_a_server_holds_is_refused(postgresql: Server, database: str) -> None:
