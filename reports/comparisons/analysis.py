@@ -19,12 +19,12 @@ class Compared:
 
 
 def compared(source: Source) -> Sequence[Compared]:
-    """Return all of them, the newest first; a run without a launch of either side says nothing and is left out."""
+    """Return all that are asked for, the newest first; a run without a launch of either side is left out."""
     found = []
     for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
-        if not run.sides:
+        if not run.sides or not source.narrowing.takes(run):
             continue
-        results = source.of_run(run.id)
+        results = source.narrowing.of(source.of_run(run.id))
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
         records = [each for each in results.records if each.run == run.id]
         if any(each.side for each in records):

@@ -1,5 +1,6 @@
 """`dlbench report comparisons`: what gates and comparisons of a store said, from their launches again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from kept_stores import kept_store
@@ -9,6 +10,7 @@ from dlbench.reports.comparison.verdict import Verdict
 from dlbench.reports.comparisons.analysis import compared
 from dlbench.reports.comparisons.words import WHOLE, newest, outcome
 from dlbench.reports.report import Choices, Source
+from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
@@ -38,6 +40,18 @@ def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> N
     assert len(page.tables) == 1 + WHOLE
     assert len(page.tables[0].rows) == len(found)
     assert newest(found)[0].endswith("4 inconclusive.")
+
+
+def test_only_what_is_asked_for_is_judged(tmp_path: Path) -> None:
+    every = source(tmp_path, "gates")
+    one = compared(every)[2].run.id
+    found = compared(replace(every, narrowing=Narrowing(run=one)))
+    assert [each.run.id for each in found] == [one]
+    cells = {
+        cell.cell.threads
+        for cell in compared(replace(every, narrowing=Narrowing(axes={"threads": "1"})))[0].comparison.cells
+    }
+    assert cells == {1}
 
 
 def test_a_store_without_any_says_so(tmp_path: Path) -> None:
