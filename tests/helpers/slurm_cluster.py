@@ -109,7 +109,7 @@ class Cluster:
         self.start()
         self._end_jobs()
         for name, state in self.states().items():
-            if state not in ("idle", "idle*"):
+            if state.startswith(("down", "drain")):  # any other passes by itself
                 self.resume(name)
         self._wait(lambda: set(self.states().values()) == {"idle"}, "slurmctld")
 

@@ -70,6 +70,7 @@ def until(true: Callable[[], bool], what: str) -> None:
     wait_until(true, what)
 
 
+@pytest.mark.slow
 def test_a_job_is_killed_and_another_goes_on_with_what_it_left(folder: Path) -> None:
     begun = fleet(folder, "run", "mine.toml", "--on", "local", "--nodes", "2", "--seed", "7")
     assert begun.returncode == 0, begun.stderr
