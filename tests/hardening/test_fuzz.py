@@ -13,7 +13,7 @@ from dlbench.reports.errors import LONGEST_LINE, RecordError
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
-COUNT = 150
+COUNT = 60
 KINDS = ["suite", "network", "words"] * 4 + ["import", "framework", "store", "claim"]
 """The quick ones more often."""
 

@@ -65,7 +65,9 @@ def test_each_worker_is_reset_to_its_part(guest: Guest) -> None:
     asked.reset("len(traces)", COUNTED, only=["small-dense", "small-recurrent"], made=made)(guest)
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(2, 1), (2, 2), pytest.param(3, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("workers", "threads"), [(2, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((2, 2), (3, 1)))]
+)
 def test_workers_run_side_by_side_each_on_threads_of_its_own(guest: Guest, workers: int, threads: int) -> None:
     says, seconds = guest(f"""
         from guest.launch import evidence

@@ -104,6 +104,7 @@ def test_the_policy_allows_the_one_style_and_the_one_script_alone(page: str) -> 
 
 @pytest.mark.parametrize("turn", range(3))
 @pytest.mark.parametrize("name", ["cpu", "faults", "workers"])
+@pytest.mark.thinned(3)
 def test_hostile_texts_are_inert(tmp_path: Path, name: str, turn: int) -> None:
     store = hostile_store(tmp_path, name, turn)
     text = page_to_file_text(document(store, title=HOSTILE[turn * 7], note="\n\n".join(HOSTILE)))

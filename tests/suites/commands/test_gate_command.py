@@ -45,6 +45,7 @@ def test_identical_code_passes_in_a_report_that_fits_a_terminal(folder) -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 
+@pytest.mark.slow
 def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> None:
     files = ["report.md", "junit.xml", "report.json", "report.csv"]
     written = [word for name in files for word in ("--write", name)]

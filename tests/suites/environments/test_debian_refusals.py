@@ -82,6 +82,7 @@ def test_lists_that_nobody_signed_are_refused(recipe):
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/debian", "http://no-such-host.invalid/debian"])
+@pytest.mark.thinned(2)
 def test_without_network_it_says_so(recipe, address):
     right = recipe.variables["DLBENCH_DEBIAN_MIRROR"]
     recipe.variables["DLBENCH_DEBIAN_MIRROR"] = address

@@ -114,6 +114,7 @@ def test_a_cancelled_job_ends_in_its_own_way(folder: Path) -> None:
     assert "No job" in fleet(folder, "cancel").stderr
 
 
+@pytest.mark.slow
 def test_scripts_are_for_any_other_scheduler(folder: Path, database_url: str) -> None:
     words = ("run", "mine.toml", "--on", "script", "--nodelist", "a,b", "--folder", "jobs", "--launches", "1")
     variables = {"DLBENCH_STORE": database_url}

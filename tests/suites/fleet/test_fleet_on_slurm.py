@@ -96,6 +96,7 @@ def test_a_node_dies_and_another_of_its_kind_takes_what_it_had_not_begun(lab: La
     assert "n2" in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_node_that_others_use_too_is_told_in_every_record(lab: Lab) -> None:
     other = lab.slurm.submit("sleep 60", "-w", "n1", "-n", "1", "--mem", "100")
     wait_until(lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING", "the other job")

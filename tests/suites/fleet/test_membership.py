@@ -65,6 +65,7 @@ def test_a_job_keeps_what_became_of_it(fleet: str, command: Command) -> None:
     assert (run.node.fleet, run.node.name) == ("f1", "n1")
 
 
+@pytest.mark.slow
 def test_the_same_node_goes_on_with_all_that_is_left(fleet: str, command: Command) -> None:
     command("run", "mine.toml", "--store", STORE, "--job", "f1/1", "--budget", "0.2s")
     assert "its budget was spent with" in (job(1).ending or "")
@@ -78,6 +79,7 @@ def test_the_same_node_goes_on_with_all_that_is_left(fleet: str, command: Comman
     assert measured() == Counter({("n1", threads): 1 for threads in (1, 2, 3)})
 
 
+@pytest.mark.slow
 def test_another_node_takes_the_cells_that_were_not_begun(fleet: str, command: Command) -> None:
     command("run", "mine.toml", "--store", STORE, "--job", "f1/1", "--budget", "0.2s")
     before = measured()
@@ -139,6 +141,7 @@ def test_a_node_of_another_kind_takes_nothing(fleet: str, command: Command, monk
     assert "of another kind" in (job(2).ending or "")
 
 
+@pytest.mark.slow
 def test_why_it_ended_early_is_kept(fleet: str, command: Command) -> None:
     code, _, errors = command("run", "mine.toml", "--store", STORE, "--job", "f1/1", "--corpus", "missing.txt")
     assert code == 2  # before it began: the job's log has the reason
@@ -168,6 +171,7 @@ def test_a_heart_beats_as_soon_as_the_store_is_there_and_until_its_end(fleet: st
     assert heartbeat.LOST_SECONDS >= 3 * heartbeat.BEAT_SECONDS
 
 
+@pytest.mark.slow
 def test_a_store_that_is_away_ends_no_run(fleet: str, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership.fleets, "beat", fail)
     note, calls = membership.fleets.note, iter(range(9))

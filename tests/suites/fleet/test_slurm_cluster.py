@@ -121,6 +121,7 @@ def test_nothing_is_left(slurm: Cluster, fails: bool) -> None:
     assert nothing_left(ended_cluster(fails))
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_cluster_without_controller(slurm: Cluster) -> None:
     assert nothing_left(ended_cluster(fails=True, without_controller=True))
 

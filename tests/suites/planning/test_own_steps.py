@@ -177,6 +177,7 @@ def test_without_a_loss_it_is_unchecked(folder):
         "prints",
     ],
 )
+@pytest.mark.thinned(3)
 def test_a_bad_file_is_a_cell_with_its_reason_and_the_line(folder, text, status, reason):
     (folder / "train_step.py").write_text(text)
     patience = "3s" if status is Status.TIMED_OUT else "60s"

@@ -39,6 +39,7 @@ def statuses(store: Path) -> list[str]:
     return []
 
 
+@pytest.mark.thinned(2)
 def test_a_run_that_is_cancelled_keeps_what_it_measured(scheduler: Scheduler, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(SUITE)
     store = tmp_path / "kept.sqlite"
