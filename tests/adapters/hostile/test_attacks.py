@@ -59,6 +59,9 @@ CAUGHT = {
 OF_TORCH = {"doubled_bias": (Status.PARITY_FAILED, "update of")}
 
 
+WAITED = 0.1  # seconds
+
+
 def attack(name, folder, like="reference", mode="float32", network=NETWORK, **options):
     """Carry out a launch of an attack, as of an adapter that a user gives."""
     shutil.copy(next(HERE.rglob(f"{name}.py")), folder / "adapter.py")
@@ -71,8 +74,14 @@ def attack(name, folder, like="reference", mode="float32", network=NETWORK, **op
 
 @pytest.mark.parametrize("name", sorted(CAUGHT))
 def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
-    outcome = attack(name, tmp_path)
     status, seen = CAUGHT[name]
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        outcome = attack(name, folder)
+        # What a launch waits for a CPU beside other tests is allowed to it, and may be as much as it made up.
+        if outcome.status is status or outcome.outside is None or outcome.outside.timed_waiting_seconds < WAITED:
+            break
     assert outcome.status is status, outcome.reason
     assert re.search(seen, outcome.reason), outcome.reason
 
