@@ -29,7 +29,7 @@ def _param(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", [_param(name) for name in COMMANDS])
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_a_command_prints_what_it_printed(name: str, running: Server) -> None:
     recorded = (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8")
     assert running.carry_out(name).splitlines() == recorded.splitlines()

@@ -12,7 +12,7 @@ from kills_of_runs import Place, Violation
 from dlbench.reports.storage import database
 from dlbench.reports.storage.store import Store
 
-COUNT = 4
+COUNT = 3
 
 
 def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ torch.Tensor.pin_memory = pin
 """
 
 
+@pytest.mark.slow
 def test_each_copy_of_pytorch_moves_all_bytes_from_where_to_where_its_name_says(torch: Guest) -> None:
     told = torch(
         PINNING

@@ -73,6 +73,7 @@ def attack(name, folder, like="reference", mode="float32", network=NETWORK, **op
 
 
 @pytest.mark.parametrize("name", sorted(CAUGHT))
+@pytest.mark.thinned(2)
 def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
     status, seen = CAUGHT[name]
     for attempt in range(3):

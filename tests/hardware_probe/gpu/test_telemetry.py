@@ -271,10 +271,10 @@ def test_a_driver_that_wakes_up_slowly_delays_a_launch_only_so_long(monkeypatch:
     monkeypatch.setattr(module, "START_SECONDS", 0.02)
     gpu = SimulatedGpu()
     gpu.processes = {77: GIB}
-    sampler = Sampler(UUID, FakeNvml(gpu.board(), seconds={"nvmlInit": 0.1}), PERIOD, own=lambda pid: None)
+    sampler = Sampler(UUID, FakeNvml(gpu.board(), seconds={"nvmlInit": 1.5}), PERIOD, own=lambda pid: None)
     start = time.monotonic()
     sampler.start()
-    assert time.monotonic() - start < 0.09
+    assert time.monotonic() - start < 1.4  # also beside other tests
     until(lambda: bool(sampler._slow))
     told = sampler.stop()
     assert told["launched_at"] is None

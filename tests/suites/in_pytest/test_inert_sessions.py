@@ -11,6 +11,7 @@ from inertness import check_seen
 pytest_plugins = ["pytester"]
 
 
+@pytest.mark.slow
 def test_neither_names_nor_reasons_do_anything(session: Callable[..., pytest.RunResult], tmp_path: Path) -> None:
     word = write_hostile_adapter(tmp_path / "adapter")
     store, file = str(tmp_path / "s.sqlite"), str(tmp_path / "out.json")

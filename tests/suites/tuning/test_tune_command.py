@@ -73,6 +73,7 @@ def dlbench(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(adapter, dlbench):
     done = dlbench("tune", "--network", "fcn5", "--framework", "mine", "--threads", 1, *adapter, "--json")
     told = json.loads(done.stdout)
