@@ -92,7 +92,8 @@ def words_of(*groups: OptionGroup) -> list[str]:
 def _name_of(annotation: Any) -> str:
     """Return the first name of an annotated option: to Typer what is given first is a default until it looks at it."""
     (option,) = (each for each in get_args(annotation) if isinstance(each, OptionInfo))
-    return next(name for name in (option.default, *(option.param_decls or ())) if str(name).startswith("--"))
+    names = map(str, (option.default, *(option.param_decls or ())))
+    return next(name for name in names if name.startswith("--"))
 
 
 class GroupOfGroups(OptionGroup):
