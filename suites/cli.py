@@ -99,7 +99,7 @@ def _end_for_usage(error: Any) -> NoReturn:
         sys.exit(UsageError.exit_code)
     command = error.ctx.command_path if getattr(error, "ctx", None) else app.info.name
     said = " ".join(error.format_message().split()).rstrip(".")
-    complain(f"{said}. See: {command} --help")
+    complain(f"{said}{'' if said.endswith('?') else '.'} See: {command} --help")
     sys.exit(UsageError.exit_code)
 
 

@@ -34,6 +34,7 @@ class Local:
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
         """Return local-1, local-2, ...: as many as are asked for, else one."""
+        submitted.need_submitit()  # before anything is kept of a fleet
         for name in named:
             if not self.usable(name):
                 raise UsageError(f"There is no node {name!r}: this machine's are called local-1, local-2 and so on.")

@@ -31,6 +31,7 @@ class Slurm:
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
         """Return nodes of the partition; raises FrameworkEnvironmentError too, where Slurm cannot be asked."""
+        submitted.need_submitit()  # before anything is kept of a fleet
         return slurm_nodes.chosen(
             slurm_nodes.nodes_of(partition_asked(self._options)), count, slurm_nodes.expanded(named)
         )

@@ -14,7 +14,10 @@ import pytest
 from processes import PATIENCE, run_command, variables_of_command, wait_until
 from suites_of_null import suite_of_null
 
+from dlbench.reports.storage.servers import fleets
 from dlbench.reports.storage.store import Store
+from dlbench.suites.fleet import submission
+from dlbench.suites.fleet.schedulers import submitted
 
 pytest.importorskip("submitit")
 
@@ -172,3 +175,17 @@ def test_a_password_on_the_command_line_is_refused(folder: Path) -> None:
     assert done.returncode == 2
     assert "~/.pgpass" in done.stderr
     assert "hunter2" not in done.stderr
+
+
+@pytest.mark.parametrize("on", ["slurm", "local"])
+def test_without_submitit_nothing_is_kept(
+    on: str, command: Callable[..., tuple[Any, str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(submitted.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(submission, "check_target", lambda target, several_machines: None)
+    code, _, errors = command("fleet", "run", "quick", "--on", on, "--nodes", "1", "--store", STORE)
+    assert code == 3
+    assert "pip install '.[fleet]'" in errors
+    with Store.open(STORE, create=False) as store:
+        assert fleets.fleets(store) == []
