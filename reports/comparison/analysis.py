@@ -26,7 +26,17 @@ from dlbench.reports.comparison.compared import (
     in_order,
 )
 from dlbench.reports.comparison.stages import Screening, judge_stages, screen
-from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, adjust, judge, judge_pairs, undecided
+from dlbench.reports.comparison.verdict import (
+    DEFAULT,
+    Judgement,
+    Rule,
+    Verdict,
+    adjust,
+    judge,
+    judge_pairs,
+    rule_of,
+    undecided,
+)
 from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.evidence.attempts import effective, left_out
 from dlbench.reports.evidence.statistics import Ratio
@@ -70,12 +80,12 @@ def compare_sides(
     )
 
 
-def compare_sides_of_run(run: Run, records: Sequence[Record], host: Host, rule: Rule = DEFAULT) -> Comparison:
+def compare_sides_of_run(run: Run, records: Sequence[Record], host: Host, rule: Rule | None = None) -> Comparison:
     """Compare the two sides of a run as its records are so far, and tell of planned cells that have none.
 
-    Raises ValueError where the records have no sides.
+    Without another rule it is the run's own. Raises ValueError where the records have no sides.
     """
-    found = compare_sides(records, host, run.sides, run.purpose, rule)
+    found = compare_sides(records, host, run.sides, run.purpose, rule or rule_of(run.rule))
     unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
     return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))

@@ -15,10 +15,10 @@ slowdown that this many launches would have shown is then said.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -73,6 +73,19 @@ class Rule:
 
 
 DEFAULT = Rule()
+_OPTIONS = ("magnitude", "screen_magnitude", "tolerance")
+"""The parts of a rule that a user can choose."""
+
+
+def chosen(rule: Rule) -> dict[str, float]:
+    """Return what was chosen of a rule: the values that are not the usual ones, by name."""
+    return {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
+
+
+def rule_of(values: Mapping[str, float]) -> Rule:
+    """Return the rule that `chosen` tells of; what no user can choose is passed over."""
+    told: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
+    return replace(DEFAULT, **told)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ PLAIN, BASELINE, CANDIDATE = "", "baseline", "candidate"
 SIDES = {RATIO: (CANDIDATE, BASELINE), ABSOLUTE: (PLAIN,)}
 """The sides of the records that a kind of series is made of, what may have changed first."""
 
+NIGHTLY = ("suite", "gate")
+"""Purposes of the runs that a history is made of. A comparison by hand is no night: each compares other things."""
+
 Floats = NDArray[np.float64]
 
 

@@ -17,6 +17,7 @@ from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.matrix.places import values
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.document import Document, Launch
+from dlbench.reports.page.nights import nights_data
 
 SCHEMA = 1
 MOST_SAMPLES = 200_000
@@ -33,13 +34,15 @@ def page_data(document: Document) -> dict[str, Any]:
     known: list[dict[str, Any]] = []
     cells = []
     for cell in document.matrix.cells.values():
-        launches = document.launches.get((cell.column.machine, cell.cell), [])
+        key = cell.column.machine, cell.cell
+        launches = document.launches.get(key, [])
         cells.append(
             {
                 **_cell(cell, hosts.index(cell.column.machine)),
                 "column": document.matrix.columns.index(cell.column),
                 "again": document.again(cell.cell, _suite(launches), sum(each.counts for each in launches)),
                 "launches": [_launch(each, step, software, known) for each in launches],
+                "histories": [nights_data(each) for each in document.histories.get(key, ())],
             }
         )
     found: dict[str, Any] = _seen(

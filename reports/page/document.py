@@ -1,6 +1,6 @@
 """What a page is made of, before it is HTML: results, their matrix, and what only the command knows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
@@ -9,6 +9,7 @@ from typing import Any
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.against.analysis import Stand
 from dlbench.reports.evidence.attempts import disturbed, effective
+from dlbench.reports.history.analysis import CellHistory
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
 from dlbench.reports.report import Choices, Source
 from dlbench.reports.storage.narrowing import Narrowing
@@ -53,6 +54,8 @@ class Document:
     """Whether a cell's number rests on its launches of all runs, not only of its newest."""
     releases: Mapping[tuple[str, str], date] = field(default_factory=dict)
     stands: Mapping[str, Stand] = field(default_factory=dict)
+    histories: Mapping[tuple[str, Cell], Sequence[CellHistory]] = field(default_factory=dict)
+    """By machine and cell what all nights of the stores found of it, where there are several."""
 
     @cached_property
     def matrix(self) -> Matrix:

@@ -6,8 +6,8 @@ from importlib import resources
 
 ASSETS = "page/assets"
 _PARTS = (
-    *("elements", "words", "ratio", "data", "state", "arrangement", "matrix", "controls"),
-    *("plots", "launches", "cell", "formats", "copying", "start"),
+    *("elements", "words", "ratio", "means", "data", "state", "arrangement", "matrix", "controls"),
+    *("plots", "launches", "nights", "cell", "formats", "copying", "start"),
 )
 """The files of the script, each of one idea, in the order in which they need each other."""
 

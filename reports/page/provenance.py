@@ -1,19 +1,26 @@
 """Where the numbers come from: machines, software, networks, runs and their protocol, and what was disturbed."""
 
 from collections import Counter
+from datetime import datetime
 from typing import Any
 
 from dlbench.adapters import tuning
+from dlbench.hardware_probe.doctor.findings import Finding, Severity
 from dlbench.reports.formats.json import data_of_tables, plain
 from dlbench.reports.formats.layout import Table, entries
 from dlbench.reports.naming import row_name
 from dlbench.reports.page.document import Document
+from dlbench.reports.storage.hosts import name_among
+from dlbench.reports.storage.record import Run
 from dlbench.reports.tables.analysis import tables
+
+_NOTHING = Finding("", "Settings", Severity.FINE, "nothing that harms measurement", "")
 
 
 def provenance_tables(document: Document) -> list[Table]:
     """Return everything behind the numbers as tables."""
-    return [*tables(document.results), _settings(document), _runs(document), _launches(document)]
+    of_machines = [*tables(document.results), *_doctor(document)]
+    return [*of_machines, _settings(document), _runs(document), _launches(document)]
 
 
 def provenance(document: Document) -> dict[str, Any]:
@@ -29,6 +36,32 @@ def provenance(document: Document) -> dict[str, Any]:
     }
 
 
+def _doctor(document: Document) -> list[Table]:
+    """Return what the doctor found wrong with each machine as its newest run began; nothing where nobody asked."""
+    asked: dict[str, tuple[Finding, ...]] = {}
+    for run, _ in sorted(_used(document), key=_started):
+        if run.doctor is not None:
+            asked[_place(document, run)] = run.doctor
+    rows = tuple(
+        entries(place, each.severity.value, f"{each.title}: {each.seen}", each.why)
+        for place, findings in asked.items()
+        for each in findings or (_NOTHING,)
+    )
+    head = ("machine", "measurement", "what the doctor found", "why it matters")
+    return [Table("The machine's settings, examined", head, rows, words=True)] if rows else []
+
+
+def _place(document: Document, run: Run) -> str:
+    """Return the name of a run's machine; nodes of one kind have one fingerprint, and names of their own."""
+    hosts = document.results.hosts
+    name = name_among(hosts, run.machine) if run.machine in hosts else run.machine[:12]
+    return f"{name}, node {run.node.name}" if run.node else name
+
+
+def _started(used: tuple[Run, int]) -> datetime:
+    return used[0].started
+
+
 def _settings(document: Document) -> Table:
     """Return which settings of each row are in force, as its launches told."""
     found: dict[tuple[str, str], None] = {}
@@ -41,7 +74,7 @@ def _settings(document: Document) -> Table:
     return Table("Settings in force", ("row", "settings"), rows, words=True)
 
 
-def _used(document: Document) -> list[Any]:
+def _used(document: Document) -> list[tuple[Run, int]]:
     wanted = {each.record.run for of in document.launches.values() for each in of}
     return [(run, count) for run, count in document.runs if run.id in wanted]
 

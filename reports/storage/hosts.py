@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlbench.hardware_probe import Machine, describe
+from dlbench.hardware_probe.doctor.findings import Finding
 from dlbench.hardware_probe.machine import rounded_memory_gib
 
 
@@ -66,6 +67,14 @@ def read_node(told: Any) -> Node | None:
     if not all(isinstance(word, str) for word in words):
         return None
     return Node(told["fleet"], told["name"], tuple(told["shared"]))
+
+
+def read_findings(told: Any) -> tuple[Finding, ...] | None:
+    """Return what a run says that the doctor found; None where nobody asked, or in another form than this version's."""
+    try:
+        return tuple(Finding.from_dict(each) for each in told) if isinstance(told, list) else None
+    except ValueError:
+        return None
 
 
 def name_among(hosts: Mapping[str, Host], machine: str) -> str:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
+from dlbench.hardware_probe.doctor.findings import Finding
 from dlbench.reports.errors import RecordError, in_one_line
-from dlbench.reports.storage.hosts import Node, read_node
+from dlbench.reports.storage.hosts import Node, read_findings, read_node
 from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
@@ -57,8 +58,12 @@ class Run:
     """"suite", or for launches of two sides "compare" or "gate"."""
     sides: dict[str, str] = field(default_factory=dict)
     """What each side is, in words, by `Record.side`; empty for a suite."""
+    rule: dict[str, float] = field(default_factory=dict)
+    """Of a comparison, what was chosen of its rule (see `comparison.verdict`); empty: the usual one."""
     node: Node | None = None
     """Of a fleet, whose jobs are runs each; None: this run is no fleet's."""
+    doctor: tuple[Finding, ...] | None = None
+    """What is wrong with the machine's settings, as the run began; None in runs from before the doctor was asked."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started, "the start of a run"))
@@ -142,8 +147,9 @@ def sound(record: Record) -> bool:
 
 _Kept = TypeVar("_Kept", Run, Record)
 
-_LEFT_OUT = ("telemetry", "network", "node")
+_LEFT_OUT = ("telemetry", "network", "node", "doctor")
 """Not written where there is none."""
+_RULE = TypeAdapter(dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]])
 _READERS: dict[Any, Callable[[Any], Any]] = {
     **{kind: TypeAdapter(kind).validate_python for kind in (Cell, Outcome, Protocol, tuple[Cell, ...])},
     datetime: datetime.fromisoformat,
@@ -156,6 +162,8 @@ _NAMED_READERS: dict[str, Callable[[Any], Any]] = {
     "telemetry": lambda told: told if isinstance(told, dict) else None,
     "network": read_network,
     "node": read_node,
+    "rule": lambda told: _RULE.validate_python(told or {}),
+    "doctor": read_findings,
 }
 
 
@@ -179,7 +187,10 @@ _FIELDS = {
 
 
 def _written(kept: Run | Record) -> dict[str, Any]:
-    return {name: value for name, value in _plain(kept).items() if value is not None or name not in _LEFT_OUT}
+    told = {name: value for name, value in _plain(kept).items() if value is not None or name not in _LEFT_OUT}
+    if not told.get("rule", True):
+        del told["rule"]
+    return told
 
 
 def _plain(kept: Run | Record) -> dict[str, Any]:
@@ -190,6 +201,8 @@ def _plain(kept: Run | Record) -> dict[str, Any]:
             value = value.isoformat()
         if isinstance(value, Node):
             value = value.to_dict()
+        if name == "doctor" and value is not None:
+            value = [each.to_dict() for each in value]
         content[name] = [to_dict(each) for each in value] if name == "plan" else to_dict(value)
     if "outcome" in content:
         del content["outcome"]["answer"]  # the judge's alone

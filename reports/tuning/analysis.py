@@ -15,6 +15,7 @@ from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs
 from dlbench.reports.evidence.attempts import effective, left_out
+from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
@@ -62,8 +63,10 @@ class Tuning:
     """Launches that are left out, since others disturbed them."""
 
 
-def verdict(found: PairedEstimate) -> str:
+def verdict(found: PairedEstimate | Ratio) -> str:
     """Return what an estimate says: faster, slower, worth nothing, or that it cannot be told."""
+    if found.low is None or found.high is None:
+        return UNKNOWN
     if found.low >= 1 - NOTHING and found.high <= 1 + NOTHING:
         return WORTH_NOTHING
     return FASTER if found.high < 1 else SLOWER if found.low > 1 else UNKNOWN

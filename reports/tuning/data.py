@@ -6,7 +6,9 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.reports.comparison.paired import PairedEstimate
 from dlbench.reports.formats import csv
-from dlbench.reports.tuning.analysis import Row, Tuning, Worth
+from dlbench.reports.naming import row_name
+from dlbench.reports.tuning.analysis import Row, Tuning, Worth, verdict
+from dlbench.reports.tuning.over_networks import Mean, over_networks
 
 _AXES = tuple(name for name in axes.NAMES if name != "tuning")
 _RATIO = ("ratio", "low", "high", "pairs")
@@ -19,13 +21,29 @@ _COLUMNS = (
 
 
 def tuning_data(found: Tuning) -> dict[str, Any]:
-    """Return a JSON object: a list of what each setting is worth to each row; of all together ``setting`` is null."""
-    return {"settings": list(_lines(found))}
+    """Return a JSON object: what each setting is worth to each row (of all together ``setting`` is null), and means."""
+    return {
+        "settings": list(_lines(found)),
+        "over_networks": [_mean(found, each) for each in over_networks(found.rows)],
+    }
 
 
 def tuning_rows(found: Tuning) -> csv.Rows:
     """Return a line for each setting of each row."""
     return csv.Rows(_COLUMNS, list(_lines(found)))
+
+
+def _mean(found: Tuning, mean: Mean) -> dict[str, Any]:
+    return {
+        "machine": mean.machine,
+        "machine_name": found.hosts[mean.machine].name,
+        "row": row_name(mean.cell),
+        "networks": mean.networks,
+        "ratio": mean.ratio.value,
+        "low": mean.ratio.low,
+        "high": mean.ratio.high,
+        "verdict": verdict(mean.ratio),
+    }
 
 
 def _lines(found: Tuning) -> Iterator[dict[str, Any]]:

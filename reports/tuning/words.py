@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
+from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.tuning.analysis import FASTER, SLOWER, WORTH_NOTHING, Row, Tuning, Worth
+from dlbench.reports.tuning.analysis import FASTER, SLOWER, WORTH_NOTHING, Row, Tuning, Worth, verdict
+from dlbench.reports.tuning.over_networks import FEWEST_NETWORKS, Mean, over_networks
 
 NOTHING = "Nothing was measured both with settings in force and without; `dlbench run tuning` does it."
 _LEGEND = (
@@ -13,6 +15,8 @@ _LEGEND = (
     f"(none below {FEWEST_PAIRS} pairs): below 1 the setting makes the step faster.",
     "alone: against nothing in force; among: against all others in force. A setting is worth nothing where the whole "
     "interval lies within 2 % of 1.",
+    "Over networks: geometric means, each network once; the interval is Student's t over the networks, so that it "
+    f"covers what they differ by too (none below {FEWEST_NETWORKS} networks).",
     "Each interval misses in one case of twenty: of many settings some seem to help or hurt by chance.",
 )
 
@@ -28,6 +32,8 @@ def tuning_page(found: Tuning) -> Page:
     for machine in machines:
         name = f", on {found.hosts[machine].name}" if len(machines) > 1 else ""
         rows = [row for row in found.rows if row.machine == machine]
+        if means := over_networks(rows):
+            tables.append(_means(means, name))
         tables.append(_together(rows, name))
         if any(worth.verdict for row in rows for worth in row.settings):
             tables.append(_settings(rows, name))
@@ -38,17 +44,17 @@ def tuning_page(found: Tuning) -> Page:
 def findings(found: Tuning) -> tuple[str, ...]:
     """Return what can be said of the settings, one sentence a verdict: those that something can be said of."""
     sentences = []
-    for verdict, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
-        if named := _named(found.rows, verdict):
+    for said, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
+        if named := _named(found.rows, said):
             sentences.append(f"{words}: {named}.")
     return tuple(sentences)
 
 
-def _named(rows: Iterable[Row], verdict: str) -> str:
+def _named(rows: Iterable[Row], said: str) -> str:
     networks: dict[str, list[str]] = {}
     for row in rows:
         for worth in row.settings:
-            if worth.verdict == verdict:
+            if worth.verdict == said:
                 networks.setdefault(f"{worth.setting} ({row_name(row.cell)})", []).append(row.cell.network)
     return "; ".join(f"{name} on {', '.join(dict.fromkeys(of))}" for name, of in networks.items())
 
@@ -65,6 +71,21 @@ def _together(rows: Sequence[Row], where: str) -> Table:
         for row in rows
     ]
     return Table(f"Tuned against as installed{where}", ("row", "ratio", "pairs", "verdict"), tuple(lines))
+
+
+def _means(means: Sequence[Mean], where: str) -> Table:
+    lines = [
+        (
+            Entry(row_name(each.cell)),
+            Entry(f"{each.ratio.value:.3f}", _interval(each.ratio)),
+            Entry(str(each.networks)),
+            Entry(verdict(each.ratio)),
+        )
+        for each in means
+    ]
+    return Table(
+        f"Tuned against as installed, over networks{where}", ("row", "ratio", "networks", "verdict"), tuple(lines)
+    )
 
 
 def _names(rows: Sequence[Row]) -> dict[Row, str]:
@@ -103,3 +124,7 @@ def _ratio(found: PairedEstimate | None) -> Entry:
         return Entry(MISSING)
     told = found.pairs >= FEWEST_PAIRS
     return Entry(f"{found.ratio:.3f}", f" ({found.low:.2f}-{found.high:.2f})" if told else "")
+
+
+def _interval(found: Ratio) -> str:
+    return "" if found.low is None or found.high is None else f" ({found.low:.2f}-{found.high:.2f})"

@@ -59,14 +59,14 @@ def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
     """
     form = given.output.check()
     if not what.now:
-        rule = given.rules.rule
         of_measuring = (given.axes.words, vars(given.launches), vars(given.sides))
         words = [word for each in of_measuring for word in each.values()]
         if any((*words, given.builds.python, given.session.budget, given.session.resume)):
             raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
         if not what.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        show(stored_runs.compare(what.first, what.second, given.session.store_file, rule), form, given.output.write)
+        found = stored_runs.compare(what.first, what.second, given.session.store_file, given.rules.over)
+        show(found, form, given.output.write)
         return
     if what.first or what.second:
         raise UsageError("With --now both sides are measured: leave the names of stored runs out.")

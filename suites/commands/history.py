@@ -17,6 +17,7 @@ from dlbench.reports.history.analysis import History, build_history
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.plot import PANELS, history_to_picture
 from dlbench.reports.history.report import REPORT
+from dlbench.reports.history.series import NIGHTLY
 from dlbench.reports.history.what_changed import explained
 from dlbench.reports.report import Choices
 from dlbench.reports.storage.hosts import read_host
@@ -120,8 +121,7 @@ def _date(text: str | None) -> str:
 def _history(store: Store, chosen: _Chosen, magnitude: float, everything: bool) -> History:
     cells = store.cells()
     wanted = _cells(cells, chosen)
-    # A comparison by hand is no night: what it held against what differs each time.
-    nights = store.nights(suite=chosen.suite, machine=chosen.machine, purpose=("suite", "gate"))
+    nights = store.nights(suite=chosen.suite, machine=chosen.machine, purpose=NIGHTLY)
     if len(wanted) < len(cells):
         nights = nights[nights["cell"].isin(wanted)]
     if chosen.since:

@@ -123,11 +123,10 @@ class RuleOptions(OptionGroup):
         str | None, typer.Option("--tolerance", help='Slowdown to be excluded before "no regression" is said (5%).')
     ] = None
 
-    @property
-    def rule(self) -> Rule:
-        """The rule of this comparison; raises UsageError."""
+    def over(self, usual: Rule) -> Rule:
+        """Return a rule with what is given here instead; raises UsageError."""
         threshold, tolerance = share_of(self.threshold, "--threshold"), share_of(self.tolerance, "--tolerance")
-        rule = DEFAULT if threshold is None else replace(DEFAULT, magnitude=threshold, screen_magnitude=threshold)
+        rule = usual if threshold is None else replace(usual, magnitude=threshold, screen_magnitude=threshold)
         return rule if tolerance is None else replace(rule, tolerance=tolerance)
 
 
@@ -170,7 +169,7 @@ class ComparisonOptions(options.GroupOfGroups):
 
         ``baseline`` are the words of a baseline's interpreters.
         """
-        rule = self.rules.rule
+        rule = self.rules.over(DEFAULT)
         options.check_own(self.axes, self.builds)
         pair = self.sides.pair(self.builds.interpreters, baseline, self.builds.own)
         machine = probe()
@@ -198,13 +197,13 @@ def measure(asked: Asked, following: Next) -> Comparison:
         with Store.open(session.store_file, create=False) as store:
             unfinished = resuming.unfinished(store, plan, machine, asked.purpose, asked.bare)
         prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
-        comparison.check_same_sides(unfinished, asked.pair, prepared)
+        comparison.check_same(unfinished, asked.pair, prepared, asked.rule)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         store.add_machine(machine.fingerprint, machine.to_dict())
         if unfinished is None:
             prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
-        run = unfinished or comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose)
+        run = unfinished or comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose, asked.rule)
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
         for name, words in run.sides.items():
             say(f"  {name}: {words}")

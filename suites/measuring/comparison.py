@@ -1,12 +1,13 @@
 """From a plan and two sides to a comparison that is measured: sources, references, carriers and the run's record."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dlbench.hardware_probe import Machine
 from dlbench.reports.comparison.analysis import compare_sides_of_run
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
-from dlbench.reports.comparison.verdict import DEFAULT, Rule
+from dlbench.reports.comparison.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
@@ -75,10 +76,14 @@ def prepare(plan: Plan, pair: tuple[Side, Side], report: Report, build_missing: 
     return prepared
 
 
-def begin(plan: Plan, pair: tuple[Side, Side], prepared: Prepared, store: Store, machine: Machine, purpose: str) -> Run:
-    """Store and return a new run of both sides; what each side is stands in it in words."""
+def begin(
+    plan: Plan, pair: tuple[Side, Side], prepared: Prepared, store: Store, machine: Machine, purpose: str, rule: Rule
+) -> Run:
+    """Store and return a new run of both sides; what each side is, in words, and the rule stand in it."""
     named = {side.name: words(side, prepared[side.name].values()) for side in pair}
-    return preparation.begin(plan, store, machine, purpose, named)
+    run = replace(preparation.new_run(plan, machine, purpose, named), rule=chosen(rule))
+    store.begin_run(run)
+    return run
 
 
 def carriers(
@@ -116,8 +121,13 @@ def carriers(
     }
 
 
-def check_same_sides(run: Run, pair: tuple[Side, Side], prepared: Prepared) -> None:
-    """Refuse to go on with other sides than those the run began with; raises UsageError."""
+def check_same(run: Run, pair: tuple[Side, Side], prepared: Prepared, rule: Rule) -> None:
+    """Refuse to go on with other sides, or by another rule, than the run began with; raises UsageError."""
+    if run.rule != chosen(rule):
+        raise UsageError(
+            "The unfinished run was begun with another --threshold or --tolerance. Give the same options, or start a "
+            "new run without --resume."
+        )
     named = {side.name: words(side, prepared[side.name].values()) for side in pair}
     for name, then in run.sides.items():
         if named.get(name) != then:
@@ -127,8 +137,11 @@ def check_same_sides(run: Run, pair: tuple[Side, Side], prepared: Prepared) -> N
             )
 
 
-def report_of(store: Store, run: Run, rule: Rule = DEFAULT) -> Comparison:
-    """Return what the records of a run with two sides say so far; raises UsageError where it has none yet."""
+def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:
+    """Return what the records of a run with two sides say so far, by its own rule unless another is given.
+
+    Raises UsageError where it has none yet.
+    """
     records = store.records(run=run.id)
     host: Host = read_host(run.machine, store.machine(run.machine))
     if not any(record.side for record in records):

@@ -14,6 +14,7 @@ import filelock
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
+from dlbench.hardware_probe.doctor.examination import faults, gather_settings
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
@@ -22,6 +23,7 @@ from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..environments.environment import Report
 from ..errors import UsageError
+from ..launching.launcher import guest_environment
 from ..planning import feasible
 from ..planning.plan import Plan
 from ..planning.values import Build, Capacity
@@ -49,16 +51,9 @@ def new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
-def begin(
-    plan: Plan,
-    store: Store,
-    machine: Machine,
-    purpose: str = "suite",
-    sides: Mapping[str, str] = MappingProxyType({}),
-    node: Node | None = None,
-) -> Run:
+def begin(plan: Plan, store: Store, machine: Machine, node: Node | None = None) -> Run:
     """Store and return a new run of this plan; see ``new_run``."""
-    run = new_run(plan, machine, purpose, sides, node)
+    run = new_run(plan, machine, node=node)
     store.begin_run(run)
     return run
 
@@ -88,6 +83,7 @@ def new_run(
         purpose=purpose,
         sides=dict(sides),
         node=node,
+        doctor=faults(gather_settings(variables=os.environ, passed_on=guest_environment({}))),
     )
 
 

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from dlbench.reports.comparison.analysis import compare_runs
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
-from dlbench.reports.comparison.verdict import Rule
+from dlbench.reports.comparison.verdict import DEFAULT, Rule, rule_of
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.narrowing import run_named
 from dlbench.reports.storage.record import Record, Run
@@ -19,9 +20,10 @@ Found = tuple[Run, list[Record], str, dict[str, Host]]
 """A run, its records, the store it lies in, and its machine."""
 
 
-def compare(first: str, second: str, store_file: str, rule: Rule) -> Comparison:
+def compare(first: str, second: str, store_file: str, rule_over: Callable[[Rule], Rule]) -> Comparison:
     """Return the comparison of two stored runs, or with one word that of a run that has two sides.
 
+    ``rule_over`` puts what the user chose over the usual rule, or over the one that a run of two sides was made with.
     Raises UsageError for words that name no run and for runs that cannot be compared, and StoreError.
     """
     before = _find(first, store_file)
@@ -29,14 +31,14 @@ def compare(first: str, second: str, store_file: str, rule: Rule) -> Comparison:
         if before[0].purpose == "suite":
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
         with Store.open(before[2], create=False) as store:
-            return comparison.report_of(store, before[0], rule)
+            return comparison.report_of(store, before[0], rule_over(rule_of(before[0].rule)))
     after = _find(second, store_file)
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
         raise UsageError(f"{first} and {second} are the same run, {before[0].id}. Name two.")
     hosts = {**before[3], **after[3]}
     names = {BASELINE: _title(before[0]), CANDIDATE: _title(after[0])}
     try:
-        return compare_runs(_one_side(before[1]), _one_side(after[1]), hosts, names, rule)
+        return compare_runs(_one_side(before[1]), _one_side(after[1]), hosts, names, rule_over(DEFAULT))
     except ValueError as error:
         taken = f"{names[BASELINE]}, and {names[CANDIDATE]}"
         raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error

@@ -11,9 +11,13 @@ import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
+from dlbench.reports.history.analysis import CellHistory, build_history
+from dlbench.reports.history.series import NIGHTLY
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
 
 from ..commands import options
 from ..commands.report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, results_of, runs_of, sentinels_of
@@ -77,6 +81,7 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
     """Return what a page is made of; raises UsageError, StoreError and ReportError."""
     targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     results = results_of(targets, given, trainings=True)
+    narrowing = narrowing_of(targets, given)
     return Document(
         title=given["title"] or "Deep-learning frameworks, measured",
         results=results,
@@ -85,13 +90,31 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         runs=tuple(runs_of(targets)),
         of_run=lambda run: Results.read(targets, run),
         sentinels=partial(sentinels_of, targets),
-        narrowing=narrowing_of(targets, given),
+        narrowing=narrowing,
         note=_note(given["note"]),
         again=commands_of_cells(),
         all_runs=given[of_reports.ALL_RUNS],
         releases=release_dates(),
         stands=stands_for_2016(),
+        histories=_histories(targets, narrowing),
     )
+
+
+def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[CellHistory]]:
+    """Return by machine and cell what its nights found, if there are several; of several stores the one with most."""
+    found: dict[tuple[str, Cell, str], CellHistory] = {}
+    for target in targets:
+        with Store.open(target, create=False) as store:
+            nights = store.nights(suite=asked.suite or None, machine=asked.machine or None, purpose=NIGHTLY)
+            history = build_history(nights, store.cells())
+        for each in history.cells:
+            key = each.series.machine, each.series.cell._replace(adapter=""), each.series.kind
+            if len(each.series) > max(1, len(found[key].series) if key in found else 0):
+                found[key] = each
+    by_cell: dict[tuple[str, Cell], list[CellHistory]] = {}
+    for (machine, cell, _), each in found.items():
+        by_cell.setdefault((machine, cell), []).append(each)
+    return by_cell
 
 
 def commands_of_cells() -> Callable[[Cell, str, int], str]:

@@ -14,6 +14,7 @@ from dlbench.reports.comparison import layout
 from dlbench.reports.comparison.outcome import gate_outcome
 from dlbench.reports.formats.markdown import escaped
 from dlbench.reports.history.analysis import build_history
+from dlbench.reports.history.series import NIGHTLY
 from dlbench.reports.history.what_changed import explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.policy import own_script, own_style, policy
@@ -37,8 +38,6 @@ from ..planning.lineage import release_dates, stands_for_2016
 from .page import commands_of_cells
 from .site_folder import SiteFolder
 
-_NIGHTLY = ("suite", "gate")
-"""Purposes of the runs that a history is made of: a comparison by hand is no night."""
 _EXPLAINED = 100
 """Changes whose records are read."""
 
@@ -108,7 +107,7 @@ def _pages(site: _Site, runs: Sequence[tuple[Run, int]]) -> None:
     nights: dict[tuple[str, str], list[Run]] = {}
     for run, count in runs:
         _night(site, run, count)
-        if run.purpose in _NIGHTLY:
+        if run.purpose in NIGHTLY:
             nights.setdefault((run.machine, run.suite), []).append(run)
     for of_suite in nights.values():
         _history(site, of_suite)
@@ -154,7 +153,7 @@ def _night(site: _Site, run: Run, count: int) -> None:
 def _note(run: Run) -> str:
     """Return the links of a run's page to the site's others, as Markdown."""
     history = f" · [History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})"
-    return "[All nights](../index.html)" + (history if run.purpose in _NIGHTLY else "")
+    return "[All nights](../index.html)" + (history if run.purpose in NIGHTLY else "")
 
 
 def _history(site: _Site, nights: Sequence[Run]) -> None:
@@ -165,7 +164,7 @@ def _history(site: _Site, nights: Sequence[Run]) -> None:
     digest = site.digest(where, [contents.nights[run.id].digest for run in nights])
     if known and known.digest == digest and site.folder.has(known.file):
         return
-    frame = site.store.nights(suite=suite, machine=machine, purpose=_NIGHTLY)
+    frame = site.store.nights(suite=suite, machine=machine, purpose=NIGHTLY)
     history = build_history(frame, site.store.cells(), machines={machine: where})
     history = explained(history, site.store.example, _EXPLAINED)
     confirmed = sum(not change.pending for _, change in history.changes)

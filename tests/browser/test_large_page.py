@@ -21,6 +21,12 @@ CHANGES = {
     "another filter": """document.querySelector('[data-filter="axis.network"]')""",
     "turn": "document.getElementById('switch-transposed')",
     "turn back": "document.getElementById('switch-transposed')",
+    "compare": """(() => {
+        const choice = document.getElementById("choose-reference");
+        choice.selectedIndex = 1;
+        return { click: () => choice.dispatchEvent(new Event("change")) };
+    })()""",
+    "filter while comparing": """document.querySelector('[data-filter="axis.framework"]')""",
 }
 
 

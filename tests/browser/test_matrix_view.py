@@ -11,7 +11,8 @@ from kept_stores import block
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence.statistics import LAUNCH_DEVIATION
+from dlbench.reports.evidence.means import geometric_mean
+from dlbench.reports.evidence.statistics import LAUNCH_DEVIATION, Ratio
 from dlbench.reports.formats.layout import number
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -184,6 +185,61 @@ def test_ratios_to_a_machine_compare_the_same_cell(show: Show, machines: Path) -
     for cell, other in pairs[:5]:
         value = cell["numbers"]["seconds"][0] / other["numbers"]["seconds"][0]
         expect(page.locator(f"button[data-cell={quoted(data, cell)}]")).to_contain_text(f"{number(value)}×")  # noqa: RUF001
+
+
+def test_the_geometric_mean_is_that_of_the_groups_shown(show: Show, example: Path) -> None:
+    data = block(example.read_text(encoding="utf-8"))
+    page = show(example)
+    assert page.locator("td.mean").count() == 0
+    compare_with(page, "torch eager")
+    wanted = means_over("torch eager", data["cells"])
+    told = [("1", "the reference itself") if (w.value, w.low) == (1, 1) else (times(w), ends(w)) for w in wanted]
+    assert means_shown(page) == told
+    assert ("1", "the reference itself") in told
+    # Noise hides what it may explain of a mean, and takes no ratio away from another.
+    page.get_by_label("Hide what noise may explain").check()
+    hidden = [text for text, _ in means_shown(page)]
+    assert [text == "≈" for text in hidden] == [may_be_noise(each) for each in wanted]
+    assert [interval for _, interval in means_shown(page)] == [interval for _, interval in told]
+    # One network is no mean of several.
+    page.locator("#filters > summary").click()
+    page.get_by_label("fcn5", exact=True).uncheck()
+    assert page.locator("td.mean").count() == 0
+
+
+def means_shown(page: Page) -> list[tuple[str, str]]:
+    script = "all => all.map(e => [e.firstChild.textContent.split(' ')[0], e.title.split(';')[0]])"
+    return [(text, told) for text, told in page.locator("td.mean").evaluate_all(script)]
+
+
+def means_over(reference: str, cells: list[Any]) -> list[Ratio]:
+    """By row, then by column, as Python has them."""
+    found: dict[tuple[str, int], list[Ratio]] = {}
+    for cell in cells:
+        others = [c for c in cells if same(c, cell, "group", "column") and c["row"] == reference and not c["word"]]
+        if others and not cell["word"]:
+            both = cell["covers_launches"] and others[0]["covers_launches"]
+            mine, theirs = cell["numbers"]["seconds"], others[0]["numbers"]["seconds"]
+            times = (1.0, 1.0, 1.0) if cell["row"] == reference else mover(mine, theirs, both)
+            found.setdefault((cell["row"], cell["column"]), []).append(Ratio(*times, ""))
+    rows = list(dict.fromkeys(row for row, _ in found))  # in the order of the matrix
+    return [geometric_mean(found[key]) for key in sorted(found, key=lambda key: (rows.index(key[0]), key[1]))]
+
+
+def may_be_noise(found: Ratio) -> bool:
+    assert found.low is not None
+    assert found.high is not None
+    return found.low != found.high and (found.low <= 1 <= found.high or 1 / 1.02 <= found.value <= 1.02)
+
+
+def times(found: Ratio) -> str:
+    return f"{number(found.value)}×"  # noqa: RUF001
+
+
+def ends(found: Ratio) -> str:
+    assert found.low is not None
+    assert found.high is not None
+    return f"{number(found.low)} to {number(found.high)}"
 
 
 def test_what_noise_may_explain_can_be_hidden(show: Show, example: Path) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 import recorded_trees
-from made_up_machines import command, diagnosed, laptop, of, server
+from made_up_machines import PASSED_ON, SHELL, command, diagnosed, laptop, of, server
+from recorded_trees import write_tree
 
-from dlbench.hardware_probe.doctor.examination import Severity
+from dlbench.hardware_probe.doctor.examination import Severity, faults, gather_settings
 
 
 def test_a_laptop_with_powersave(tmp_path: Path) -> None:
@@ -38,6 +39,14 @@ def test_a_server_with_smt(tmp_path: Path) -> None:
     assert found["load_average"].seen == "0.10 over 1 minute, 0.20 over 5, on 32 CPUs"
     assert found["virtual_machine"].seen == "no"
     assert "steal" not in found
+
+
+def test_the_faults_are_the_settings_that_are_not_fine(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, laptop())
+    settings = gather_settings(write_tree(tmp_path / "again", laptop()), SHELL, PASSED_ON)
+    told = {each.name: each for each in faults(settings)}
+    assert told.keys() == of(found, Severity.HARMS) | of(found, Severity.MAY_HARM)
+    assert told["governor"] == found["governor"]
 
 
 def test_a_container_with_a_quota_of_one_and_a_half(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
-from dlbench.reports.comparison.verdict import Verdict
+from dlbench.reports.comparison.verdict import DEFAULT, Verdict, chosen
 from dlbench.reports.comparisons.analysis import compared
 from dlbench.reports.comparisons.words import WHOLE, newest, outcome
 from dlbench.reports.report import Choices, Source
@@ -40,6 +40,19 @@ def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> N
     assert len(page.tables) == 1 + WHOLE
     assert len(page.tables[0].rows) == len(found)
     assert newest(found)[0].endswith("4 inconclusive.")
+
+
+def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> None:
+    usual = source(tmp_path, "gates")
+    lenient = chosen(replace(DEFAULT, magnitude=9.0, screen_magnitude=9.0))
+    assert lenient == {"magnitude": 9.0, "screen_magnitude": 9.0}
+    runs = [(replace(run, rule=lenient), count) for run, count in usual.runs()]
+    slower = [
+        Verdict.REGRESSION in {cell.judgement.verdict for cell in each.comparison.cells} for each in compared(usual)
+    ]
+    assert any(slower)
+    for each in compared(replace(usual, runs=lambda: runs)):
+        assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in each.comparison.cells}
 
 
 def test_only_what_is_asked_for_is_judged(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from hostile_texts import HOSTILE, hostile_store
 from inertness import check_html
 from kept_stores import block, kept_store
 
+from dlbench.hardware_probe.doctor.findings import Finding, Severity
 from dlbench.reports.evidence.statistics import summarise
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.matrix.data import matrix_cells
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.note import note_to_html
+from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
@@ -69,6 +72,23 @@ def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Doc
             samples = [[ns * 1e-9 / each["steps_per_sample"] for ns in each["samples_ns"]] for each in counting]
             assert summarise(samples).median == pytest.approx(shown[0], rel=1e-9)
         assert {name for name, _ in cell["flags"]} == {each["name"] for each in wanted["flags"]} <= data["flags"].keys()
+
+
+def test_what_the_doctor_found_stands_in_the_provenance_once_a_machine(tmp_path: Path) -> None:
+    kept = document(kept_store(tmp_path, "elsewhere"))
+    assert "examined" not in page_to_file_text(kept)  # nobody asked then
+    found = Finding("governor", "CPU governor", Severity.HARMS, "powersave", "The clock <changes>.")
+    old = tuple((replace(run, doctor=()), count) for run, count in kept.runs)
+    later = tuple((replace(run, doctor=(found,), started=MADE), count) for run, count in kept.runs)
+    table = next(each for each in provenance_tables(replace(kept, runs=old + later)) if "examined" in each.title)
+    told = ["harms", "CPU governor: powersave", "The clock <changes>."]
+    machines = {run.machine for run, _ in kept.runs}
+    assert [[entry.text for entry in row[1:]] for row in table.rows] == [told] * len(machines)
+    text = page_to_file_text(replace(kept, runs=later))
+    check_html(text)
+    assert "The clock &lt;changes&gt;." in text
+    assert block(text, "provenance-data")["runs"][0]["doctor"][0]["name"] == "governor"
+    assert "nothing that harms measurement" in page_to_file_text(replace(kept, runs=old))
 
 
 def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe.doctor.findings import Severity
 from dlbench.reports.errors import RecordError
 from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
 
@@ -23,6 +24,7 @@ KNOWN: dict[Any, st.SearchStrategy[Any]] = {
     datetime: st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
     Any: text,
     Status: st.sampled_from(Status),
+    Severity: st.sampled_from(Severity),
 }
 
 

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from dlbench.adapters import tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.reports.report import Choices, Source
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.results import Results
-from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, worth_of_settings
+from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, verdict, worth_of_settings
+from dlbench.reports.tuning.over_networks import over_networks
 from dlbench.reports.tuning.report import REPORT
 
 NAMES = ("alpha", "beta", "gamma")
@@ -87,6 +89,38 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
         assert found.verdict == WORTH_NOTHING
 
 
+def test_over_networks_each_counts_once_however_often_it_was_measured():
+    ratios = {"fcn5": [0.5], "fcn8": [0.6], "alexnet": [0.9, 0.7], "lstm32": [0.8]}
+    made = [
+        record(seconds, ["alpha"], network=network, threads=place, batch_size=16 * place, tuning=word)
+        for network, of_network in ratios.items()
+        for place, ratio in enumerate(of_network, 1)
+        for word, seconds in ((INSTALLED, 1.0), (TUNED, ratio))
+    ]
+    (mean,) = over_networks(worth_of_settings(made, {}).rows)
+    logs = np.log([0.5, 0.6, math.sqrt(0.9 * 0.7), 0.8])
+    low, high = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
+    assert mean.networks == 4
+    assert (mean.ratio.value, mean.ratio.low, mean.ratio.high) == pytest.approx(tuple(np.exp([logs.mean(), low, high])))
+    assert over_networks(worth_of_settings(made[:2], {}).rows) == []
+    (two,) = over_networks(worth_of_settings(made[:4], {}).rows)
+    assert (two.ratio.low, verdict(two.ratio)) == (None, UNKNOWN)
+
+
+def test_the_headline_says_over_networks_what_noise_does_not_explain():
+    made = [
+        record(seconds, ["alpha"], network=network, framework=framework, tuning=word)
+        for network, factor in (("fcn5", 0.5), ("fcn8", 0.55), ("alexnet", 0.52), ("lstm32", 0.51))
+        for framework, ratio in (("torch", factor), ("jax", 1.0 + (factor - 0.52)))
+        for word, seconds in ((INSTALLED, 1.0), (TUNED, ratio))
+    ]
+    source = Source(lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)}))
+    found = REPORT.analyse(source)
+    (sentence,) = REPORT.headline(found)
+    assert "installed: torch eager 0.52 (0.49 to 0.55); of 1 other this cannot be said." in sentence
+    assert REPORT.page(found, Choices()).tables[0].rows[0][1].text == "0.520"
+
+
 def test_a_launch_that_failed_is_in_no_pair():
     made = records_of({"alpha": 0.5}, names=("alpha",))
     ran = record(9.0, ["alpha"], launch=99, tuning=TUNED)
@@ -113,6 +147,7 @@ def test_the_report_says_what_helps_and_what_hurts():
     assert "Faster with: alpha (torch eager) on fcn5." in page.before
     assert "Slower with: beta (torch eager) on fcn5." in page.before
     assert "Worth nothing: gamma (torch eager) on fcn5." in page.before
+    assert REPORT.data(found)["over_networks"] == []
     data = REPORT.data(found)["settings"]
     assert [each["setting"] for each in data] == [None, *NAMES]
     assert [each["verdict"] for each in data[1:]] == [FASTER, SLOWER, WORTH_NOTHING]

@@ -121,8 +121,13 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
 
 
 def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> None:
-    done = run(folder, "gate", "nightly.toml", *SLOWER, "--budget", "1s", "--undecided", "pass")
+    ending = ["--budget", "1s", "--undecided", "pass"]
+    done = run(folder, "gate", "nightly.toml", *SLOWER, *ending, "--threshold", "4%", "--store", "my.sqlite")
     assert done.returncode == 0, done.stderr
     assert "gate undecided: of 2 cells " in " ".join(done.stdout.split())
     assert "The budget is spent" in done.stderr
     assert "REGRESSION" not in done.stdout.split("inconclusive")[0] or "inconclusive" in done.stdout
+    with Store.open(folder / "my.sqlite", create=False) as store:
+        (stored,) = store.runs()
+    assert stored.rule == {"magnitude": 0.04, "screen_magnitude": 0.04}
+    assert stored.doctor is not None

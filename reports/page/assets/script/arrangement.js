@@ -21,6 +21,8 @@ function arranged(known, state) {
     if (state.transposed) rows.sort((a, b) => a.head.key - b.head.key);
     return { name: known.groups.get(key).name, rows: sorted(rows, state) };
   });
+  const means = reference && meanBlock(known, state, reference, groups, heads);
+  if (means) blocks.unshift(means);
   return { columns, blocks, count: visible.length, reference };
 }
 
@@ -63,16 +65,22 @@ function shownOf(known, state, reference, cell) {
     return { text: "·", kind: "nothing", title: `left out: ${counted(cell.of_launches, "launch")} only` };
   }
   if (!reference) return withNumbers(known, cell, numbers, number(numbers[0]));
-  const other = counterpart(known, reference, cell);
-  const theirs = other && !other.word && other.numbers[state.quantity];
-  if (other === cell) return { ...withNumbers(known, cell, [1, 1, 1], "1"), spread: "", kind: "reference" };
-  if (!theirs) return { text: "–", kind: "nothing", title: "nothing to compare with: the reference has no number here" };
-  const covered = cell.covers_launches && other.covers_launches;
-  const times = ratio(numbers, theirs, covered, known.launch_deviation);
+  const times = timesOf(known, state, reference, cell);
+  if (!times) return { text: "–", kind: "nothing", title: "nothing to compare with: the reference has no number here" };
+  if (counterpart(known, reference, cell) === cell) return { ...withNumbers(known, cell, times, "1"), spread: "", kind: "reference" };
   if (state.noise && mayBeNoise(times, known.least_ratio)) {
     return { text: "≈", kind: "nothing", title: `noise may explain it: ${number(times[0])}× (${ends(times) || "no interval"})` };
   }
   return withNumbers(known, cell, times, `${number(times[0])}×`);
+}
+
+// A cell as a multiple of the reference's; nothing where one of the two has no number.
+function timesOf(known, state, reference, cell) {
+  const other = counterpart(known, reference, cell);
+  const [mine, theirs] = [cell, other].map((each) => each && !each.word && each.numbers[state.quantity]);
+  if (!mine || !theirs) return null;
+  if (other === cell) return [1, 1, 1];
+  return ratio(mine, theirs, cell.covers_launches && other.covers_launches, known.launch_deviation);
 }
 
 function counterpart(known, reference, cell) {

@@ -10,7 +10,7 @@ function fillCell(known, cell) {
       button("Close", () => dialog.close(), { id: "cell-close" }),
       make("p", {}, short(`${cell.group} · ${known.machines[cell.machine].name}`, 500)),
     ),
-    ...[numbersOf(known, cell), flagsOf(known, cell), ...launchesOf(known, cell), againOf(known, cell), setUpOf(known, cell)].filter(Boolean),
+    ...[numbersOf(known, cell), flagsOf(known, cell), ...launchesOf(known, cell), ...nightsOf(cell), againOf(known, cell), setUpOf(known, cell)].filter(Boolean),
   );
   dialog.scrollTop = 0;
 }

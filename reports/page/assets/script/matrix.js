@@ -81,6 +81,7 @@ function lineName(known, head) {
 function fieldOf(field) {
   if (!field) return make("td", { class: "missing" }, "–");
   const { cell, shown } = field;
+  if (!cell.key) return make("td", { class: shown.kind, title: shown.title }, shown.text, make("span", { class: "spread" }, shown.spread ?? ""));
   const open = make("button", { type: "button", class: "open", "data-cell": cell.key, title: short(shown.title, 1000) });
   if (shown.kind === "best") open.append(make("span", { class: "star" }, "★"), " ");
   open.append(shown.text);
@@ -100,6 +101,7 @@ function legendOf(known, rows) {
   for (const [name, { symbol, legend }] of Object.entries(known.flags)) {
     if (raised.has(name)) lines.push([symbol, legend]);
   }
+  if (fields.some(({ shown }) => shown.fewer)) lines.push(["(n)", "a mean over n of the groups only: those in which both have a number"]);
   const signs = {
     "≈": "a difference that noise may explain: the ratio's interval includes 1, or it is under 2 %",
     "·": "left out: too few launches",
