@@ -19,6 +19,8 @@ from dlbench.suites import cli
 from dlbench.suites.planning import external_adapters
 from dlbench.suites.planning.framework import catalogue
 
+_LONGEST_GROUPS = ("slurm", "browser")
+
 load_profile()
 
 # So that the conformance suite holds an adapter outside the project to the contract too.
@@ -41,6 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases[name] += 1
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
+    items.sort(key=_begins_late)
+
+
+def _begins_late(item: pytest.Item) -> bool:
+    """Tell whether a test can wait. Those that share a browser or a cluster cannot: they would end last."""
+    group = item.get_closest_marker("xdist_group")
+    return group is None or group.args[0] not in _LONGEST_GROUPS
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,9 @@
 """What settings are worth as words and tables."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
@@ -89,13 +91,19 @@ def _means(means: Sequence[Mean], where: str) -> Table:
 
 
 def _names(rows: Sequence[Row]) -> dict[Row, str]:
-    """Return a name for each row: with mini-batch and threads where the network alone does not tell it from another."""
-    short = {row: f"{row_name(row.cell)}: {row.cell.network}" for row in rows}
-    known = list(short.values())
-    return {
-        row: name if known.count(name) == 1 else f"{row_name(row.cell)}: {group_name(row.cell)}, {place_name(row.cell)}"
-        for row, name in short.items()
-    }
+    """Return a name for each row: with threads and mini-batch where the network alone does not tell it from another."""
+    forms: tuple[Callable[[Cell], str], ...] = (
+        lambda cell: f"{row_name(cell)}: {cell.network}",
+        lambda cell: f"{row_name(cell)}: {cell.network}, {place_name(cell)}",
+        lambda cell: f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}",
+    )
+    every = [Counter(form(row.cell) for row in rows) for form in forms]
+    found = {}
+    for row in rows:
+        names = [form(row.cell) for form in forms]
+        unique = [name for name, known in zip(names, every, strict=True) if known[name] == 1]
+        found[row] = unique[0] if unique else names[-1]
+    return found
 
 
 def _settings(rows: Sequence[Row], where: str) -> Table:

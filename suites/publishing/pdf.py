@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -61,7 +62,7 @@ def print_to_pdf(text: str, path: Path, chromium: str, seconds: float = TIME_LIM
         with tempfile.TemporaryDirectory(dir=path.parent, ignore_cleanup_errors=True) as name:
             folder = Path(name).absolute()
             page, printed = folder / "page.html", folder / "page.pdf"
-            page.write_text(text, encoding="utf-8")
+            page.write_text(_opened(text), encoding="utf-8")
             said = _run(
                 [
                     chromium,
@@ -79,6 +80,11 @@ def print_to_pdf(text: str, path: Path, chromium: str, seconds: float = TIME_LIM
             printed.replace(path)
     except OSError as error:
         raise UsageError(f"The PDF {path} cannot be printed ({error.strerror or error}).") from error
+
+
+def _opened(text: str) -> str:
+    """Return the page with every part open: on paper nothing can be opened, and the page's script may come too late."""
+    return re.sub(r"<details(?=[\s>])", "<details open", text)
 
 
 def _run(words: list[str], seconds: float, log: Path) -> str:

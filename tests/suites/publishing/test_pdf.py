@@ -67,6 +67,16 @@ def test_a_browser_that_prints_nothing_leaves_nothing(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {"page.pdf", "browser"}
 
 
+def test_on_paper_everything_is_open(tmp_path):
+    script = """for word; do case $word in --print-to-pdf=*) printf '%%PDF-' > "${word#*=}";; esac; done"""
+    browser = pretended(tmp_path, f'{script}; cp "${{word#file://}}" "{tmp_path}/seen.html"')
+    text = "<details><summary>a</summary>b</details> <details id=x><p>c</details> &lt;details&gt; <detailsx>"
+    pdf.print_to_pdf(text, tmp_path / "page.pdf", browser)
+    seen = (tmp_path / "seen.html").read_text()
+    assert seen.count("<details open") == 2
+    assert seen.replace("<details open", "<details") == text
+
+
 def test_a_browser_that_hangs_is_ended_with_its_children(tmp_path):
     hanging = pretended(tmp_path, f'sleep 300 & echo $! > "{tmp_path}/child"; wait')
     with pytest.raises(UsageError, match=r"did not print the page within 0\.5 s"):
