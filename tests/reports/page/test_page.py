@@ -75,20 +75,25 @@ def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Doc
 
 
 def test_what_the_doctor_found_stands_in_the_provenance_once_a_machine(tmp_path: Path) -> None:
-    kept = document(kept_store(tmp_path, "elsewhere"))
-    assert "examined" not in page_to_file_text(kept)  # nobody asked then
+    kept = document(kept_store(tmp_path, "faults"))
     found = Finding("governor", "CPU governor", Severity.HARMS, "powersave", "The clock <changes>.")
-    old = tuple((replace(run, doctor=()), count) for run, count in kept.runs)
+    nothing = tuple((replace(run, doctor=()), count) for run, count in kept.runs)
     later = tuple((replace(run, doctor=(found,), started=MADE), count) for run, count in kept.runs)
-    table = next(each for each in provenance_tables(replace(kept, runs=old + later)) if "examined" in each.title)
-    told = ["harms", "CPU governor: powersave", "The clock <changes>."]
+    assert examined(kept) == []  # nobody asked then
     machines = {run.machine for run, _ in kept.runs}
-    assert [[entry.text for entry in row[1:]] for row in table.rows] == [told] * len(machines)
+    assert examined(replace(kept, runs=nothing + later)) == [["harms", "CPU governor: powersave", found.why]] * len(
+        machines
+    )
+    assert {row[1] for row in examined(replace(kept, runs=nothing))} == {"Settings: nothing that harms measurement"}
     text = page_to_file_text(replace(kept, runs=later))
     check_html(text)
     assert "The clock &lt;changes&gt;." in text
     assert block(text, "provenance-data")["runs"][0]["doctor"][0]["name"] == "governor"
-    assert "nothing that harms measurement" in page_to_file_text(replace(kept, runs=old))
+
+
+def examined(of: Document) -> list[list[str]]:
+    tables = [each for each in provenance_tables(of) if "examined" in each.title]
+    return [[entry.text for entry in row[1:]] for each in tables for row in each.rows]
 
 
 def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(tmp_path: Path) -> None:
