@@ -131,3 +131,6 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
         (stored,) = store.runs()
     assert stored.rule == {"magnitude": 0.04, "screen_magnitude": 0.04}
     assert stored.doctor is not None
+    other = run(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
+    assert other.returncode == 2
+    assert "begun with another --threshold or --tolerance. Give the same options" in " ".join(other.stderr.split())
