@@ -16,9 +16,14 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri
 
-FEWEST_PAIRS = 6
-"""From this many pairs on an exact two-sided 95 % interval exists (2 / 2**6 = 3 %)."""
 
+def pairs_for(confidence: float) -> int:
+    """Return from how many pairs on an exact two-sided interval of this confidence exists: 2 / 2**pairs is left out."""
+    return math.ceil(math.log2(2 / (1 - confidence)))
+
+
+FEWEST_PAIRS = pairs_for(0.95)
+"""Six: 2 / 2**6 = 3 %."""
 
 _SIMULATED_PAIRS = 40
 _SIMULATIONS = 2000

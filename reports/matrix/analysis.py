@@ -26,7 +26,7 @@ from dlbench.reports.evidence.statistics import Summary, summarise
 from dlbench.reports.matrix.places import Column, Group, Row, cell_at, column_of, group_of, row_of
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
-from dlbench.reports.storage.newest import BASELINE
+from dlbench.reports.storage.newest import BASELINE, SEARCHED
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.record_columns import product_rate
 from dlbench.reports.storage.results import Results
@@ -232,14 +232,18 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
         times = sorted(record.started for found in chosen.values() for record in found)
         first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
         notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
-    compared = sorted({record.run for found in chosen.values() for record in found if record.side})
-    if compared:
-        notes.append(f"{', '.join(compared)}: a comparison of two builds; the candidate is shown, the baseline is not.")
+    sides = {(record.run, record.side != SEARCHED) for found in chosen.values() for record in found if record.side}
+    notes += [
+        f"{run}: a comparison of two builds; the candidate is shown, the baseline is not."
+        if of_two
+        else f"{run}: a search for the fastest (tune), which launched fast cells more often than others."
+        for run, of_two in sorted(sides)
+    ]
     if results.comparisons:
         runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
         newest_of = max(results.comparisons)
         notes.append(
-            f"Not shown: {runs_of} of two builds (compare, gate); --run {newest_of} shows the candidate of one."
+            f"Not shown: {runs_of} of two builds (compare, gate) or of a search (tune); --run {newest_of} shows one."
         )
     return chosen, notes
 

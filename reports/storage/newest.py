@@ -12,6 +12,8 @@ from dlbench.reports.storage.queries import cells, records, wanted
 
 BASELINE = "baseline"
 """The side of a comparison whose launches stand for another build under the row's name."""
+SEARCHED = "searched"
+"""Of the launches of a search: a cell was launched again because it was fast."""
 
 
 class CellSummary(NamedTuple):
@@ -52,7 +54,7 @@ def counting(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[b
 def cell_summaries(run: str | None, suite: str | None, machine: str | None) -> sa.Select[Any]:
     """Return the statement whose rows `cell_summary` reads: one or, where starts are equal, several for a cell.
 
-    Launches of comparisons do not count unless their run is asked for, and then those of the candidate.
+    Launches of comparisons and searches do not count unless their run is asked for, and then not a baseline's.
     """
     table = records.c
     conditions = wanted(table.run, run) + wanted(table.suite, suite)

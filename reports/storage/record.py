@@ -55,7 +55,7 @@ class Run:
     precision: float | None = None
     """Relative half-width of a cell's interval at which it gets no further launch; None: a fixed number of launches."""
     purpose: str = "suite"
-    """"suite", or for launches of two sides "compare" or "gate"."""
+    """"suite", for launches of two sides "compare" or "gate", for a search "tune"."""
     sides: dict[str, str] = field(default_factory=dict)
     """What each side is, in words, by `Record.side`; empty for a suite."""
     rule: dict[str, float] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Record:
     attempt: int = 0
     """A launch that others disturbed is repeated: which repetition this is, from 0."""
     side: str = ""
-    """Of a comparison: "baseline" or "candidate"; else empty."""
+    """Of a comparison: "baseline" or "candidate"; of a search: "searched"; else empty."""
     stage: str = ""
     """Of a comparison in two stages: "screen" or "confirm"; else empty."""
     quota_cpus: float | None = None

@@ -27,7 +27,7 @@ class Results:
     By machine, device and precision: (threads asked for, FLOP/s), none of which used more threads than that.
     """
     comparisons: tuple[str, ...] = ()
-    """Runs of two sides (compare, gate) whose records were left out, since they were not asked for."""
+    """Runs of two sides (compare, gate) and searches whose records were left out, since they were not asked for."""
     displaced: tuple[str, ...] = ()
     """Rows ("framework mode") of which cells were measured with an older environment too, in records left out."""
 

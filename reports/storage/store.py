@@ -241,7 +241,7 @@ class Store:
         return list(found.values())
 
     def compared_runs(self, suite: str | None = None, machine: str | None = None) -> list[str]:
-        """Return the ids of the runs of two sides (compare, gate) that hold a record."""
+        """Return the ids of the runs of two sides (compare, gate) and of the searches that hold a record."""
         table = schema.records.c
         conditions = queries.of_records(None, suite, machine)
         return [row.run for row in self._rows(sa.select(table.run).where(table.side != "", *conditions).distinct())]

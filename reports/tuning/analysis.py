@@ -7,7 +7,7 @@ neighbours in time; ratio and interval are those of `comparison.paired`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
 
@@ -49,6 +49,8 @@ class Row:
     machine: str
     cell: Cell
     """With the usual tuning."""
+    build: tuple[str, ...]
+    """What must be the same for two to be the same row: its environment, and the names of its settings."""
     together: Worth
     settings: tuple[Worth, ...]
 
@@ -73,14 +75,13 @@ def verdict(found: PairedEstimate | Ratio) -> str:
 
 
 _Times = dict[tuple[str, int], float]  # by run and block
-_Group = tuple[str, Cell, str]  # machine, cell whatever its tuning, environment
+_Group = tuple[str, Cell, tuple[str, ...]]  # machine, cell whatever its tuning, build
 
 
 def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> Tuning:
     """Return what the settings are worth, of the newest environment of each row."""
     found: dict[_Group, dict[str, _Times]] = {}
-    names: dict[_Group, tuple[str, ...]] = {}
-    newest: dict[tuple[str, Cell], tuple[datetime, str]] = {}
+    newest: dict[tuple[str, Cell], tuple[datetime, tuple[str, ...]]] = {}
     by_machine: dict[str, list[Record]] = {}
     disturbed = 0
     for record in records:
@@ -95,24 +96,51 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
                 disturbed += 1
                 continue
             cell = record.cell._replace(tuning=TUNED)
-            group = (machine, cell, record.environment)
-            names[group] = tunable
-            newest[machine, cell] = max(newest.get((machine, cell), (record.started, "")), (record.started, group[2]))
+            group = (machine, cell, (record.environment, *tunable))
+            newest[machine, cell] = max(newest.get((machine, cell), (record.started, ())), (record.started, group[2]))
             times = found.setdefault(group, {}).setdefault(record.cell.tuning, {})
             times[record.run, record.launch] = median(record.outcome.step_seconds())
-    rows = (
-        _row(machine, cell, names[machine, cell, environment], found[machine, cell, environment])
-        for (machine, cell), (_, environment) in newest.items()
-    )
-    order = list(by_machine)
-    shown = sorted(
-        (row for row in rows if row.together.alone or any(each.verdict for each in row.settings)),
-        key=lambda row: (order.index(row.machine), axes.sort_key(row.cell)),
-    )
-    return Tuning(hosts, tuple(shown), disturbed)
+    rows = (_row(machine, cell, build, found[machine, cell, build]) for (machine, cell), (_, build) in newest.items())
+    shown = (row for row in rows if row.together.alone or any(each.verdict for each in row.settings))
+    return Tuning(hosts, _in_order(shown, list(by_machine)), disturbed)
 
 
-def _row(machine: str, cell: Cell, names: tuple[str, ...], times: Mapping[str, _Times]) -> Row:
+def newest_of(parts: Iterable[Tuning]) -> Tuning:
+    """Bring together what several runs show, the newest first.
+
+    Of each comparison of a row the newest estimate counts that has an interval, else the newest; only those of the
+    build that the row was last measured with.
+    """
+    hosts: dict[str, Host] = {}
+    rows: dict[tuple[str, Cell], Row] = {}
+    disturbed = 0
+    for part in parts:
+        disturbed += part.disturbed
+        for row in part.rows:
+            hosts.setdefault(row.machine, part.hosts[row.machine])
+            known = rows.setdefault((row.machine, row.cell), row)
+            if known is not row and known.build == row.build:
+                settings = map(_newer, known.settings, row.settings)
+                together = _newer(known.together, row.together)
+                rows[row.machine, row.cell] = replace(known, together=together, settings=tuple(settings))
+    return Tuning(hosts, _in_order(rows.values(), list(hosts)), disturbed)
+
+
+def _newer(new: Worth, old: Worth) -> Worth:
+    def one(new: PairedEstimate | None, old: PairedEstimate | None) -> PairedEstimate | None:
+        keeps = new is not None and (new.low > 0 or old is None or old.low == 0)
+        return new if keeps else old
+
+    return replace(new, alone=one(new.alone, old.alone), among=one(new.among, old.among))
+
+
+def _in_order(rows: Iterable[Row], machines: list[str]) -> tuple[Row, ...]:
+    return tuple(sorted(rows, key=lambda row: (machines.index(row.machine), axes.sort_key(row.cell))))
+
+
+def _row(machine: str, cell: Cell, build: tuple[str, ...], times: Mapping[str, _Times]) -> Row:
+    names = build[1:]
+
     def ratio(without: Iterable[str], setting: Iterable[str]) -> PairedEstimate | None:
         before = times.get(tuning.written(set(without), names), {})
         after = times.get(tuning.written({*without, *setting}, names), {})
@@ -123,7 +151,7 @@ def _row(machine: str, cell: Cell, names: tuple[str, ...], times: Mapping[str, _
         return ratio(set(names) - {name}, [name]) if len(names) > 1 else None
 
     settings = (Worth(name, ratio((), [name]), among(name)) for name in names)
-    return Row(machine, cell, Worth("", ratio((), names), None), tuple(settings))
+    return Row(machine, cell, build, Worth("", ratio((), names), None), tuple(settings))
 
 
 def tells(cells: Iterable[Cell]) -> bool:

@@ -18,6 +18,8 @@ from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 import typer
 from typer.models import OptionInfo
 
+from dlbench.reports.storage.servers import urls
+
 from ..errors import UsageError
 from ..planning import external_adapters, own_steps, values
 from ..planning.axes import AXIS_OPTIONS, LIMITS, option_of
@@ -87,6 +89,11 @@ def words_of(*groups: OptionGroup) -> list[str]:
             several = value if isinstance(value, list) else [value]
             found += [option] if value is True else [word for each in several for word in (option, str(each))]
     return found
+
+
+def words_of_store(store_file: str) -> list[str]:
+    """Return the words that give this store again, none for the usual one; a password in its URL is left out."""
+    return [] if store_file == DEFAULT_STORE else ["--store", urls.without_password(store_file)]
 
 
 def _name_of(annotation: Any) -> str:

@@ -27,6 +27,7 @@ from ..measuring.attempts import Carrier
 from ..measuring.ledger import Ledger
 from ..measuring.runner import Ending, Runner
 from ..planning import feasible
+from ..planning.choices import Choices
 from ..planning.plan import Plan
 from ..quiet import block_gate
 from ..quiet.busy_gpus import busy_gpus
@@ -61,15 +62,30 @@ class PartOfFleet(OptionGroup):
 
 
 @dataclass(frozen=True)
+class Course:
+    """What a run is for, and what decides which launches come next."""
+
+    purpose: str = "suite"
+    side: str = ""
+    """Of its records."""
+    ledger: Callable[[Plan, Iterable[Record], Host | None], Ledger] = Ledger
+    words: Callable[[Plan], tuple[str, str]] = lambda plan: (size_of(plan), kind_of_protocol(plan))
+    """Its size, and a sentence on its launches."""
+
+
+_USUAL = Course()
+
+
+@dataclass(frozen=True)
 class Beginning:
     """What a run begins with: a run that it goes on with, a part in a fleet."""
 
     unfinished: Run | None = None
     part: Membership = field(default_factory=Membership)
 
-    def run(self, plan: Plan, store: Store, machine: Machine) -> Run:
+    def run(self, plan: Plan, store: Store, machine: Machine, purpose: str) -> Run:
         """Return the run, in the store."""
-        run = self.unfinished or preparation.begin(plan, store, machine, node=self.part.node())
+        run = self.unfinished or preparation.begin(plan, store, machine, purpose, self.part.node())
         if self.unfinished:
             store.catch_up(run.id)  # it may have waited for its turn
         self.part.begun(run, len(plan.cells) * plan.launches)
@@ -120,19 +136,34 @@ def run_command(
             return
         plan, unfinished = part.narrowed(plan), None
         if goes_on := session.resume or part.goes_on is not None:
-            # Refused before a store of an earlier dlbench is brought up to date.
-            spools.deliver_before(session.store_file, say)
-            with Store.open(session.store_file, create=False) as store:
-                plan, unfinished = resuming.resume(plan, store, machine, chosen, part.goes_on)
-                records = list(store.records(run=unfinished.id))
-                resuming.check_same_builds(plan, records)
-                resuming.check_same_text(text, records)
+            plan, unfinished, records = going_on(plan, session, machine, chosen, of_fleet=part.goes_on)
+            resuming.check_same_text(text, records)
         beginning = Beginning(unfinished, part)
         # Resuming needs a store that is there: it must not leave an empty one behind.
         with spools.opened(session.store_file, say, create=not goes_on, unfinished=unfinished) as store:
             run, ending, _ = carry_out(plan, machine, store, session, how, beginning, text=text)
             part.ends(ending.launches_left)
             _show(store, run, ending, as_json)
+
+
+def going_on(
+    plan: Plan,
+    session: options.SessionOptions,
+    machine: Machine,
+    chosen: Choices,
+    purpose: str = "suite",
+    of_fleet: str | None = None,
+) -> tuple[Plan, Run, list[Record]]:
+    """Return the plan of the unfinished run that --resume goes on with, the run and its records.
+
+    Raises UsageError (see `resuming`), before a store of an earlier dlbench is brought up to date, and StoreError.
+    """
+    spools.deliver_before(session.store_file, say)
+    with Store.open(session.store_file, create=False) as store:
+        plan, unfinished = resuming.resume(plan, store, machine, chosen, purpose, of_fleet)
+        records = list(store.records(run=unfinished.id))
+        resuming.check_same_builds(plan, records)
+    return plan, unfinished, records
 
 
 def carry_out(
@@ -144,7 +175,7 @@ def carry_out(
     beginning: Beginning | None = None,
     *,
     text: Text | None = None,
-    ledger: Callable[[Plan, Iterable[Record], Host | None], Ledger] = Ledger,
+    course: Course = _USUAL,
 ) -> tuple[Run, Ending, Ledger]:
     """Prepare and carry out the run, and return it with how it ended, and what its records show."""
     beginning = beginning or Beginning()
@@ -156,12 +187,12 @@ def carry_out(
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
         defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
-        run = beginning.run(plan, store, machine)
-        say(f"{plan.suite}: {size_of(plan)}, run {run.id} in {store.name}")
-        training = training_lines(plan, text)
+        run = beginning.run(plan, store, machine, course.purpose)
+        size, kind = course.words(plan)
+        say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
         told = (
-            kind_of_protocol(plan),
-            *training,
+            kind,
+            *training_lines(plan, text),
             feasible.memory_line(plan, machine),
             *busy_gpus(plan.cells, machine.gpus),
         )
@@ -181,9 +212,10 @@ def carry_out(
             text=text,
             first_losses=FirstLosses.of(store.records(run=run.id)),
             node=beginning.part.node,
+            side=course.side,
         )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
-            runner = Runner(store, carrier, display, session.seconds, ledger_of=ledger)
+            runner = Runner(store, carrier, display, session.seconds, ledger_of=course.ledger)
             display.follow(runner.ledger)
             with interruptible(beginning.part.go_on or resume_command()):
                 ending = runner.run()

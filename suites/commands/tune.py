@@ -1,6 +1,6 @@
 """`dlbench tune`: the fastest way to run a network on this machine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
@@ -8,11 +8,13 @@ import typer
 
 from dlbench.adapters import axes as axes_of_cells
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.storage.newest import SEARCHED
 
-from ..display.screen import print_json, say, show
+from ..display.screen import counted, print_json, resume_command, say, show
 from ..errors import NOTHING_MEASURED, UsageError
 from ..measuring import preparation
-from ..planning import values
+from ..measuring.runner import Ending
+from ..planning import feasible, values
 from ..planning.choices import Choices
 from ..planning.plan import Plan
 from ..storing import spools
@@ -20,21 +22,25 @@ from ..tuning import fastest, race
 from . import options
 from .options import OptionGroup, grouped
 from .plan import plan_of
-from .run import HowToRun, carry_out
+from .run import Beginning, Course, HowToRun, carry_out, going_on
 
-SUITE = "tuning"
 _ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device"]
 _USUAL = {"tuning": "installed,tuned,each", "threads": "1..cpus"}
 
 
 @dataclass(frozen=True)
 class SearchOptions(OptionGroup):
-    """Where records go, and for how long the search lasts at most."""
+    """What is searched, and how."""
 
-    budget: options.TotalBudget = None
-    store_file: options.StoreFile = options.DEFAULT_STORE
-    no_build: options.NoBuild = False
-    seed: options.Seed = None
+    suite: Annotated[
+        str,
+        typer.Option(
+            "--suite",
+            metavar="SUITE",
+            help="Where the network and the length of launches stand: a suite's name, or a file ending in .toml.",
+        ),
+    ] = "tuning"
+    cell_budget: options.CellBudget = None
     no_quiet_gate: Annotated[
         bool, typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches.")
     ] = False
@@ -42,44 +48,77 @@ class SearchOptions(OptionGroup):
 
 
 @grouped
-def tune_command(axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions) -> None:
+def tune_command(
+    axes: options.AxisOptions, builds: options.RowOptions, session: options.SessionOptions, search: SearchOptions
+) -> None:
     """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
 
     Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
-    (as installed, on as many threads as cores), then run pairs, which alone make the gain. A way that fails parity is
-    out. Without --threads it tries 1 to as many as CPUs, of a framework without mode all modes, and each setting alone
-    and left out. Launches are stored; an interrupted search begins anew.
+    (as installed, on as many threads as cores), then run pairs, which alone make the gain. A way is out as soon as one
+    of its launches fails, such as by parity. Without --threads it tries 1 to as many as CPUs, of a framework without
+    mode all modes, and each setting alone and left out. A budget keeps time for the pairs: where it is short, fewer
+    ways are tried. Launches are stored, but reports leave a search out unless its --run is asked for.
 
     Examples:
 
     - `dlbench tune --network fcn5 --framework torch --budget 20m`
     - `dlbench tune --network lstm32 --frameworks torch,jax --threads 1,2`
+    - `dlbench tune --network my_net --suite my_suite.toml --framework torch`
     - `dlbench tune --step train_step.py --threads 1..cpus`
     """
     machine = probe()
-    plan = race.raced(_ways(axes, builds, machine, search.seed))
-    start = race.to_beat(plan, preparation.capacity(machine).cores)
+    chosen, plan = _ways(axes, builds, search, machine, session.seed)
+    feasible.check_count(plan, session.yes)
     preparation.check_brought(builds.builds)
-    session = options.SessionOptions(search.budget, search.store_file, no_build=search.no_build)
+    unfinished = None
+    if session.resume:
+        plan, unfinished, _ = going_on(plan, session, machine, chosen, race.NAME)
+    starts = race.starts(plan, preparation.capacity(machine).cores)
+    course = Course(race.NAME, SEARCHED, partial(race.Race, starts), _words)
     how = HowToRun(no_ceilings=True, no_quiet_gate=search.no_quiet_gate)
-    with spools.opened(search.store_file, say) as store:
-        run, ending, ledger = carry_out(plan, machine, store, session, how, ledger=partial(race.Race, start))
-        assert isinstance(ledger, race.Race)
-        answer = fastest.answer(plan, ledger, list(store.records(run=run.id)), start)
+    with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
+        _, ending, ledger = carry_out(plan, machine, store, session, how, Beginning(unfinished), course=course)
+    assert isinstance(ledger, race.Race)
+    answer = fastest.answer(plan, ledger)
     if answer is None:
-        say("dlbench: no way gave a number, or the budget was too short; what was measured is stored.")
+        _say_why_not(ledger, ending)
         raise typer.Exit(NOTHING_MEASURED)
+    remeasuring = fastest.Remeasuring(search.suite, _options(builds, session.store_file))
     if search.as_json:
-        print_json(fastest.data(plan, answer))
-        return
-    for line in fastest.lines(plan, answer):
-        show(line, whole=True)
+        print_json(fastest.data(plan, answer, remeasuring))
+    else:
+        for line in fastest.lines(plan, answer, remeasuring):
+            show(line, whole=True)
     if ending.launches_left:
-        say("The budget was spent before all pairs were run: a longer one makes the gain more certain.")
+        say(f"The budget was spent before all pairs were run. More make the gain more certain: {resume_command()}")
 
 
-def _ways(axes: options.AxisOptions, builds: options.RowOptions, machine: Machine, seed: int | None) -> Plan:
-    """Return the plan of every way to be tried; raises UsageError where their times would not compare."""
+def _options(builds: options.RowOptions, store_file: str) -> list[str]:
+    """Return the options without which a way cannot be measured again; a step's file is not among them."""
+    return [*options.words_of(replace(builds, step=None)), *options.words_of_store(store_file)]
+
+
+def _words(plan: Plan) -> tuple[str, str]:
+    """Return how large a search is, and how it goes."""
+    ways = len(plan.cells)
+    launches = sum(min(size + 1, ways) for size in race.sizes(ways)[: -race.SPARE])
+    steps = f"one launch of each way, one of the faster half, and so on; then {race.PAIRS} pairs of the fastest"
+    return f"{counted(ways, 'way')}, up to {launches} launches", f"A search: {steps}."
+
+
+def _say_why_not(ledger: race.Race, ending: Ending) -> None:
+    for line in fastest.reasons(ledger.without_number()):
+        say(line)
+    if ending.launches_left:
+        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Go on: {resume_command()}")
+    else:
+        say("dlbench: no way gave a number.")
+
+
+def _ways(
+    axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions, machine: Machine, seed: int | None
+) -> tuple[Choices, Plan]:
+    """Return what is to be tried, and the plan of it; raises UsageError where times would not compare."""
     words = {key: value for key, value in axes.words.items() if value is not None}
     options.check_own(axes, builds)
     if builds.own is None:
@@ -89,8 +128,13 @@ def _ways(axes: options.AxisOptions, builds: options.RowOptions, machine: Machin
             raise UsageError("Name the frameworks to search among: --framework torch, or --frameworks torch,jax.")
         names = values.words(words["frameworks"])
         words["frameworks"] = ",".join(name if ":" in name else f"{name}:*" for name in names)
-    chosen = Choices({**_USUAL, **words}, builds=builds.builds, joining=builds.joining, own=builds.own)
-    found = plan_of(SUITE, chosen, machine, seed)
+    given = {**_USUAL, **words}
+    chosen = Choices(
+        given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
+    )
+    found = plan_of(search.suite, chosen, machine, seed)
+    if not found.cells:
+        raise UsageError("Nothing is left to search among: no way of running it is possible here.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
-    return found
+    return chosen, race.raced(found)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dlbench.reports.storage.servers import fleets, urls
+from dlbench.reports.storage.servers import fleets
 from dlbench.reports.storage.servers.fleets import Fleet, Job
 from dlbench.reports.storage.store import Store
 
@@ -167,8 +167,8 @@ def status_command(
         table(title, ["job", "node", "state", "launches", "heartbeat", ""], [_row(each) for each in found])
     if any(each.state in BROKEN for each in found):
         if not as_json:
-            where = ["--store", urls.without_password(store_file)] if store_file != options.DEFAULT_STORE else []
-            words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id, *where]
+            words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id]
+            words += options.words_of_store(store_file)
             show(f"Go on: {shlex.join(words)}", whole=True)
         raise typer.Exit(FLEET_INCOMPLETE)
 

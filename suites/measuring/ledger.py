@@ -120,13 +120,18 @@ class Ledger:
             return False
         return block < self._plan.launches or self._target is not None
 
-    def in_order(self, cells: list[Cell], seconds_left: float | None) -> list[Cell]:
+    def in_order(self, cells: list[Cell], block: int, seconds_left: float | None) -> list[Cell]:
         """Return the cells of a block, shuffled as given, or those first that buy most where time is short."""
-        if self._target is None:
+        # The first block's order serves the cells' budgets: see `Plan.block`.
+        if self._target is None or block == 0:
             return cells
         candidates = [Candidate(cell, self._seen[cell], self.seconds(cell)) for cell in cells]
         ordered = allocation.in_order(candidates, self._target, seconds_left)
         return [each.key for each in ordered if isinstance(each.key, Cell)]
+
+    def reserved(self, block: int) -> float:
+        """Return the seconds that a budget must leave for the blocks behind this one."""
+        return 0.0
 
     def launches_left(self) -> int:
         """Return the launches still needed in all."""

@@ -51,9 +51,9 @@ def new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
-def begin(plan: Plan, store: Store, machine: Machine, node: Node | None = None) -> Run:
+def begin(plan: Plan, store: Store, machine: Machine, purpose: str = "suite", node: Node | None = None) -> Run:
     """Store and return a new run of this plan; see ``new_run``."""
-    run = new_run(plan, machine, node=node)
+    run = new_run(plan, machine, purpose, node=node)
     store.begin_run(run)
     return run
 

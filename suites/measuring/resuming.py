@@ -46,7 +46,7 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: s
     runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
     runs = [each for each in runs if each.finished is None and (each.node is None if id_ is None else each.id == id_)]
     if not runs:
-        what = "run" if purpose == "suite" else purpose
+        what = "run" if purpose in ("suite", plan.suite) else purpose
         raise UsageError(
             f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume out to start one."
         )
@@ -54,16 +54,16 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: s
 
 
 def resume(
-    plan: Plan, store: Store, machine: Machine, chosen: Choices, of_fleet: str | None = None
+    plan: Plan, store: Store, machine: Machine, chosen: Choices, purpose: str = "suite", of_fleet: str | None = None
 ) -> tuple[Plan, Run]:
     """Return the plan of the unfinished run that this plan goes on with, and the run.
 
     Cells, protocol, launches and order are the unfinished run's. ``of_fleet`` is the id of the run that a fleet's job
-    goes on with. Raises UsageError when there is nothing to resume,
+    goes on with, ``purpose`` what the run was begun for. Raises UsageError when there is nothing to resume,
     when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is
     not what is asked for.
     """
-    runs = _unfinished(store, plan, machine, "suite", of_fleet)
+    runs = _unfinished(store, plan, machine, purpose, of_fleet)
     # A fleet names the run, which may be what another node had left of the plan.
     run = runs[-1] if of_fleet else _same(plan, runs, bare=not chosen.narrows)
     wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))

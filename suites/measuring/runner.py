@@ -76,7 +76,7 @@ class Runner:
         self._start = self.clock()
         for block in range(self._plan.most):
             cells = [planned.cell for planned in self._plan.block(block) if self.ledger.wants(planned.cell, block)]
-            if cells and not self._launch(block, cells):
+            if cells and not self._launch(block, cells) and not self.ledger.reserved(block):
                 break
         left = self.ledger.launches_left()
         if left == 0:
@@ -85,16 +85,15 @@ class Runner:
 
     def _launch(self, block: int, cells: list[Cell]) -> bool:
         """Launch one block; False when the budget is spent."""
-        if not any(self._fits(cell) for cell in cells):
+        if not any(self._fits(cell, block) for cell in cells):
             return False
         if self._gate is not None:
             self._gate.before(block, self._seconds_of_budget())
         launched = False
-        # The first block's order serves the cells' budgets: see `Plan.block`.
-        for cell in cells if block == 0 else self.ledger.in_order(cells, self._seconds_of_budget()):
+        for cell in self.ledger.in_order(cells, block, self._seconds_of_budget()):
             if not self.ledger.wants(cell, block):
                 continue
-            if not self._fits(cell):
+            if not self._fits(cell, block):
                 if block == 0:
                     break
                 continue  # a shorter one may fit
@@ -105,10 +104,15 @@ class Runner:
         left = self._seconds_of_budget()
         return launched and (left is None or left > 0)
 
-    def _fits(self, cell: Cell) -> bool:
-        """Tell whether a launch fits what is left of the budget; the first always does."""
+    def _fits(self, cell: Cell, block: int) -> bool:
+        """Tell whether a launch fits what is left of the budget; the first always does.
+
+        Half of the budget at most is kept for later blocks.
+        """
         left = self._seconds_of_budget()
-        return left is None or self._launched == 0 or self.ledger.seconds(cell) <= left
+        if left is None or self.budget_seconds is None or self._launched == 0:
+            return True
+        return self.ledger.seconds(cell) <= left - min(self.ledger.reserved(block), self.budget_seconds / 2)
 
     def _carry_out(self, planned: PlannedLaunch) -> None:
         cell = planned.cell

@@ -28,7 +28,7 @@ def compare(first: str, second: str, store_file: str, rule_over: Callable[[Rule]
     """
     before = _find(first, store_file)
     if not second:
-        if before[0].purpose == "suite":
+        if not before[0].sides:
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
         with Store.open(before[2], create=False) as store:
             return comparison.report_of(store, before[0], rule_over(rule_of(before[0].rule)))

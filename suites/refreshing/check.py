@@ -31,7 +31,7 @@ class Found:
     @property
     def cells(self) -> list[str]:
         """The line of a table."""
-        return [self.framework, self.python, self.package, self.locked, self.newest or "?", self.why]
+        return [self.framework, self.python, self.package, self.locked or "-", self.newest or "?", self.why]
 
 
 def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:

@@ -56,7 +56,12 @@ class RefreshOptions(OptionGroup):
     ] = "parity"
     no_gate: Annotated[bool, typer.Option("--no-gate", help="Do not measure the new build against the old.")] = False
     suite: Annotated[
-        str, typer.Option("--suite", metavar="SUITE", help="The cells of the gate: a suite's name, or a .toml file.")
+        str,
+        typer.Option(
+            "--suite",
+            metavar="SUITE",
+            help="The networks of the gate: a suite's name, or a .toml file. It measures all modes, on all cores.",
+        ),
     ] = "quick"
     store_file: options.StoreFile = options.DEFAULT_STORE
     as_json: Annotated[bool, typer.Option("--json", help="Print what --check found as JSON.")] = False
@@ -73,9 +78,10 @@ def refresh_command(
     """Put frameworks on their newest releases: a new lock, its environment, parity, and a gate against the old one.
 
     pip resolves the newest packages that fit together. Their environment is built beside the old one and launched once
-    on a small network of each family. Where all agree with the reference, a gate compares the new build with the old
-    one, and the new lock takes the old one's place. Whatever fails or is interrupted leaves the old lock. Releases that
-    `held` in framework.toml names stay.
+    in each mode, as installed and tuned, on a small network of each family. Where all agree with the reference, and
+    nothing is refused that the old build can do, a gate compares the new build with the old one, and the new lock takes
+    the old one's place. Whatever fails or is interrupted leaves the old lock. Releases that `held` in framework.toml
+    names stay.
 
     Exit code 0: done, or nothing is newer. 1: the new build failed parity. 3: no environment, or no package index. With
     `--take gate` also the gate's: 1, 5 and 6.
@@ -96,7 +102,8 @@ def refresh_command(
     code = _check(wanted, given.as_json) if given.only_check else 0
     for row in wanted if not given.only_check else ():
         try:
-            code = code or _refresh(row, given)
+            found = _refresh(row, given)  # each row, whatever became of those before it
+            code = code or found
         except Interrupted as error:
             raise type(error)(
                 _left(row, "ended by SIGTERM" if isinstance(error, Terminated) else "interrupted")
@@ -145,7 +152,7 @@ def _refresh(row: Row, given: RefreshOptions) -> int:
     versions = [[name, was or "-", now or "-"] for name, was, now in new_lock.changes(row.old, new.old)]
     table(f"{title}: {row.framework.lock_file.name}", ["package", "locked", "new"], versions)
     built = _built(new)
-    passed = parity.parity_of(row.name, _interpreter(built), probe())
+    passed = parity.parity_of(row.name, _interpreter(built), lambda: _interpreter(_built(row)), probe())
     table(f"{title}: parity of the new build", parity.COLUMNS, passed.lines)
     if passed.reason:
         say(f"Parity failed: {passed.reason}. {_left(row, 'the new lock is not taken')}")
@@ -167,7 +174,7 @@ def _take(row: Row, text: str, code: int, take: str) -> int:
         write_whole(lock, text)
     except OSError as error:
         raise UsageError(f"{lock} cannot be written: {error.strerror}. The new lock is in {row.folder}.") from error
-    say(f"{row.framework.title}: {lock} is new. The older environment stays until `dlbench env remove {row.name}`.")
+    say(f"{row.framework.title}: {lock} is new. The older environment stays, beside the new one.")
     return 0
 
 
@@ -190,7 +197,7 @@ def _gate(row: Row, old: Environment, new: Environment, given: RefreshOptions) -
     pair = comparison_sides.pair((words[0], words[1]), ((), ()), ("", ""))
     # Bound to as many CPUs as threads: what MindSpore needs, and the quietest elsewhere.
     chosen = Choices(
-        {"frameworks": row.name, "threads": "cores", "affinity": "bound", "devices": "cpu", "tuning": "tuned"},
+        {"frameworks": f"{row.name}:*", "threads": "cores", "affinity": "bound", "devices": "cpu", "tuning": "tuned"},
         builds=pair[1].builds,
     )
     machine = probe()

@@ -107,5 +107,5 @@ def changes(old: OldLock, new: OldLock) -> list[tuple[str, str, str]]:
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Tell whether a version is a later release than another."""
-    return bool(version) and Version(version) > Version(than)
+    """Tell whether a version is a later release than another, or than none."""
+    return bool(version) and (not than or Version(version) > Version(than))

@@ -1,9 +1,13 @@
-"""Whether a new build still trains as the reference does: one launch of a small network of each family."""
+"""Whether a new build still trains as the reference does: one launch of a small network of each family.
 
-from dataclasses import dataclass
+What it refuses is launched with the old build too: a new one must do what the old one could.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.record import Record
 
@@ -15,13 +19,13 @@ from ..measuring import preparation
 from ..measuring.attempts import Carrier
 from ..planning import values
 from ..planning.choices import Choices
-from ..planning.plan import PlannedLaunch
+from ..planning.plan import PlannedLaunch, narrow_to
 from ..quiet.machine_lock import measuring
 
 _SUITE = Path(__file__).with_name("parity.toml")
 _LAUNCHES = 3
 _GOOD = (Status.OK, Status.UNSUPPORTED)
-COLUMNS = ("network", "mode", "status", "reason")
+COLUMNS = ("network", "mode", "tuning", "status", "reason")
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,18 @@ class Parity:
     """What the launches gave: one record of each mode and family."""
 
     records: tuple[Record, ...]
+    lost: frozenset[Cell] = field(default_factory=frozenset)
+    """What is refused, although the old build can do it."""
 
     @property
     def reason(self) -> str:
         """Why the build does not pass; "": each launch agrees with the reference or is refused with a reason."""
-        bad = [each for each in self.records if each.outcome.status not in _GOOD]
+        bad = [each for each in self.records if each.outcome.status not in _GOOD or each.cell in self.lost]
         if bad:
             first = bad[0]
-            words = f"{first.cell.mode} {first.cell.network} {first.outcome.status.value}: {first.outcome.reason}"
+            lost = ", which the old build can do" if first.cell in self.lost else ""
+            status = f"{first.outcome.status.value}{lost}"
+            words = f"{first.cell.mode} {first.cell.network} {status}: {first.outcome.reason}"
             others = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
             return f"{words.rstrip('.')}{others}"
         if not any(each.outcome.status is Status.OK for each in self.records):
@@ -47,15 +55,29 @@ class Parity:
     def lines(self) -> list[list[str]]:
         """The lines of a table."""
         return [
-            [each.cell.network, each.cell.mode, each.outcome.status.value, each.outcome.reason] for each in self.records
+            [each.cell.network, each.cell.mode, each.cell.tuning, each.outcome.status.value, each.outcome.reason]
+            for each in self.records
         ]
 
 
-def parity_of(name: str, interpreter: Path, machine: Machine) -> Parity:
-    """Launch each mode of a framework with this interpreter once on each family; nothing of it is stored."""
+def parity_of(name: str, interpreter: Path, old: Callable[[], Path], machine: Machine) -> Parity:
+    """Launch each mode of a framework with this interpreter once on each family; nothing of it is stored.
+
+    ``old`` returns the old build's interpreter; it is asked for only where the new build refuses anything.
+    """
+    records = _launches(name, interpreter, machine)
+    refused = [each.cell for each in records if each.outcome.status is Status.UNSUPPORTED]
+    before = _launches(name, old(), machine, refused) if refused else ()
+    return Parity(tuple(records), frozenset(each.cell for each in before if each.outcome.status is Status.OK))
+
+
+def _launches(name: str, interpreter: Path, machine: Machine, cells: Iterable[Cell] | None = None) -> list[Record]:
+    """Return a record of each of these cells, or of every one, with this interpreter."""
     build = values.build(f"{name}={interpreter}", "--python")
-    chosen = Choices({"frameworks": f"{name}:*", "devices": "cpu"}, builds=(build,))
-    plan = plan_of(str(_SUITE), chosen, machine, None)
+    words = {"frameworks": f"{name}:*", "devices": "cpu", "tuning": f"{INSTALLED},{TUNED}"}
+    plan = plan_of(str(_SUITE), Choices(words, builds=(build,)), machine, None)
+    if cells is not None:
+        plan = narrow_to(plan, tuple(cells))
     sources = row_interpreters.prepare(plan.builds, say, build_missing=False)
     found: list[Record] = []
     with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
@@ -65,7 +87,7 @@ def parity_of(name: str, interpreter: Path, machine: Machine) -> Parity:
         for number, cell in enumerate(plan.cells, start=1):
             status.draw(f"{name}: parity of {cell.mode} {cell.network}, {number} of {len(plan.cells)}")
             found.append(_launched(carrier, cell))
-    return Parity(tuple(found))
+    return found
 
 
 def _launched(carrier: Carrier, cell: Cell) -> Record:

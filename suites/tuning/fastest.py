@@ -4,20 +4,27 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
 from dlbench.adapters import axes, tuning
-from dlbench.adapters.protocol import TUNED, Cell, Status
-from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate, estimate_pairs
+from dlbench.adapters.protocol import TUNED, Cell
+from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs, pairs_for
 from dlbench.reports.naming import rest_of
-from dlbench.reports.storage.record import Record
 from dlbench.reports.tuning.data import of_estimate
 
-from ..environments import environment
+from ..display.screen import counted
+from ..environments import environment, row_interpreters
 from ..planning.plan import Plan
+from ..planning.values import Build
 from ..publishing.again import again
 from .race import PAIRS, Race
+
+_CONFIDENCE = 0.95
+_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -37,9 +44,14 @@ class Answer:
 
     ways: tuple[Way, ...]
     beaten: Cell
+    planned: int
     tried: int
-    failed: Mapping[str, str]
-    """Why ways gave no number, by their names."""
+    failed: Mapping[str, int]
+    """Of how many ways there is no number, by the reason."""
+    confidence: float = _CONFIDENCE
+    """Of each interval, so that all hold together: the fastest is chosen by the very pairs that it is held against."""
+    disturbed: int = 0
+    """Pairs that are left out, since other programs disturbed one of their launches."""
 
     @property
     def gain(self) -> PairedEstimate | None:
@@ -47,71 +59,105 @@ class Answer:
         return next((way.slower for way in self.ways if way.cell == self.beaten), None)
 
 
-def answer(plan: Plan, race: Race, records: Sequence[Record], beaten: Cell) -> Answer | None:
-    """Return what a race found; None where it did not come to its pairs."""
-    timed = {cell: times for cell in race.finalists() if (times := race.timed(cell))}
-    if not timed:
+@dataclass(frozen=True)
+class Remeasuring:
+    """What a command needs to measure a way again: the suite, and options that name builds and the store."""
+
+    suite: str
+    options: Sequence[str] = ()
+
+
+def answer(plan: Plan, race: Race) -> Answer | None:
+    """Return what a race found; None where it did not come to a pair."""
+    blocks = race.pairs()
+    if not blocks:
         return None
-    ranked = sorted(timed, key=lambda cell: median(timed[cell].values()))
-    first = timed[ranked[0]]
-    ways = [Way(ranked[0], median(first.values()), None)]
-    for cell in ranked[1:]:
-        both = sorted(first.keys() & timed[cell].keys())
-        pairs = [first[block] for block in both], [timed[cell][block] for block in both]
-        ways.append(Way(cell, median(timed[cell].values()), estimate_pairs(*pairs) if both else None))
-    failed = {
-        rest_of(record.cell): record.outcome.reason or record.outcome.status.value
-        for record in records
-        if record.outcome.status is not Status.OK
-    }
-    return Answer(tuple(ways), beaten, len(plan.cells), failed)
+    timed = {cell: [race.timed(cell)[block] for block in blocks] for cell in race.finalists()}
+    # Bonferroni over every comparison of two finalists: whichever is then called the fastest, its intervals hold.
+    confidence = 1 - (1 - _CONFIDENCE) / max(1, len(timed) * (len(timed) - 1) // 2)
+
+    def slower(cell: Cell, than: Cell) -> PairedEstimate:
+        return estimate_pairs(timed[than], timed[cell], confidence)
+
+    def place(cell: Cell) -> tuple[int, float]:
+        return sum(slower(cell, other).ratio > 1 for other in timed), fmean(np.log(timed[cell]))
+
+    best, *others = sorted(timed, key=place)
+    ways = [Way(best, median(timed[best]), None)]
+    ways += [Way(cell, median(timed[cell]), slower(cell, best)) for cell in others]
+    failed, lost = race.without_number(), len(race.pairs(fit=False)) - len(blocks)
+    return Answer(tuple(ways), race.to_beat, len(plan.cells), race.tried(), failed, confidence, lost)
 
 
 def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables of a cell's process, and its settings in force with what each tells and does."""
+    """Return what a user sets to run a cell's way: variables, and settings in force with what each tells and does.
+
+    What a row's process has besides, to keep it quiet or in its own folder, is left out.
+    """
     build = plan.row_of(cell).build
+    framework = build.framework
     names = tuning.in_force(cell.tuning, plan.tunable(cell))
-    place = None if build.interpreter else environment.locate(build.framework).interpreter
-    folder = None if place is None else place.parent.parent
-    variables = build.framework.launch_variables(cell.mode, cell.threads, folder, names)
+    wanted = {name for name, value in framework.variables.items() if "{threads}" in value}
+    wanted = wanted.union(framework.modes[cell.mode].variables, *(framework.tuning[name].variables for name in names))
+    found = framework.launch_variables(cell.mode, cell.threads, _folder(build), names)
     settings = {}
     for name in names:
-        tuned = build.framework.tuning[name]
+        tuned = framework.tuning[name]
         told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
         settings[name] = f"{tuned.why} ({told})" if told else tuned.why
-    return variables, settings
+    return {name: value for name, value in found.items() if name in wanted}, settings
 
 
-def command(plan: Plan, cell: Cell) -> str:
+def _folder(build: Build) -> Path | None:
+    if build.interpreter is not None:
+        return row_interpreters.brought(build).folder
+    return environment.locate(build.framework).directory
+
+
+def command(plan: Plan, cell: Cell, remeasuring: Remeasuring) -> str:
     """Return what measures a way again."""
-    return again(cell, "tuning", plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS)
+    words = again(cell, remeasuring.suite, plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS)
+    return " ".join([words, *map(shlex.quote, remeasuring.options)])
 
 
-def lines(plan: Plan, found: Answer) -> list[str]:
+def lines(plan: Plan, found: Answer, remeasuring: Remeasuring) -> list[str]:
     """Return the answer in sentences."""
     best = found.ways[0]
     rate = best.cell.batch_size / best.seconds
+    of = f"{found.tried} of {found.planned}" if found.tried < found.planned else f"{found.planned}"
     told = [
-        f"Fastest of {found.tried} ways: {_named(plan, best.cell)}: {best.seconds:.4g} s a step, {rate:.4g} items/s.",
+        f"Fastest of {of} ways: {_named(plan, best.cell)}: {best.seconds:.4g} s a step, {rate:.4g} items/s.",
         _gain(plan, found),
         *(
-            f"Next: {_named(plan, way.cell)}: {_times(way.slower)} its time{_doubt(way.slower)}."
+            f"Next: {_named(plan, way.cell)}: {_times(way.slower)} its time{_doubt(found, way.slower)}."
             for way in found.ways[1:]
             if way.slower is not None and way.cell != found.beaten
         ),
     ]
+    if len(found.ways) > 2:
+        told.append(f"All these intervals hold together with {_CONFIDENCE:.0%}.")
+    if found.disturbed:
+        told.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
+    mode = plan.row_of(best.cell).build.framework.modes[best.cell.mode]
+    told.append(f"Mode {best.cell.mode}: {mode.summary}")
     variables, settings = how(plan, best.cell)
     if variables:
         told.append("Variables: " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
     told += [f"Setting {name}: {what}" for name, what in settings.items()]
-    if found.failed:
-        name, reason = next(iter(found.failed.items()))
-        told.append(f"{len(found.failed)} ways gave no number, such as {name}: {reason}")
-    told.append(f"Measure it again: {command(plan, best.cell)}")
+    told += reasons(found.failed)
+    if found.tried < found.planned:
+        told.append(f"The budget was too short for the other {found.planned - found.tried}.")
+    told.append(f"Measure it again: {command(plan, best.cell, remeasuring)}")
     return told
 
 
-def data(plan: Plan, found: Answer) -> dict[str, Any]:
+def reasons(failed: Mapping[str, int]) -> list[str]:
+    """Return in sentences why ways gave no number, the most frequent reasons."""
+    shown = [f"No number from {counted(count, 'way')}: {reason}" for reason, count in failed.items()]
+    return shown[:_REASONS] + ([f"{len(shown) - _REASONS} more reasons"] if len(shown) > _REASONS else [])
+
+
+def data(plan: Plan, found: Answer, remeasuring: Remeasuring) -> dict[str, Any]:
     """Return the answer as plain JSON types."""
     best = found.ways[0].cell
     variables, settings = how(plan, best)
@@ -126,11 +172,15 @@ def data(plan: Plan, found: Answer) -> dict[str, Any]:
         ],
         "against": axes.values(found.beaten),
         "gain": of_estimate(found.gain),
+        "confidence": found.confidence,
+        "disturbed_pairs": found.disturbed,
+        "planned": found.planned,
         "tried": found.tried,
         "failed": dict(found.failed),
+        "mode": plan.row_of(best).build.framework.modes[best.mode].summary,
         "variables": variables,
         "settings": settings,
-        "command": command(plan, best),
+        "command": command(plan, best, remeasuring),
     }
 
 
@@ -141,22 +191,20 @@ def _named(plan: Plan, cell: Cell) -> str:
 
 def _gain(plan: Plan, found: Answer) -> str:
     if found.ways[0].cell == found.beaten:
-        return "That is what a user starts from: nothing that was tried is faster."
+        return "That is what a user starts from."
     if found.gain is None:
         return f"{_named(plan, found.beaten)} gave no number to hold it against."
-    return f"{_times(found.gain)} as fast as {_named(plan, found.beaten)}{_doubt(found.gain)}."
+    return f"{_times(found.gain)} as fast as {_named(plan, found.beaten)}{_doubt(found, found.gain)}."
 
 
-def _times(found: PairedEstimate | None) -> str:
-    if found is None:
-        return "an unknown number of times"
-    interval = (
-        f" ({found.low:.3f} to {found.high:.3f}, {found.pairs} pairs)" if found.low > 0 else f" ({found.pairs} pairs)"
-    )
+def _times(found: PairedEstimate) -> str:
+    pairs = counted(found.pairs, "pair")
+    interval = f" ({found.low:.3f} to {found.high:.3f}, {pairs})" if found.low > 0 else f" ({pairs})"
     return f"{found.ratio:.3f} times{interval}"
 
 
-def _doubt(found: PairedEstimate | None) -> str:
-    if found is None or not found.low <= 1.0 <= found.high:
+def _doubt(answer: Answer, found: PairedEstimate) -> str:
+    if not found.low <= 1.0 <= found.high:
         return ""
-    return "; noise may explain it" if found.low > 0 else f"; {FEWEST_PAIRS} pairs are needed for an interval"
+    needed = pairs_for(answer.confidence)
+    return "; noise may explain it" if found.low > 0 else f"; {needed} pairs are needed for an interval"

@@ -7,13 +7,13 @@ machine. The cell that the others must beat stays to the end. What follows is de
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import fmean, median
 
 from dlbench.adapters import tuning
-from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.evidence.attempts import effective
+from dlbench.adapters.protocol import TUNED, Cell, Status
+from dlbench.reports.evidence.attempts import effective, left_out
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
@@ -21,10 +21,12 @@ from ..measuring.ledger import Ledger
 from ..planning.plan import Plan
 
 NAME = "tune"
-"""Of the run in the store, as a suite has one."""
+"""Of the run in the store, as a suite has one, and what the run is for."""
 FINALISTS = 2
 PAIRS = 8
 """Launches of each finalist after the choice is made: only these enter the gain, lest luck in the race does."""
+SPARE = 4
+"""Further blocks at most, in the place of pairs that other programs disturbed."""
 
 
 def sizes(cells: int) -> list[int]:
@@ -32,7 +34,7 @@ def sizes(cells: int) -> list[int]:
     found = [cells]
     while found[-1] > FINALISTS:
         found.append(max(FINALISTS, math.ceil(found[-1] / 2)))
-    return [*found[:-1], *[found[-1]] * PAIRS]
+    return [*found[:-1], *[found[-1]] * (PAIRS + SPARE)]
 
 
 def raced(plan: Plan) -> Plan:
@@ -40,8 +42,12 @@ def raced(plan: Plan) -> Plan:
     return replace(plan, suite=NAME, launches=len(sizes(len(plan.cells))), launches_most=None, interval=None)
 
 
-def to_beat(plan: Plan, cores: int) -> Cell:
-    """Return what a user starts from: the first row's default mode, as installed, on as many threads as cores."""
+def starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
+    """Return what a user may start from, the likeliest first.
+
+    It is of the first row that has cells: its default mode, as installed, on as many threads as cores, else what is
+    nearest to that.
+    """
 
     def distance(cell: Cell) -> tuple[object, ...]:
         row = plan.row_of(cell)
@@ -49,19 +55,26 @@ def to_beat(plan: Plan, cores: int) -> Cell:
         in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
         return not usual, len(in_force), abs(cell.threads - cores), cell.threads
 
-    first = plan.rows[0].build.name
-    return min((cell for cell in plan.cells if cell.framework == first), key=distance)
+    names = {cell.framework for cell in plan.cells}
+    first = next(row.build.name for row in plan.rows if row.build.name in names)
+    return tuple(sorted((cell for cell in plan.cells if cell.framework == first), key=distance))
 
 
 class Race(Ledger):
     """The state of a race."""
 
-    def __init__(self, beaten: Cell, plan: Plan, records: Iterable[Record], host: Host | None = None) -> None:
-        """Take the records so far; ``beaten`` is the cell that the others must beat."""
-        self._beaten = beaten
+    def __init__(self, begin: Sequence[Cell], plan: Plan, records: Iterable[Record], host: Host | None = None) -> None:
+        """Take the records so far; of ``begin`` (see `starts`) the first with a number is what the others must beat."""
+        self._begin = begin
         self._sizes = sizes(len(plan.cells))
+        self._pairs_from = len(self._sizes) - PAIRS - SPARE
         self._known: dict[tuple[int, int], list[Cell]] = {}
         super().__init__(plan, records, host)
+
+    @property
+    def to_beat(self) -> Cell:
+        """The cell that the others must beat."""
+        return next((cell for cell in self._begin if self._by_block(cell)), self._begin[0])
 
     def survivors(self, block: int) -> list[Cell]:
         """Return the cells that a block launches: the fastest of the blocks before it, and the one to beat."""
@@ -70,45 +83,96 @@ class Race(Ledger):
         return self._known[block, self.count]
 
     def _survivors(self, block: int) -> list[Cell]:
-        cells = list(self._plan.cells)
+        cells, stays = list(self._plan.cells), self.to_beat
         for past, size in enumerate(self._sizes[1 : block + 1], start=1):
             times = {cell: median(found) for cell in cells if (found := self._times(cell, past))}
             cells = sorted(times, key=times.__getitem__)[:size]
-        stays = self._beaten not in cells and self._times(self._beaten, block)
-        return [*cells, self._beaten] if stays else cells
+        return cells if stays in cells or not self._times(stays, block) else [*cells, stays]
 
     def finalists(self) -> list[Cell]:
         """Return the cells of the last blocks, the one to beat among them."""
-        return self.survivors(len(self._sizes) - PAIRS)
+        return self.survivors(self._pairs_from)
 
-    def timed(self, cell: Cell) -> dict[int, float]:
-        """Return a cell's seconds a step by block, of its pairs alone."""
-        first = len(self._sizes) - PAIRS
-        return {block: seconds for block, seconds in self._by_block(cell).items() if block >= first}
+    def timed(self, cell: Cell, fit: bool = True) -> dict[int, float]:
+        """Return a cell's seconds a step by block, of its pairs alone; ``fit``: without what others disturbed."""
+        return {block: seconds for block, seconds in self._by_block(cell, fit).items() if block >= self._pairs_from}
 
-    def _by_block(self, cell: Cell) -> dict[int, float]:
-        counting = effective(self._records.get(cell, []), self._host)
+    def pairs(self, fit: bool = True) -> list[int]:
+        """Return the blocks of pairs in which every finalist has a time; ``fit``: one that nobody disturbed."""
+        timed = [set(self.timed(cell, fit)) for cell in self.finalists()]
+        return sorted(set.intersection(*timed)) if timed else []
+
+    def tried(self) -> int:
+        """Return how many cells have a record."""
+        return sum(bool(self._records.get(cell)) for cell in self._plan.cells)
+
+    def without_number(self) -> dict[str, int]:
+        """Return why cells are out, and of how many that is so, the most frequent reason first."""
+        failed = (
+            next((each.outcome for each in self._counting(cell) if each.outcome.status is not Status.OK), None)
+            for cell in self._plan.cells
+        )
+        reasons = Counter(outcome.reason or outcome.status.value for outcome in failed if outcome is not None)
+        return dict(reasons.most_common())
+
+    def _counting(self, cell: Cell) -> list[Record]:
+        return effective(self._records.get(cell, []), self._host)
+
+    def _by_block(self, cell: Cell, fit: bool = False) -> dict[int, float]:
+        """Return a cell's seconds a step by block; none where one of its launches failed.
+
+        With ``fit`` only those of launches that a comparison takes.
+        """
+        counting = self._counting(cell)
+        if any(record.outcome.status is not Status.OK for record in counting):
+            return {}
         return {
             record.launch: median(record.outcome.step_seconds())
             for record in counting
-            if record.outcome.status is Status.OK and record.outcome.samples_ns
+            if record.outcome.samples_ns and not (fit and left_out(record, self._host))
         }
 
     def _times(self, cell: Cell, before: int) -> list[float]:
         return [seconds for block, seconds in self._by_block(cell).items() if block < before]
 
+    @property
+    def _now(self) -> int:
+        return max((each.launch for found in self._records.values() for each in found), default=0)
+
     def wants(self, cell: Cell, block: int) -> bool:
-        """Tell whether a block launches this cell yet."""
-        return super().wants(cell, block) and cell in self.survivors(block)
+        """Tell whether a block launches this cell yet; a block that others have followed launches nothing more."""
+        if block < self._now or not super().wants(cell, block) or cell not in self.survivors(block):
+            return False
+        return block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS
+
+    def in_order(self, cells: list[Cell], block: int, seconds_left: float | None) -> list[Cell]:
+        """Return the cells of a block; of the first one those first that tell most where time is short.
+
+        That is the cell to beat, then one of each row and number of threads, tuned where that is among them.
+        """
+        if block:
+            return cells
+        first = {cell._replace(tuning=TUNED): cell for cell in sorted(cells, key=lambda cell: cell.tuning == TUNED)}
+        return sorted(cells, key=lambda cell: (cell != self.to_beat, cell not in first.values()))
+
+    def reserved(self, block: int) -> float:
+        """Return the seconds that the pairs are expected to take, as long as they have not begun."""
+        if block >= self._pairs_from:
+            return 0.0
+        return PAIRS * (FINALISTS + 1) * fmean(map(self.seconds, self._plan.cells))
 
     def launches_left(self) -> int:
-        """Return the launches still to come; where cells fail they are fewer."""
-        launched = Counter(each.launch for found in self._records.values() for each in found if each.attempt == 0)
-        now = max(launched, default=0)
-        here = max(0, len(self.survivors(now)) - launched[now])
-        return here + sum(min(size + 1, len(self._plan.cells)) for size in self._sizes[now + 1 :])
+        """Return the launches still to come, at most: where cells fail they are fewer."""
+        now = self._now
+        here = sum(self.wants(cell, now) for cell in self.survivors(now))
+        living = sum(not self._records.get(cell) or bool(self._by_block(cell)) for cell in self._plan.cells)
+        if now < self._pairs_from:
+            halving = sum(min(size + 1, living) for size in self._sizes[now + 1 : self._pairs_from])
+            return here + halving + PAIRS * min(FINALISTS + 1, living)
+        running = sum(super(Race, self).wants(cell, now + 1) for cell in self.finalists())
+        missing = PAIRS - len(self.pairs()) - bool(here)
+        return here + running * max(0, min(missing, len(self._sizes) - now - 1))
 
     def seconds_left(self) -> float:
         """Return the expected seconds of those."""
-        cells = self._plan.cells
-        return self.launches_left() * sum(self.seconds(cell) for cell in cells) / len(cells)
+        return self.launches_left() * fmean(map(self.seconds, self.survivors(self._now) or self._plan.cells))

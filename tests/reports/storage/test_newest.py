@@ -132,7 +132,9 @@ def test_a_comparison_gives_its_candidate_and_says_so() -> None:
     assert cell.seconds.median == 2.0
     # Not asked for, it stands for no framework: what its candidate was given, a row does not say.
     assert without.cells == {}
-    assert without.notes == ("Not shown: 1 run of two builds (compare, gate); --run run-1 shows the candidate of one.",)
+    assert without.notes == (
+        "Not shown: 1 run of two builds (compare, gate) or of a search (tune); --run run-1 shows one.",
+    )
     assert matrix.notes == ("run-1: a comparison of two builds; the candidate is shown, the baseline is not.",)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from datetime import timedelta
 
 import factory_of_records as make
 import numpy as np
@@ -15,6 +16,7 @@ from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.reports.report import Choices, Source
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, verdict, worth_of_settings
 from dlbench.reports.tuning.over_networks import over_networks
 from dlbench.reports.tuning.report import REPORT
@@ -153,3 +155,43 @@ def test_the_report_says_what_helps_and_what_hurts():
     assert [each["verdict"] for each in data[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
     assert len(list(REPORT.rows(found).lines)) == 4
     assert "dlbench run tuning" in REPORT.page(REPORT.analyse(Source(Results)), Choices()).before[0]
+
+
+def _kept(path, **runs):
+    """Keep runs of these records in a store, an hour apart, and return what `dlbench report tuning` is made of."""
+    with Store.open(path) as store:
+        for hour, (name, made) in enumerate(runs.items()):
+            run = make.run(id=name, started=make.START + timedelta(hours=hour))
+            blocks = len({each.launch for each in made})
+            plan = tuple(dict.fromkeys(each.cell for each in made))
+            run = replace(run, plan=plan, launches=blocks, finished=run.started)
+            store.append_runs([(run, [replace(each, run=name, started=run.started) for each in made])])
+        runs_of = [(run, 1) for run in store.runs()]
+    return Source(
+        lambda: Results.read([path], newest=True), lambda: runs_of, of_run=lambda run: Results.read([path], run)
+    )
+
+
+def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away(tmp_path):
+    pairs = records_of(dict.fromkeys(NAMES, 0.9))
+    later = [record(0.1, NAMES, launch=block, tuning=TUNED) for block in range(3)]
+    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", pairs=pairs, later=later)).rows
+    assert row.together.alone.ratio == pytest.approx(0.9**3)
+    assert {each.alone.pairs for each in row.settings} == {8}
+
+
+def test_of_each_comparison_the_newest_run_counts_that_has_an_interval(tmp_path):
+    whole, short = records_of(dict.fromkeys(NAMES, 0.9)), records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
+    newer = [each for each in records_of(dict.fromkeys(NAMES, 0.8)) if each.cell.tuning in (INSTALLED, TUNED)]
+    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", whole=whole, newer=newer, short=short)).rows
+    assert row.together.alone.ratio == pytest.approx(0.8**3)
+    assert {round(each.alone.ratio, 6) for each in row.settings} == {0.9}
+
+
+def test_of_another_build_or_with_other_settings_no_older_pairs_count(tmp_path):
+    old = [replace(each, environment="another") for each in records_of(dict.fromkeys(NAMES, 0.9))]
+    fewer = records_of(dict.fromkeys(NAMES, 0.7), names=NAMES[:2])
+    new = records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
+    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", old=old, fewer=fewer, new=new)).rows
+    assert row.together.alone.pairs == 2
+    assert [each.setting for each in row.settings] == list(NAMES)

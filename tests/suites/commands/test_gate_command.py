@@ -134,3 +134,7 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     other = run(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
     assert other.returncode == 2
     assert "begun with another --threshold or --tolerance. Give the same options" in " ".join(other.stderr.split())
+    again = run(folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite")
+    assert again.returncode == 0, again.stderr
+    rule = json.loads(again.stdout)["rule"]
+    assert (rule["magnitude"], rule["screen_magnitude"], rule["tolerance"]) == (0.04, 0.04, 0.09)

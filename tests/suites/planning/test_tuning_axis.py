@@ -73,13 +73,14 @@ def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
 
 def test_a_row_without_settings_is_measured_once():
     found = [
-        (cell.framework, cell.tuning) for cell in plan("torch,keras", networks="fcn5", tuning="installed,tuned").cells
+        (cell.framework, cell.tuning)
+        for cell in plan("torch,tinygrad", networks="fcn5", tuning="installed,tuned").cells
     ]
-    assert found == [("torch", INSTALLED), ("torch", TUNED), ("keras", TUNED)]
+    assert found == [("torch", INSTALLED), ("torch", TUNED), ("tinygrad", TUNED)]
 
 
 def test_each_setting_is_in_force_alone_and_left_out():
-    words = [cell.tuning for cell in plan("torch,keras", networks="alexnet", tuning="each").cells]
+    words = [cell.tuning for cell in plan("torch,tinygrad", networks="alexnet", tuning="each").cells]
     names = ("allocator", "fused_update", "channels_last")
     assert words == [INSTALLED, *(f"installed+{name}" for name in names), *(f"tuned-{name}" for name in names), TUNED]
 
@@ -98,7 +99,7 @@ def test_words_that_mean_nothing_are_refused():
         ("each", "No row here has such settings"),
     ):
         with pytest.raises(UsageError, match=told):
-            plan("keras" if words == "each" else "torch", networks="fcn5", tuning=words)
+            plan("tinygrad" if words == "each" else "torch", networks="fcn5", tuning=words)
     with pytest.raises(SuiteError, match="key tuning: 'quick' is none of"):
         parse(
             'name = "a"\nsummary = "b"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = 1\ntuning = "quick"\n',

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import tiny_wheels
@@ -62,7 +63,7 @@ def test_a_new_lock_is_taken_where_parity_passes(refresh, lock, tmp_path):
     locked = [tiny_wheels.line(next(wheels.glob(name))) for name in ("numpy-*", "tiny-2.0-*")]
     assert lock.read_text() == "".join(locked)
     assert re.search(r"tiny +1\.0 +2\.0", done.stdout)
-    assert re.search(r"attention +only +ok", done.stdout)
+    assert re.search(r"attention +only +tuned +ok", done.stdout)
     again = refresh("tiny")
     assert "nothing is newer" in again.stderr
 
@@ -94,11 +95,56 @@ def test_the_gate_shows_the_change_of_each_cell_and_takes_no_lock_where_that_is_
     before = lock.read_text()
     done = refresh("tiny", "--take", "never", "--suite", str(suite))
     assert done.returncode == 0, done.stderr
-    assert "baseline: tiny 1.0" in done.stderr
-    assert "candidate: tiny 2.0" in done.stderr
+    sides = re.findall(r"(?:baseline|candidate): tiny \(environment (\w+)", done.stderr)
+    assert len(set(sides)) == 2
     assert re.search(r"^ *(mine|tiny).*%", done.stdout, flags=re.MULTILINE), done.stdout
     assert "the new lock is in" in done.stderr
     assert lock.read_text() == before
+
+
+@pytest.mark.slow
+def test_a_release_that_refuses_what_the_old_one_could_do_leaves_the_lock(refresh, lock, tmp_path):
+    tiny_wheels.tiny(tmp_path / "wheels", "3.0")
+    code = lock.with_name("adapter.py")
+    code.write_text(
+        code.read_text()
+        + "\n\nclass Old(ADAPTER):\n"
+        + "    def prepare(self, network, weights, batch):\n"
+        + "        if importlib.metadata.version('tiny') != '1.0':\n"
+        + "            raise Unsupported('this release has lost it')\n"
+        + "        super().prepare(network, weights, batch)\n\n\nADAPTER = Old\n"
+    )
+    code.write_text("import importlib.metadata\nfrom ..base import Unsupported\n" + code.read_text())
+    before = lock.read_text()
+    done = refresh("tiny", "--no-gate")
+    assert done.returncode == 1, done.stderr
+    assert "unsupported, which the old build can do: this release has lost it" in " ".join(done.stderr.split())
+    assert lock.read_text() == before
+
+
+@pytest.mark.slow
+def test_a_row_that_fails_does_not_keep_the_next_one_from_its_turn(refresh, lock):
+    other = lock.parent.with_name("other")
+    shutil.copytree(lock.parent, other)
+    about = other / "framework.toml"
+    text = (
+        about.read_text()
+        .replace('name = "tiny"', 'name = "other"')
+        .replace('packages = ["tiny"]', 'packages = ["tiny>9"]')
+    )
+    about.write_text(text)
+    done = refresh("other", "tiny", "--no-gate", "--adapter", f"other={other}")
+    assert done.returncode == 3, done.stderr
+    assert "No set of packages can be resolved for tiny>9" in done.stderr
+    assert "tiny-2.0" in lock.read_text() or "tiny==2.0" in lock.read_text()
+
+
+def test_a_package_that_the_lock_lacks_is_newer(refresh, lock):
+    about = lock.with_name("framework.toml")
+    about.write_text(about.read_text().replace('packages = ["tiny"]', 'packages = ["tiny", "numpy"]'))
+    lock.write_text("".join(line for line in lock.read_text().splitlines(True) if "numpy" not in line))
+    found = json.loads(refresh("--check", "tiny", "--json").stdout)
+    assert [(each["package"], each["newer"]) for each in found] == [("tiny", True), ("numpy", True)]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """`dlbench tune`, `run tuning` and `report tuning` with an adapter whose settings are worth what is known."""
 
+import contextlib
 import json
+import signal
 from statistics import median
 
 import pytest
-from processes import run_command
+from processes import PATIENCE, run_command, running_command, wait_until
 
+from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 
 ABOUT = """
@@ -73,8 +76,17 @@ def dlbench(tmp_path):
     return run
 
 
+def launches_in(path):
+    """Return cell and block of each record in a store; none where it is not there yet."""
+    if not path.exists():
+        return []
+    with contextlib.suppress(StoreError), Store.open(path, create=False) as store:
+        return [(record.cell, record.launch) for record in store.records()]
+    return []
+
+
 @pytest.mark.slow
-def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(adapter, dlbench):
+def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(adapter, dlbench, tmp_path):
     done = dlbench("tune", "--network", "fcn5", "--framework", "mine", "--threads", 1, *adapter, "--json")
     told = json.loads(done.stdout)
     assert told["ways"][0]["tuning"] == "installed+half"
@@ -83,6 +95,38 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     assert 1.5 < told["gain"]["ratio"] < 2.5
     assert told["settings"] == {"half": "half of the work is left out (factor = 0.5)"}
     assert told["tried"] == 4
+    # A search is in no report that did not ask for it.
+    store = ["--store", tmp_path / "s.sqlite"]
+    shown = dlbench("report", "matrix", *store, "--json")
+    assert json.loads(shown.stdout) == []
+    assert json.loads(dlbench("report", "matrix", *store, "--run", "latest", "--json").stdout)
+
+
+@pytest.mark.slow
+def test_a_short_budget_tries_fewer_ways_and_keeps_time_for_the_pairs(adapter, dlbench):
+    done = dlbench(
+        "tune", "--network", "fcn5", "--framework", "mine", "--threads", "1,2", *adapter, "--budget", "25s", "--json"
+    )
+    told = json.loads(done.stdout)
+    assert told["tried"] <= told["planned"] == 8
+    assert told["ways"]
+
+
+@pytest.mark.slow
+def test_an_interrupted_search_goes_on_where_it_ended(adapter, dlbench, tmp_path):
+    words = ["tune", "--network", "fcn5", "--framework", "mine", "--threads", "1", *adapter]
+    with running_command(tmp_path, *words) as search:
+        wait_until(lambda: len(launches_in(tmp_path / "s.sqlite")) > 3, "four launches")
+        search.send_signal(signal.SIGINT)
+        _, told = search.communicate(timeout=PATIENCE)
+    assert (search.returncode, "--resume" in told) == (130, True), told
+    done = dlbench(*words, "--resume", "--json")
+    assert json.loads(done.stdout)["gain"]["pairs"] == 8
+    with Store.open(str(tmp_path / "s.sqlite")) as store:
+        (run,) = store.runs()
+    assert run.finished is not None
+    launches = launches_in(tmp_path / "s.sqlite")
+    assert len(launches) == len(set(launches))
 
 
 @pytest.mark.slow
@@ -110,6 +154,7 @@ def test_each_setting_is_measured_alone_and_left_out(adapter, dlbench, tmp_path)
         (["--network", "fcn5", "--framework", "null", "--batch-sizes", "8,16"], "different work"),
         (["--network", "fcn5", "--framework", "null", "--tuning", "fast"], "'fast' is none of installed, tuned"),
         (["--network", "nosuch", "--framework", "null"], "nosuch"),
+        (["--network", "fcn5", "--framework", "null", "--suite", "nosuch"], "nosuch"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_in_one_line(words, told, tmp_path):
