@@ -3,10 +3,11 @@
     .venv/bin/python tests/benchmarks/plain_ratio.py --frameworks torch --networks fcn5,lstm32 --rounds 5
 
 For each cell, launches of the adapter and of tests/plain/<folder>.py alternate in random order within a pair, with the
-same interpreter and environment variables. Printed: the geometric mean of the pairs' ratios of medians (adapter /
-plain) with Student's 95 % interval over the pairs. Goal: at most 1.02. Nothing else should run meanwhile. Where the
-machine has neighbours, a launch of short steps may fall into a slow time as a whole: `--quantile 0.1` compares the
-samples that a tenth of a launch's are faster than, instead of the medians.
+same interpreter and environment variables: the adapter tuned, the script as a good author writes it. On the CPU both
+are bound to as many CPUs as threads. Printed: the geometric mean of the pairs' ratios of medians (adapter / plain) with
+Student's 95 % interval over the pairs, or why there is none. Goal: at most 1.02. Nothing else should run meanwhile.
+Where the machine has neighbours, a launch of short steps may fall into a slow time as a whole: `--quantile 0.1`
+compares the samples that a tenth of a launch's are faster than, instead of the medians.
 
 `--suite rnn2017 --networks rnn-r100-t20-i2-o2-relu` is of a network of that suite; the scripts of networks over
 sequences lie in tests/plain/sequences, which knows one of each family.
@@ -16,12 +17,16 @@ DLBENCH_PYTHON_TORCH naming a build that drives it.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -29,7 +34,9 @@ from rich.table import Table
 from scipy import stats
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import Cell, Launch, Protocol
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Protocol
+from dlbench.adapters.tuning import in_force
+from dlbench.hardware_probe.cpu import bound_mask, probe_cpu
 from dlbench.suites.environments import environment, folders
 from dlbench.suites.launching.launcher import Order, ProcessLauncher, guest_environment
 from dlbench.suites.planning import suite
@@ -41,36 +48,120 @@ OF_THE_PAPER = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
 GOAL = 1.02
 
 
-def adapter_samples(framework: Framework, cell: Cell, network: Network, interpreter: Path, steps: int) -> list[int]:
+class NoSamplesError(Exception):
+    """One side timed nothing; the text is the reason."""
+
+
+class Trained(NamedTuple):
+    """What both sides train, and with what."""
+
+    cell: Cell
+    network: Network
+    interpreter: Path
+    settings: dict[str, Any]
+    variables: dict[str, str]
+    cpus: list[int] | None
+    cache: Path  # the adapter's
+    compiled: Path  # where the plain scripts' frameworks keep what they compile
+    steps: int
+
+
+def trained(framework: Framework, cell: Cell, network: Network, compiled: Path, steps: int) -> Trained:
+    """Return the cell with the settings and variables that its tuning chooses, and its CPUs."""
+    given = os.environ.get(f"DLBENCH_PYTHON_{framework.name.upper()}")
+    interpreter = Path(given) if given else environment.locate(framework).interpreter
+    if interpreter is None or (framework.name not in offered() and not given):
+        raise NoSamplesError(environment.locate(framework).reason)
+    chosen = in_force(cell.tuning, framework.tunable(cell.mode, cell.device, network.family.name))
+    cpus = bound_mask(probe_cpu(), cell.threads) if cell.affinity == BOUND else None
+    if cell.affinity == BOUND and cpus is None:
+        raise NoSamplesError(f"{cell.threads} threads cannot be bound to as many CPUs here")
+    return Trained(
+        cell,
+        network,
+        interpreter,
+        framework.launch_settings(cell.mode, chosen),
+        framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent, chosen),
+        None if cpus is None else list(cpus),
+        folders.make_folder(folders.cache_directory(framework)),
+        folders.make_folder(compiled / framework.name),
+        steps,
+    )
+
+
+def adapter_samples(what: Trained) -> list[int]:
     """Return the nanoseconds of each step of a launch of the adapter."""
-    cache = folders.cache_directory(framework)
-    cache.mkdir(parents=True, exist_ok=True)
-    settings = framework.launch_settings(cell.mode)
-    launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, None, str(cache), network=to_data(network))
-    variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)
-    outcome = ProcessLauncher().launch(Order(launch, interpreter, variables, 900.0)).outcome
+    protocol = Protocol(3, what.steps, what.steps, 0.0)
+    network = to_data(what.network)
+    launch = Launch(what.cell, protocol, what.settings, None, str(what.cache), cpus=what.cpus, network=network)
+    outcome = ProcessLauncher().launch(Order(launch, what.interpreter, what.variables, 900.0)).outcome
     if not outcome.samples_ns:
-        raise SystemExit(f"{cell}: {outcome.status.value}: {outcome.reason}")
+        raise NoSamplesError(f"adapter: {outcome.status.value}: {outcome.reason}")
     return outcome.samples_ns
 
 
-def plain_samples(framework: Framework, cell: Cell, network: Network, interpreter: Path, steps: int) -> list[int]:
+def plain_samples(what: Trained) -> list[int]:
     """Return the nanoseconds of each step of a launch of the plain script."""
-    folder_of_scripts = PLAIN if network.name in OF_THE_PAPER else PLAIN / "sequences"
-    script = folder_of_scripts / f"{framework.folder}.py"
+    cell = what.cell
+    script = (PLAIN if cell.network in OF_THE_PAPER else PLAIN / "sequences") / f"{cell.adapter}.py"
+    if not script.exists():
+        raise NoSamplesError(f"plain script: there is no {script.relative_to(PLAIN.parent)}")
+    # Kernels of other compilers, and the user's own, are in neither folder.
+    kept = {"TMPDIR": str(what.compiled), "XDG_CACHE_HOME": str(what.compiled)}
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "samples.json"
-        words = [cell.network, cell.batch_size, cell.threads, cell.mode, steps, answer]
+        words = [cell.network, cell.batch_size, cell.threads, cell.mode, what.steps, answer]
         words += [] if cell.on_cpu else [cell.device]
-        subprocess.run(
-            [interpreter, "-I", script, *map(str, words)],
-            env=guest_environment(framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent)),
-            cwd=folder,
-            check=True,
-            capture_output=True,
-        )
+        with bound(what.cpus):
+            done = subprocess.run(
+                [what.interpreter, "-I", script, *map(str, words)],
+                env=guest_environment({**what.variables, **kept}),
+                cwd=folder,
+                capture_output=True,
+                text=True,
+            )
+        if done.returncode:
+            print(done.stderr, file=sys.stderr, flush=True)
+            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            raise NoSamplesError(f"plain script: {last}")
         samples: list[int] = json.loads(answer.read_text())["samples_ns"]
         return samples
+
+
+@contextlib.contextmanager
+def bound(cpus: list[int] | None) -> Iterator[None]:
+    """Bind this thread, and so what it starts, to these CPUs meanwhile; None: to no others than before."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, before if cpus is None else cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def compared(what: Trained, rounds: int, quantile: float) -> tuple[str, str, str, str]:
+    """Return ratio, interval, number of pairs and verdict of so many pairs of launches."""
+    logs = []
+    for _ in range(rounds):
+        measures = [("adapter", adapter_samples), ("plain", plain_samples)]
+        random.shuffle(measures)
+        seconds = {who: np.quantile(measure(what), quantile) for who, measure in measures}
+        logs.append(np.log(seconds["adapter"] / seconds["plain"]))
+    ratio = float(np.exp(np.mean(logs)))
+    half = float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1)) if len(logs) > 1 else float("nan")
+    low, high = ratio * np.exp(-half), ratio * np.exp(half)
+    verdict = "ok" if ratio <= GOAL else ("undecided" if low <= GOAL else "SLOWER")
+    return f"{ratio:.3f}", f"{low:.3f} - {high:.3f}", str(len(logs)), verdict
+
+
+def cells(arguments: argparse.Namespace) -> Iterator[tuple[Framework, str, str]]:
+    """Yield framework, mode and network of each cell."""
+    for word in axes.words(arguments.frameworks):
+        name, _, mode_wanted = word.partition(":")
+        framework = find(name)
+        for mode in modes_meant(framework, mode_wanted):
+            for network in axes.words(arguments.networks):
+                yield framework, mode, network
 
 
 def main() -> None:
@@ -87,40 +178,26 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, help="examples per mini-batch (default: the paper's)")
     arguments = parser.parse_args()
     known = suite.load(arguments.suite).known
+    affinity = BOUND if arguments.device == "cpu" and arguments.threads else OVERSUBSCRIBED
     table = Table(title="adapter / plain script", box=None, pad_edge=False)
     for name in ("network", "framework", "mode", "ratio", "95 % interval", "pairs", "verdict"):
         table.add_column(name)
-    for word in axes.words(arguments.frameworks):
-        name, _, mode_wanted = word.partition(":")
-        framework = find(name)
-        given = os.environ.get(f"DLBENCH_PYTHON_{name.upper()}")
-        interpreter = Path(given) if given else environment.locate(framework).interpreter
-        if interpreter is None or (name not in offered() and not given):
-            raise SystemExit(f"{name}: {environment.locate(framework).reason}")
-        for mode in modes_meant(framework, mode_wanted):
-            for network in axes.words(arguments.networks):
-                chosen = known[network]
-                batch = arguments.batch_size or chosen.batch_size
-                cell = Cell(name, framework.folder, mode, network, arguments.device, arguments.threads, batch)
-                logs = []
-                for _ in range(arguments.rounds):
-                    measures = [("adapter", adapter_samples), ("plain", plain_samples)]
-                    random.shuffle(measures)
-                    seconds = {
-                        who: np.quantile(
-                            measure(framework, cell, chosen, interpreter, arguments.steps), arguments.quantile
-                        )
-                        for who, measure in measures
-                    }
-                    logs.append(np.log(seconds["adapter"] / seconds["plain"]))
-                ratio = float(np.exp(np.mean(logs)))
-                half = float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1)) if len(logs) > 1 else float("nan")
-                low, high = ratio * np.exp(-half), ratio * np.exp(half)
-                verdict = "ok" if ratio <= GOAL else ("undecided" if low <= GOAL else "SLOWER")
-                row = (network, name, mode, f"{ratio:.3f}", f"{low:.3f} - {high:.3f}", str(len(logs)), verdict)
+    try:
+        with tempfile.TemporaryDirectory() as compiled:
+            for framework, mode, network in cells(arguments):
+                batch = arguments.batch_size or known[network].batch_size
+                named = (framework.name, framework.folder, mode, network, arguments.device, arguments.threads, batch)
+                cell = Cell(*named, affinity=affinity)
+                try:
+                    what = trained(framework, cell, known[network], Path(compiled), arguments.steps)
+                    found = compared(what, arguments.rounds, arguments.quantile)
+                except NoSamplesError as error:
+                    found = ("-", "-", "0", str(error))
+                row = (network, framework.name, mode, *found)
                 print(*row, flush=True)
                 table.add_row(*row)
-    Console(width=100).print(table)
+    finally:
+        Console(width=120).print(table)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ keeps a script from being taken for the framework of its name. After 3 warm-up s
 the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
 """
 
+import gc
 import json
 import sys
 import time
@@ -47,11 +48,12 @@ class Arguments(NamedTuple):
 
     def build(self, recurrent, fully_connected, alexnet, resnet50):
         """Build the network: by its steps where it is recurrent, by its hidden layers where it is fully connected."""
-        if self.length:
-            return recurrent(self.length)
-        if self.hidden:
-            return fully_connected(self.hidden)
-        return {"alexnet": alexnet, "resnet50": resnet50}[self.network]()
+        sizes = [size for size in (self.length, self.hidden) if size]
+        images = {"alexnet": alexnet, "resnet50": resnet50}
+        made = recurrent if self.length else fully_connected if self.hidden else images.get(self.network)
+        if made is None:
+            sys.exit("this script does not train " + self.network)
+        return made(*sizes)
 
 
 def arguments(*modes):
@@ -82,6 +84,8 @@ def measure(given, step, wait=lambda: None):
         step()
         wait()
     samples = []
+    gc.collect()
+    gc.disable()  # as around the adapters' steps
     for _ in range(given.steps):
         start = clock()
         step()
