@@ -1,6 +1,7 @@
 """Networks over sequences trained by hand in JAX, MODE jit: see `networks.py` for which."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -111,7 +112,7 @@ params, loss = {ELMAN.name: elman, GRU.name: gru, GPT.name: gpt}[given.network](
 x, y = (jnp.asarray(each.astype(np.int32) if each.dtype.kind == "i" else each) for each in data(given))
 
 
-@jax.jit
+@partial(jax.jit, donate_argnums=0)
 def train(p, x, y):
     value, g = jax.value_and_grad(loss)(p, x, y)
     if given.network == ELMAN.name:
