@@ -1,4 +1,4 @@
-"""JAX: the training step is one jitted function, given the parameters' buffers, that returns them updated."""
+"""JAX: the training step is one jitted function of the parameters, which returns them updated."""
 
 import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
@@ -23,8 +23,9 @@ POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
 class JaxAdapter(Adapter):
     """Trains with jax.jit. ``step`` dispatches the program; the arrays it returns are promises.
 
-    Settings: ``keep_programs`` (default true) keeps compiled programs in the adapter's cache directory; ``pointwise``
-    says how 1x1 convolutions are written, a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
+    Settings: ``donate`` (default false) gives the parameters' buffers to the updated ones; ``keep_programs`` (default
+    true) keeps compiled programs in the adapter's cache directory; ``pointwise`` says how 1x1 convolutions are written,
+    a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
     families = (*Adapter.families, "elman", "attention")
@@ -163,7 +164,8 @@ class JaxAdapter(Adapter):
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
             "matmul_precision": str(jax.config.jax_default_matmul_precision),
             "float64_enabled": bool(jax.config.jax_enable_x64),
-            "execution": "one jitted step, parameters' buffers donated",
+            "execution": "one jitted step",
+            "donated_buffers": bool(self._donated),
             "recurrence": "scan",
             "image_layout": "NHWC",
             "pointwise_convolutions": self._pointwise,

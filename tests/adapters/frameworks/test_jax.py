@@ -31,6 +31,8 @@ FRAMEWORK = "jax"
     asked.description(
         version="0.1…", jaxlib="0.1…", matmul_precision="highest", float64_enabled="False", platform="cpu"
     ),
+    asked.description(execution="one jitted step", donated_buffers="False"),
+    asked.description(settings={"donate": True}, execution="one jitted step", donated_buffers="True"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
     check(guest)
