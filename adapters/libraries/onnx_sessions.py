@@ -22,7 +22,7 @@ class SessionAdapter(Adapter):
 
     Settings:
 
-    ``spin``  whether a pool's waiting threads spin: "always", "never", or "within_cores" (default), which is as long
+    ``spin``  whether a pool's waiting threads spin: "always" (default), "never", or "within_cores", which is as long
         as this process may use as many CPUs as it asks for threads
     ``optimization``  ONNX Runtime's graph optimisation level: "all" (default), "extended", "basic" or "none"
     ``memory_pattern``, ``memory_arena``  ONNX Runtime's planning and pooling of memory (default true)

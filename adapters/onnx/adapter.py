@@ -25,8 +25,8 @@ class OnnxAdapter(SessionAdapter):
 
     The parameters live in two sets of buffers: a step reads one and writes the other, so nothing is copied.
 
-    Setting beside those of `SessionAdapter`: ``rate_in_product``, the learning rate multiplies a factor of a gradient
-    that is a matrix product, or the gradient (default).
+    Setting beside those of `SessionAdapter`: ``rate_in_product``: scale a factor of the weight-gradient product instead
+    of the gradient (default false).
     """
 
     graph = Graph

@@ -65,9 +65,7 @@ def _update(
     graph.node("Sub", [name, change], updated_name(name))
 
 
-def training_graph(
-    network: Network, batch_size: int, rate_in_product: bool = True, element: Any = np.float32
-) -> ModelProto:
+def training_graph(network: Network, batch_size: int, rate_in_product: bool, element: Any = np.float32) -> ModelProto:
     """Return the model of one training step on mini-batches of this size, computing in this element type."""
     graph = TrainingGraph(element)
     trained = network.family.parameters()

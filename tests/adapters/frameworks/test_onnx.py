@@ -58,7 +58,7 @@ def test_only_ordinary_operators_are_asked_for(guest: Guest) -> None:
         import onnx
         domains, functions = set(), 0
         for name in built():
-            model = onnx_networks.training_graph(SMALL[name], 4)
+            model = onnx_networks.training_graph(SMALL[name], 4, True)
             onnx.checker.check_model(model, full_check=True)
             domains.update(node.domain for node in model.graph.node)
             functions += len(model.functions)
