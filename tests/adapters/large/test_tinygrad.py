@@ -21,6 +21,7 @@ CAPTURED = """(id(adapter.train.captured), [
     # At a rate of 0 in the first step and the third: the second is captured, with a rate of its own.
     asked.rate(),
     asked.reset(CAPTURED, only=["small-dense", "small-recurrent"]),
+    asked.completion(),
     asked.threads_of_variables("tinygrad"),
     asked.memory(
         {

@@ -263,6 +263,28 @@ def queue(guest: Guest) -> None:
 
 
 @question
+def completion(guest: Guest, **settings: Any) -> None:
+    """Nothing of a step is left to do after ``synchronize``: a loss may be ready before the update."""
+    working, resting = guest(f"""
+        import time
+        wide = families.Feedforward(2048, (4096, 4096), 2048, "relu")
+        network = SMALL["small-dense"]._replace(family=wide)
+        adapter = make("small-dense", **{settings!r})
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 4))
+        for _ in range(2):
+            adapter.step(); adapter.synchronize()
+        working, resting = [], []
+        for _ in range(5):
+            start = time.process_time(); adapter.step(); adapter.synchronize(); done = time.process_time()
+            time.sleep(0.2)
+            working.append(done - start)
+            resting.append(time.process_time() - done)
+        answer = sorted(working)[2], sorted(resting)[2]
+    """)
+    assert resting < 0.1 * working, (working, resting)
+
+
+@question
 def capabilities(guest: Guest, **expected: bool) -> None:
     """The adapter has an answer to each question, and says how it knows."""
     told: dict[str, Any] = guest('answer = make("small-dense").capabilities()')
