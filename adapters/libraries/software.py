@@ -1,9 +1,11 @@
-"""The software around a launch: the interpreter, what it can import, and the settings that the host gave."""
+"""The software around a launch: the interpreter, what it can import, compilers, and the settings that the host gave."""
 
+import hashlib
 import os
 import platform
+import subprocess
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
@@ -29,6 +31,20 @@ def environment() -> Dict[str, Any]:
         "numpy": np.__version__,
         "libc": "-".join(platform.libc_ver()),
     }
+
+
+def compiler(command: str) -> Tuple[str, str]:
+    """Return the name and version of a compiler, and why it cannot be run; "" where it can."""
+    try:
+        told = subprocess.check_output([command, "--version"], stderr=subprocess.STDOUT)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return "", "%s cannot be run: %s" % (command, error)
+    return told.decode("utf-8", "replace").splitlines()[0].strip(), ""
+
+
+def mark(words: str) -> str:
+    """Return a short mark of these words, to keep apart in a folder what each compiler made."""
+    return hashlib.sha256(words.encode("utf-8")).hexdigest()[:8]
 
 
 def settings_in_force(launch: Launch) -> Dict[str, Any]:

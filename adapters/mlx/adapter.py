@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import shutil
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import mlx.core as mx
@@ -11,7 +10,7 @@ import numpy as np
 from ..base import Adapter
 from ..families import CELLS, LEARNING_RATE, Family
 from ..launch.batches import Batch
-from ..libraries import openblas
+from ..libraries import openblas, software
 from ..networks import Network
 from ..protocol import Cell
 from .networks import canonical, held, mean_loss, place
@@ -22,8 +21,8 @@ COMPILER = "g++"
 class MlxAdapter(Adapter):
     """Drives MLX.
 
-    Setting: ``blas``, "openblas": one must have been loaded into the process before MLX. Without, products are by the
-    reference BLAS in MLX's wheel, which has one thread.
+    Setting: ``blas``, "openblas": one must have been loaded into the process before MLX. Without, products are by
+    netlib's reference BLAS in MLX's wheel, which has one thread.
 
     Where memory runs out MLX gives no exception: its process ends with a segmentation fault.
     """
@@ -40,9 +39,11 @@ class MlxAdapter(Adapter):
         self.preloaded = ctypes.CDLL(None)  # all that is in the process
         if cell.threads:
             openblas.set_threads(self.preloaded, cell.threads)
-        # Where MLX keeps what it has compiled.
-        os.makedirs(cache_directory, exist_ok=True)
-        os.environ["TMPDIR"] = os.path.abspath(cache_directory)
+        self.compiler, self.reason = software.compiler(COMPILER)
+        # Where MLX keeps what it has compiled: it knows that by its own version, not by the compiler's.
+        kept = os.path.join(os.path.abspath(cache_directory), "compiled-" + software.mark(self.compiler))
+        os.makedirs(kept, exist_ok=True)
+        os.environ["TMPDIR"] = kept
         mx.set_default_device(mx.cpu)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
@@ -50,8 +51,8 @@ class MlxAdapter(Adapter):
         supported, reason = super().supports(network)
         if supported and self.blas and openblas.threads(self.preloaded) is None:
             return False, "the setting openblas: none was loaded before MLX (LD_PRELOAD); give --tuning installed"
-        if supported and shutil.which(COMPILER) is None:
-            return False, "mx.compile fuses operations with g++, which is not found: install g++"
+        if supported and self.reason:
+            return False, "mx.compile fuses operations with g++, and %s; install g++" % self.reason
         return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
@@ -96,8 +97,8 @@ class MlxAdapter(Adapter):
             "framework": "mlx",
             "version": mx.__version__,
             "device": str(mx.default_device()),
-            "blas": openblas.told(self.preloaded) or {"name": "the wheel's", "threads": 1},
-            "compiler": shutil.which(COMPILER),
+            "blas": openblas.told(self.preloaded) or {"name": _reference_blas(), "threads": 1},
+            "compiler": self.compiler,
             "image_layout": "NHWC",
             "recurrence": "unrolled",
             "execution": "mx.compile of the whole step",
@@ -138,6 +139,16 @@ def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:
         return {name: value - rate * gradients[name] for name, value in weights.items()}, loss
 
     return step
+
+
+def _reference_blas() -> str:
+    """Return the file name, and so the release, of the BLAS that MLX's wheel brought into this process."""
+    try:
+        with open("/proc/self/maps") as file:
+            found = {os.path.basename(line.split()[-1]) for line in file if "/libblas" in line}
+    except OSError:
+        found = set()  # this system does not tell
+    return ", ".join(sorted(found)) or "unknown"
 
 
 ADAPTER = MlxAdapter

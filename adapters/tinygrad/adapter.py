@@ -1,8 +1,6 @@
 """tinygrad: the training step as one TinyJit, its kernels compiled from C by clang."""
 
-import hashlib
 import os
-import subprocess
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
@@ -19,16 +17,6 @@ from .networks import arrays_of, build, mean_loss
 GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
 
 
-def compiler() -> Tuple[str, str]:
-    """Return the name and version of the compiler that tinygrad calls, and why it cannot be called; "" where it can."""
-    path = os.environ.get("CC", "clang")
-    try:
-        told = subprocess.check_output([path, "--version"], stderr=subprocess.STDOUT)
-    except (OSError, subprocess.CalledProcessError) as error:
-        return "", "tinygrad compiles its kernels with clang, and %s cannot be run: %s" % (path, error)
-    return told.decode("utf-8", "replace").splitlines()[0].strip(), ""
-
-
 class TinygradAdapter(Adapter):
     """Drives tinygrad.
 
@@ -41,9 +29,10 @@ class TinygradAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        self.compiler, self.reason = compiler()
+        self.compiler, reason = software.compiler(os.environ.get("CC", "clang"))
+        self.reason = reason and "tinygrad compiles its kernels with clang, and " + reason
         # tinygrad's own cache knows a kernel by its source alone, not by the compiler.
-        name = "kernels-%s.db" % hashlib.sha256(self.compiler.encode()).hexdigest()[:8]
+        name = "kernels-%s.db" % software.mark(self.compiler)
         helpers.CACHEDB = os.path.join(os.path.abspath(cache_directory), name)
 
     def supports(self, network: Network) -> Tuple[bool, str]:

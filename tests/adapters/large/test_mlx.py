@@ -29,7 +29,7 @@ nn.losses.cross_entropy = lambda *given, **named: traces.append(1) or compute(*g
     asked.threads_of_cells(),
     asked.memory({"np.empty(1 << 50)": True, "mx.ones((3, 3)) @ mx.ones((4, 4))": False}),
     asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
-    asked.description("compiler execution", threads=1, version="0.32.4", device="Device(cpu, 0)"),
+    asked.description("execution", threads=1, compiler="g++ …", version="0.32.4", device="Device(cpu, 0)"),
     asked.refusal("'magma'", "openblas", blas="magma"),
 )
 def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:

@@ -57,7 +57,7 @@ def test_kernels_are_kept_for_the_next_process_apart_for_each_compiler(guest: Gu
     program = """
         import shutil, stat, sqlite3
         from tinygrad import helpers
-        from guest.tinygrad import adapter as module
+        from guest.libraries import software
         {change}
         adapter = prepared("small-dense")
         adapter.step(); adapter.synchronize()
@@ -69,7 +69,7 @@ def test_kernels_are_kept_for_the_next_process_apart_for_each_compiler(guest: Gu
     assert Path(path).is_relative_to(tmp_path)
     assert count
     assert guest(program.format(change="")) == [path, count]
-    assert guest(program.format(change='module.compiler = lambda: ("another clang", "")'))[0] != path
+    assert guest(program.format(change='software.compiler = lambda command: ("another clang", "")'))[0] != path
 
 
 def test_the_loss_is_that_before_the_update(guest: Guest) -> None:
