@@ -1,8 +1,8 @@
 """Builds the specifications of ``adapters/networks.py`` as MindSpore cells that end in logits.
 
 MindSpore's layouts are the canonical ones (dense weights (outputs, inputs), convolutions OIHW, images NCHW, LSTM gates
-input, forget, cell, output). Tokens and their labels are time-major. What ``construct`` says is compiled from its
-source: it holds no more than MindSpore's compiler knows of Python.
+input, forget, cell, output). Tokens and their labels are time-major. ``construct`` is compiled from its source: use
+only the Python that MindSpore's compiler supports.
 """
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple

@@ -1,6 +1,6 @@
 """Recurrent layers: MindSpore's own LSTM; the others as loops over the steps, which its compiler unrolls.
 
-Its own layers for those loop too, with a product for the inputs in each step.
+MindSpore's GRU and RNN layers also loop, and multiply the inputs in each step.
 """
 
 from typing import Any, Dict, Tuple
@@ -11,7 +11,7 @@ from mindspore import nn, ops
 
 from ..families import CELLS, Elman, Recurrent
 
-MOST_STEPS = 100  # of all layers together that are unrolled: the graph takes the longer to compile
+MOST_STEPS = 100  # of all layers together that are unrolled: longer graphs take minutes to compile
 
 
 def reason_against(layers: int, steps: int) -> str:

@@ -1,4 +1,4 @@
-"""fcn5, fcn8, lstm32 and lstm64 trained by hand in MLX; MODE compiled; what is preloaded computes the products.
+"""fcn5, fcn8, lstm32 and lstm64 trained by hand in MLX; MODE compiled; products by the preloaded BLAS.
 
 See `shared/yardstick.py` for how it is called.
 """
