@@ -4,7 +4,7 @@ Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIH
 in the order input, forget, output, cell and whose data are time-major.
 """
 
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple
 
 import numpy as np
 from caffe import NetSpec
@@ -12,6 +12,7 @@ from caffe import layers as L  # noqa: N812 - as every Caffe script has it
 from caffe import params as P  # noqa: N812
 
 from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 
 LOSS = "loss"
@@ -72,19 +73,12 @@ def _feedforward(spec: NetSpec, family: Chain, values: Any, places: Dict[str, Pl
 
 
 def _normalised(
-    spec: NetSpec,
-    family: Residual,
-    values: Any,
-    names: Tuple[str, str],
-    shape: Tuple[int, int, int, int],
-    places: Dict[str, Place],
-    relu: bool,
+    spec: NetSpec, family: Residual, values: Any, unit: NormalisedConvolution, places: Dict[str, Place], relu: bool
 ) -> Any:
-    """Append a convolution without bias (outputs, kernel, stride, padding), its normalisation and its ReLU."""
-    name, norm = names
-    outputs, kernel, stride, padding = shape
+    """Append a convolution without bias, its normalisation and its ReLU."""
+    name, norm = unit.name, unit.norm
     spec[name] = values = L.Convolution(
-        values, num_output=outputs, kernel_size=kernel, stride=stride, pad=padding, bias_term=False
+        values, num_output=unit.outputs, kernel_size=unit.kernel, stride=unit.stride, pad=unit.padding, bias_term=False
     )
     spec[norm + ".statistics"] = values = L.BatchNorm(
         values, in_place=True, use_global_stats=False, eps=family.epsilon, param=[{"lr_mult": 0.0}] * 3
@@ -99,23 +93,19 @@ def _normalised(
 
 
 def _bottleneck(spec: NetSpec, family: Residual, block: Bottleneck, values: Any, places: Dict[str, Place]) -> Any:
-    shapes = ((block.width, 1, block.stride, 0), (block.width, 3, 1, 1), (block.out_channels, 1, 1, 0))
-    inner = values
-    for index, shape in enumerate(shapes, start=1):
-        names = ("%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index))
-        inner = _normalised(spec, family, inner, names, shape, places, relu=index < 3)
-    if block.projection:
-        names = (block.name + ".project", block.name + ".project_norm")
-        shape = (block.out_channels, 1, block.stride, 0)
-        values = _normalised(spec, family, values, names, shape, places, relu=False)
+    first, second, third = block.body
+    inner = _normalised(spec, family, values, first, places, relu=True)
+    inner = _normalised(spec, family, inner, second, places, relu=True)
+    inner = _normalised(spec, family, inner, third, places, relu=False)
+    if block.shortcut is not None:
+        values = _normalised(spec, family, values, block.shortcut, places, relu=False)
     spec[block.name] = total = L.Eltwise(inner, values)
     spec[block.name + ".relu"] = total = L.ReLU(total, in_place=True)
     return total
 
 
 def _residual(spec: NetSpec, family: Residual, values: Any, places: Dict[str, Place]) -> Any:
-    stem = (family.stem_channels, 7, 2, 3)
-    values = _normalised(spec, family, values, ("stem", "stem_norm"), stem, places, relu=True)
+    values = _normalised(spec, family, values, family.stem, places, relu=True)
     spec["stem_pool"] = values = _max_pool(values, 3, 2, 1)
     for block in family.bottlenecks:
         values = _bottleneck(spec, family, block, values, places)

@@ -23,6 +23,7 @@ from ..families import (
     Recurrent,
     Residual,
 )
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from . import attention
 
@@ -100,24 +101,23 @@ def _feedforward(spec: Chain, w: Weights, values: Any) -> Any:
     return values
 
 
-def _unit(values: Any, w: Weights, name: str, norm: str, stride: int, padding: int, epsilon: float) -> Any:
+def _unit(values: Any, w: Weights, spec: NormalisedConvolution, epsilon: float) -> Any:
     """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
-    values = F.convolution_2d(values, w[name + ".weight"], None, stride, padding)
-    return F.batch_normalization(values, w[norm + ".gamma"], w[norm + ".beta"], eps=epsilon)
+    values = F.convolution_2d(values, w[spec.name + ".weight"], None, spec.stride, spec.padding)
+    return F.batch_normalization(values, w[spec.norm + ".gamma"], w[spec.norm + ".beta"], eps=epsilon)
 
 
 def _bottleneck(block: Bottleneck, epsilon: float, w: Weights, values: Any) -> Any:
-    conv, norm = block.name + ".conv%d", block.name + ".norm%d"
-    inner = F.relu(_unit(values, w, conv % 1, norm % 1, block.stride, 0, epsilon))
-    inner = F.relu(_unit(inner, w, conv % 2, norm % 2, 1, 1, epsilon))
-    inner = _unit(inner, w, conv % 3, norm % 3, 1, 0, epsilon)
-    if block.projection:
-        values = _unit(values, w, block.name + ".project", block.name + ".project_norm", block.stride, 0, epsilon)
+    first, second, third = block.body
+    inner = F.relu(_unit(values, w, first, epsilon))
+    inner = _unit(F.relu(_unit(inner, w, second, epsilon)), w, third, epsilon)
+    if block.shortcut is not None:
+        values = _unit(values, w, block.shortcut, epsilon)
     return F.relu(inner + values)
 
 
 def _residual(spec: Residual, w: Weights, values: Any) -> Any:
-    values = F.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
+    values = F.relu(_unit(values, w, spec.stem, spec.epsilon))
     values = F.max_pooling_2d(values, 3, 2, 1, cover_all=False)
     for block in spec.bottlenecks:
         values = _bottleneck(block, spec.epsilon, w, values)

@@ -10,6 +10,7 @@ import cntk
 import numpy as np
 
 from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, MaxPool, Recurrent, Residual
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 
 
@@ -121,16 +122,20 @@ class Builder:
             running_count=cntk.Constant(0.0, ()),
         )
 
+    def normalised(self, inputs: Any, spec: NormalisedConvolution, epsilon: float) -> Any:
+        """Return the convolution and its batch normalisation."""
+        return self.norm(
+            self.convolution(inputs, spec.name, spec.kernel, spec.stride, spec.padding), spec.norm, epsilon
+        )
+
     def bottleneck(self, inputs: Any, spec: Bottleneck, epsilon: float) -> Any:
         """Return one residual block."""
-        body = inputs
-        for index, (kernel, stride) in enumerate(((1, spec.stride), (3, 1), (1, 1)), start=1):
-            body = self.convolution(body, "%s.conv%d" % (spec.name, index), kernel, stride, kernel // 2)
-            body = self.norm(body, "%s.norm%d" % (spec.name, index), epsilon)
-            body = cntk.relu(body) if index < 3 else body
-        if spec.projection:
-            inputs = self.convolution(inputs, spec.name + ".project", 1, spec.stride, 0)
-            inputs = self.norm(inputs, spec.name + ".project_norm", epsilon)
+        first, second, third = spec.body
+        body = cntk.relu(self.normalised(inputs, first, epsilon))
+        body = cntk.relu(self.normalised(body, second, epsilon))
+        body = self.normalised(body, third, epsilon)
+        if spec.shortcut is not None:
+            inputs = self.normalised(inputs, spec.shortcut, epsilon)
         return cntk.relu(body + inputs)
 
     def lstm(self, inputs: Any, name: str, hidden: int) -> Any:

@@ -1,13 +1,41 @@
 """ResNets of version 1: bottleneck blocks with batch normalisation in training mode."""
 
 import math
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
 from .layers import Parameter, convolution_weight, output_side
 from .numbers import Numbers, without_usual
 
 _EXPANSION = 4  # a block has so many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
+
+
+class NormalisedConvolution(NamedTuple):
+    """A square convolution without bias, and the batch normalisation behind it; half a kernel of zeros around it."""
+
+    name: str
+    norm: str
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+
+    @property
+    def padding(self) -> int:
+        """Return the zeros on each side."""
+        return self.kernel // 2
+
+    def parameters(self, gamma: float = 1.0) -> List[Parameter]:
+        """Return its weight, and gamma and beta of its normalisation."""
+        return [
+            convolution_weight(self.name, self.outputs, self.inputs, self.kernel),
+            Parameter(self.norm + ".gamma", (self.outputs,), 0.0, gamma),
+            Parameter(self.norm + ".beta", (self.outputs,), 0.0, 0.0),
+        ]
+
+    def multiply_adds(self, side: int) -> int:
+        """Return those of an output of this side."""
+        return self.outputs * self.inputs * self.kernel**2 * side**2
 
 
 class Bottleneck(NamedTuple):
@@ -23,6 +51,25 @@ class Bottleneck(NamedTuple):
     out_channels: int
     stride: int
     projection: bool
+
+    @property
+    def body(self) -> Tuple[NormalisedConvolution, ...]:
+        """Return the three convolutions, called NAME.conv1 to NAME.conv3."""
+        sizes = (
+            (self.in_channels, self.width, 1, self.stride),
+            (self.width, self.width, 3, 1),
+            (self.width, self.out_channels, 1, 1),
+        )
+        names = [(self.name + ".conv%d" % index, self.name + ".norm%d" % index) for index in (1, 2, 3)]
+        return tuple(NormalisedConvolution(*name, *size) for name, size in zip(names, sizes))
+
+    @property
+    def shortcut(self) -> Optional[NormalisedConvolution]:
+        """Return the shortcut's convolution; None where it is the identity."""
+        if not self.projection:
+            return None
+        names = self.name + ".project", self.name + ".project_norm"
+        return NormalisedConvolution(*names, self.in_channels, self.out_channels, 1, self.stride)
 
 
 class _Numbers(NamedTuple):
@@ -87,6 +134,11 @@ class Residual(_Numbers, Family):
         return (self.channels, self.side, self.side)
 
     @property
+    def stem(self) -> NormalisedConvolution:
+        """Return the first convolution."""
+        return NormalisedConvolution("stem", "stem_norm", self.channels, self.stem_channels, 7, 2)
+
+    @property
     def bottlenecks(self) -> Tuple[Bottleneck, ...]:
         """Return the blocks, called stage1.0, stage1.1 and so on."""
         found = []
@@ -106,21 +158,12 @@ class Residual(_Numbers, Family):
 
     def parameters(self) -> List[Parameter]:
         """Return weights of convolutions, gammas and betas, and the last layer's weight and bias."""
-        found = [convolution_weight("stem", self.stem_channels, self.channels, 7)]
-        found += _norm("stem_norm", self.stem_channels, 1.0)
+        found = self.stem.parameters()
         for block in self.bottlenecks:
-            shapes = (
-                (block.width, block.in_channels, 1),
-                (block.width, block.width, 3),
-                (block.out_channels, block.width, 1),
-            )
-            for index, (outputs, inputs, kernel) in enumerate(shapes, 1):
-                found.append(convolution_weight("%s.conv%d" % (block.name, index), outputs, inputs, kernel))
-                gamma = self.last_gamma if index == 3 else 1.0
-                found += _norm("%s.norm%d" % (block.name, index), outputs, gamma)
-            if block.projection:
-                found.append(convolution_weight(block.name + ".project", block.out_channels, block.in_channels, 1))
-                found += _norm(block.name + ".project_norm", block.out_channels, 1.0)
+            first, second, last = block.body
+            found += first.parameters() + second.parameters() + last.parameters(self.last_gamma)
+            if block.shortcut is not None:
+                found += block.shortcut.parameters()
         bound = math.sqrt(6.0 / (self.features + self.classes))
         found.append(Parameter("fc.weight", (self.classes, self.features), bound))
         found.append(Parameter("fc.bias", (self.classes,), 0.01))
@@ -129,15 +172,13 @@ class Residual(_Numbers, Family):
     def multiply_adds(self) -> List[int]:
         """Return those of each convolution and of the last layer."""
         side = output_side(self.side, 7, 2, 3)
-        products = [self.stem_channels * self.channels * 49 * side**2]
+        products = [self.stem.multiply_adds(side)]
         side = output_side(side, 3, 2, 1)
         for block in self.bottlenecks:
             side = output_side(side, 1, block.stride, 0)
-            products.append(block.width * block.in_channels * side**2)
-            products.append(block.width * block.width * 9 * side**2)
-            products.append(block.out_channels * block.width * side**2)
-            if block.projection:
-                products.append(block.out_channels * block.in_channels * side**2)
+            products += [each.multiply_adds(side) for each in block.body]
+            if block.shortcut is not None:
+                products.append(block.shortcut.multiply_adds(side))
         products.append(self.features * self.classes)
         return products
 
@@ -168,7 +209,3 @@ class Residual(_Numbers, Family):
         blocks = self.bottlenecks
         convolutions = 1 + sum(3 + block.projection for block in blocks)
         return "%d conv in %d blocks, 1 dense" % (convolutions, len(blocks))
-
-
-def _norm(name: str, channels: int, gamma: float) -> List[Parameter]:
-    return [Parameter(name + ".gamma", (channels,), 0.0, gamma), Parameter(name + ".beta", (channels,), 0.0, 0.0)]

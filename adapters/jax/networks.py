@@ -15,6 +15,7 @@ from jax import lax
 
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from ..networks import Network
 from . import attention, elman, recurrent
@@ -150,17 +151,15 @@ def _feedforward(family: Chain, convolve: Convolve, parameters: Arrays, values: 
 
 
 def _residual(family: Residual, convolve: Convolve, parameters: Arrays, values: Any) -> Any:
-    def unit(name: str, norm: str, values: Any, stride: int, padding: int) -> Any:
-        values = convolve(values, parameters[name + ".weight"], stride, padding)
-        return normalise(values, parameters[norm + ".gamma"], parameters[norm + ".beta"], family.epsilon)
+    def unit(spec: NormalisedConvolution, values: Any) -> Any:
+        values = convolve(values, parameters[spec.name + ".weight"], spec.stride, spec.padding)
+        return normalise(values, parameters[spec.norm + ".gamma"], parameters[spec.norm + ".beta"], family.epsilon)
 
-    values = max_pool(jax.nn.relu(unit("stem", "stem_norm", values, 2, 3)), 3, 2, 1)
+    values = max_pool(jax.nn.relu(unit(family.stem, values)), 3, 2, 1)
     for block in family.bottlenecks:
-        name = block.name
-        branch = jax.nn.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
-        branch = jax.nn.relu(unit(name + ".conv2", name + ".norm2", branch, 1, 1))
-        branch = unit(name + ".conv3", name + ".norm3", branch, 1, 0)
-        if block.projection:
-            values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
+        first, second, third = block.body
+        branch = unit(third, jax.nn.relu(unit(second, jax.nn.relu(unit(first, values)))))
+        if block.shortcut is not None:
+            values = unit(block.shortcut, values)
         values = jax.nn.relu(branch + values)
     return dense(parameters, "fc", jnp.mean(values, axis=(1, 2)))

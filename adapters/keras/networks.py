@@ -13,6 +13,7 @@ from keras import layers
 
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
@@ -146,23 +147,18 @@ def _feedforward(family: Chain, values: Any, builder: Builder) -> Any:
 
 
 def _residual(family: Residual, values: Any, builder: Builder) -> Any:
-    def normalised(values: Any, name: str, norm: str, outputs: int, kernel: int, stride: int, padding: int) -> Any:
-        values = builder.convolution(values, name, outputs, kernel, stride, padding)
-        return builder.norm(values, norm, family.epsilon)
+    def normalised(values: Any, spec: NormalisedConvolution) -> Any:
+        values = builder.convolution(values, spec.name, spec.outputs, spec.kernel, spec.stride, spec.padding)
+        return builder.norm(values, spec.norm, family.epsilon)
 
-    values = normalised(values, "stem", "stem_norm", family.stem_channels, 7, 2, 3)
+    values = normalised(values, family.stem)
     values = builder.pool(layers.Activation("relu")(values), 3, 2, 1)
     for block in family.bottlenecks:
-        shortcut = values
-        if block.projection:
-            project = block.name + ".project"
-            shortcut = normalised(values, project, project + "_norm", block.out_channels, 1, block.stride, 0)
-        widths = (block.width, 1, block.stride, 0), (block.width, 3, 1, 1), (block.out_channels, 1, 1, 0)
-        for index, shape in enumerate(widths, start=1):
-            names = "%s.conv%d" % (block.name, index), "%s.norm%d" % (block.name, index)
-            values = normalised(values, *(names + shape))
-            if index < 3:
-                values = layers.Activation("relu")(values)
+        shortcut = values if block.shortcut is None else normalised(values, block.shortcut)
+        first, second, third = block.body
+        values = layers.Activation("relu")(normalised(values, first))
+        values = layers.Activation("relu")(normalised(values, second))
+        values = normalised(values, third)
         values = layers.Activation("relu")(layers.Add()([values, shortcut]))
     values = layers.GlobalAveragePooling2D(data_format=builder.options.data_format)(values)
     return builder.dense(values, "fc", family.classes, "none")

@@ -14,6 +14,7 @@ import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
 from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from ..networks import Network
 from . import onnx_recurrent
@@ -135,24 +136,24 @@ def _chain(graph: Graph, family: Chain) -> str:
     return value
 
 
-def _bottleneck(graph: Graph, block: Bottleneck, value: str, epsilon: float) -> str:
-    def normalised(names: Tuple[str, str], value: str, channels: int, kernel: int, stride: int) -> str:
-        convolution, norm = ("%s.%s" % (block.name, name) for name in names)
-        value = graph.convolution(convolution, value, kernel, stride, kernel // 2)
-        return graph.normalise(norm, value, channels, epsilon)
+def _normalised(graph: Graph, spec: NormalisedConvolution, value: str, epsilon: float) -> str:
+    value = graph.convolution(spec.name, value, spec.kernel, spec.stride, spec.padding)
+    return graph.normalise(spec.norm, value, spec.outputs, epsilon)
 
+
+def _bottleneck(graph: Graph, block: Bottleneck, value: str, epsilon: float) -> str:
+    first, second, third = block.body
     shortcut = value
-    value = graph.node("Relu", [normalised(("conv1", "norm1"), value, block.width, 1, block.stride)])
-    value = graph.node("Relu", [normalised(("conv2", "norm2"), value, block.width, 3, 1)])
-    value = normalised(("conv3", "norm3"), value, block.out_channels, 1, 1)
-    if block.projection:
-        shortcut = normalised(("project", "project_norm"), shortcut, block.out_channels, 1, block.stride)
+    value = graph.node("Relu", [_normalised(graph, first, value, epsilon)])
+    value = graph.node("Relu", [_normalised(graph, second, value, epsilon)])
+    value = _normalised(graph, third, value, epsilon)
+    if block.shortcut is not None:
+        shortcut = _normalised(graph, block.shortcut, shortcut, epsilon)
     return graph.node("Relu", [graph.node("Add", [value, shortcut])])
 
 
 def _residual(graph: Graph, family: Residual) -> str:
-    value = graph.convolution("stem", "inputs", 7, 2, 3)
-    value = graph.node("Relu", [graph.normalise("stem_norm", value, family.stem_channels, family.epsilon)])
+    value = graph.node("Relu", [_normalised(graph, family.stem, "inputs", family.epsilon)])
     value = graph.max_pool("stem_pool", value, 3, 2, 1)
     for block in family.bottlenecks:
         value = _bottleneck(graph, block, value, family.epsilon)

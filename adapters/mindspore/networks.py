@@ -25,6 +25,7 @@ from ..families import (
     Recurrent,
     Residual,
 )
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from ..networks import Network
 from . import attention, recurrent
@@ -79,6 +80,11 @@ class Naming:
         self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.gamma, made.beta
         return made
 
+    def normalised(self, spec: NormalisedConvolution, epsilon: float) -> List[Any]:
+        """Return a convolution without bias, and its batch normalisation."""
+        sizes = (spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding)
+        return [self.convolution(spec.name, *sizes, bias=False), self.norm(spec.norm, spec.outputs, epsilon)]
+
 
 def _pool(kernel: int, stride: int, padding: int) -> Any:
     if padding:
@@ -112,25 +118,13 @@ class BottleneckCell(nn.Cell):
 
     def __init__(self, spec: Bottleneck, epsilon: float, naming: Naming) -> None:
         super().__init__()
-        shapes = (
-            (spec.in_channels, spec.width, 1, spec.stride),
-            (spec.width, spec.width, 3, 1),
-            (spec.width, spec.out_channels, 1, 1),
-        )
         body: List[Any] = []
-        for index, (inputs, outputs, kernel, stride) in enumerate(shapes, start=1):
-            name = "%s.conv%d" % (spec.name, index)
-            body.append(naming.convolution(name, inputs, outputs, kernel, stride, kernel // 2, bias=False))
-            body.append(naming.norm("%s.norm%d" % (spec.name, index), outputs, epsilon))
-            body.append(nn.ReLU())
+        for each in spec.body:
+            body += [*naming.normalised(each, epsilon), nn.ReLU()]
         self.body = nn.SequentialCell(*body[:-1])
-        self.projects = spec.projection
-        if spec.projection:
-            sizes = (spec.in_channels, spec.out_channels, 1, spec.stride, 0)
-            self.project = nn.SequentialCell(
-                naming.convolution(spec.name + ".project", *sizes, bias=False),
-                naming.norm(spec.name + ".project_norm", spec.out_channels, epsilon),
-            )
+        self.projects = spec.shortcut is not None
+        if spec.shortcut is not None:
+            self.project = nn.SequentialCell(*naming.normalised(spec.shortcut, epsilon))
 
     def construct(self, inputs: Any) -> Any:
         """Return relu(body + shortcut), (batch, channels, height, width)."""
@@ -147,8 +141,7 @@ class Average(nn.Cell):
 
 
 def _residual(family: Residual, naming: Naming) -> Any:
-    stem = naming.convolution("stem", family.input_shape[0], family.stem_channels, 7, 2, 3, bias=False)
-    cells = [stem, naming.norm("stem_norm", family.stem_channels, family.epsilon), nn.ReLU(), _pool(3, 2, 1)]
+    cells = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), _pool(3, 2, 1)]
     cells += [BottleneckCell(block, family.epsilon, naming) for block in family.bottlenecks]
     return nn.SequentialCell(*cells, Average(), naming.dense("fc", family.features, family.classes))
 

@@ -14,6 +14,7 @@ from mlx import nn
 
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from . import attention, recurrent
 from .layers import activated, dense
@@ -52,21 +53,19 @@ def _chain(family: Chain, w: Arrays, values: Any) -> Any:
 
 
 def _residual(family: Residual, w: Arrays, values: Any) -> Any:
-    def unit(name: str, norm: str, values: Any, stride: int, padding: int) -> Any:
+    def unit(spec: NormalisedConvolution, values: Any) -> Any:
         """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
-        values = mx.conv2d(values, w[name + ".weight"], stride, padding)
+        values = mx.conv2d(values, w[spec.name + ".weight"], spec.stride, spec.padding)
         layer = nn.BatchNorm(values.shape[-1], family.epsilon, track_running_stats=False)
-        layer.weight, layer.bias = w[norm + ".gamma"], w[norm + ".beta"]
+        layer.weight, layer.bias = w[spec.norm + ".gamma"], w[spec.norm + ".beta"]
         return layer(values)
 
-    values = nn.MaxPool2d(3, 2, 1)(nn.relu(unit("stem", "stem_norm", values, 2, 3)))
+    values = nn.MaxPool2d(3, 2, 1)(nn.relu(unit(family.stem, values)))
     for block in family.bottlenecks:
-        name = block.name
-        inner = nn.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
-        inner = nn.relu(unit(name + ".conv2", name + ".norm2", inner, 1, 1))
-        inner = unit(name + ".conv3", name + ".norm3", inner, 1, 0)
-        if block.projection:
-            values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
+        first, second, third = block.body
+        inner = unit(third, nn.relu(unit(second, nn.relu(unit(first, values)))))
+        if block.shortcut is not None:
+            values = unit(block.shortcut, values)
         values = nn.relu(inner + values)
     return dense(w, "fc", mx.mean(values, axis=(1, 2)))
 

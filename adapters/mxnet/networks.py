@@ -6,7 +6,7 @@ parameters pass unchanged; only recurrent data are turned to time-major, which t
 """
 
 from functools import partial
-from typing import Any, Dict, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -26,6 +26,7 @@ from ..families import (
     Recurrent,
     Residual,
 )
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from . import attention
 
@@ -59,25 +60,14 @@ class BottleneckBlock(mx.gluon.HybridBlock):
     def __init__(self, spec: Bottleneck, epsilon: float, fused: bool) -> None:
         super().__init__()
         self.body = nn.HybridSequential()
-        self.body.add(
-            nn.Conv2D(spec.width, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels),
-            *_norm_relu(spec.width, epsilon, fused),
-        )
-        self.body.add(
-            nn.Conv2D(spec.width, 3, 1, 1, use_bias=False, in_channels=spec.width),
-            *_norm_relu(spec.width, epsilon, fused),
-        )
-        self.body.add(
-            nn.Conv2D(spec.out_channels, 1, 1, 0, use_bias=False, in_channels=spec.width),
-            nn.BatchNorm(epsilon=epsilon, in_channels=spec.out_channels),
-        )
+        first, second, third = spec.body
+        for each in (first, second):
+            self.body.add(_convolution(each), *_norm_relu(each.outputs, epsilon, fused))
+        self.body.add(_convolution(third), nn.BatchNorm(epsilon=epsilon, in_channels=third.outputs))
         self.project = None
-        if spec.projection:
+        if spec.shortcut is not None:
             self.project = nn.HybridSequential()
-            self.project.add(
-                nn.Conv2D(spec.out_channels, 1, spec.stride, 0, use_bias=False, in_channels=spec.in_channels),
-                nn.BatchNorm(epsilon=epsilon, in_channels=spec.out_channels),
-            )
+            self.project.add(_convolution(spec.shortcut), nn.BatchNorm(epsilon=epsilon, in_channels=spec.out_channels))
 
     def hybrid_forward(self, F: Any, inputs: Any) -> Any:  # noqa: N803
         """Return relu(body + shortcut), (batch, channels, height, width)."""
@@ -121,6 +111,11 @@ class ElmanBlock(mx.gluon.HybridBlock):
         return self.dense(F.reshape(self.rnn(inputs), shape=(-1, self.hidden)))
 
 
+def _convolution(spec: NormalisedConvolution) -> Any:
+    sizes = spec.outputs, spec.kernel, spec.stride, spec.padding
+    return nn.Conv2D(*sizes, use_bias=False, in_channels=spec.inputs)
+
+
 def _norm_relu(channels: int, epsilon: float, fused: bool) -> Any:
     if fused:
         return (nn.BatchNormReLU(epsilon=epsilon, in_channels=channels),)
@@ -157,34 +152,26 @@ def _feedforward(spec: Chain, found: Dict[str, Any]) -> Any:
     return body
 
 
-def _name_convolutions(sequence: Any, names: Any, norm_names: Any, found: Dict[str, Any]) -> None:
-    """Enter the weights of a sequence's convolutions and normalisations, in order, under these names."""
-    names, norm_names = iter(names), iter(norm_names)
-    for layer in sequence:
-        if isinstance(layer, nn.Conv2D):
-            found[next(names) + ".weight"] = layer.weight
-        elif hasattr(layer, "gamma"):
-            name = next(norm_names)
-            found[name + ".gamma"] = layer.gamma
-            found[name + ".beta"] = layer.beta
+def _name_convolutions(sequence: Any, specs: Iterable[NormalisedConvolution], found: Dict[str, Any]) -> None:
+    """Enter the weights of a sequence's convolutions and normalisations, which are in this order."""
+    convolutions = [layer for layer in sequence if isinstance(layer, nn.Conv2D)]
+    norms = [layer for layer in sequence if hasattr(layer, "gamma")]
+    for spec, convolution, norm in zip(specs, convolutions, norms):
+        found[spec.name + ".weight"] = convolution.weight
+        found[spec.norm + ".gamma"], found[spec.norm + ".beta"] = norm.gamma, norm.beta
 
 
 def _residual(spec: Residual, fused: bool, found: Dict[str, Any]) -> Any:
     body = nn.HybridSequential()
-    body.add(
-        nn.Conv2D(spec.stem_channels, 7, 2, 3, use_bias=False, in_channels=spec.input_shape[0]),
-        *_norm_relu(spec.stem_channels, spec.epsilon, fused),
-    )
-    _name_convolutions(body, ["stem"], ["stem_norm"], found)
+    body.add(_convolution(spec.stem), *_norm_relu(spec.stem_channels, spec.epsilon, fused))
+    _name_convolutions(body, [spec.stem], found)
     body.add(nn.MaxPool2D(3, 2, 1))
     for block in spec.bottlenecks:
         made = BottleneckBlock(block, spec.epsilon, fused)
         body.add(made)
-        convolutions = ["%s.conv%d" % (block.name, index) for index in (1, 2, 3)]
-        norms = ["%s.norm%d" % (block.name, index) for index in (1, 2, 3)]
-        _name_convolutions(made.body, convolutions, norms, found)
-        if made.project is not None:
-            _name_convolutions(made.project, [block.name + ".project"], [block.name + ".project_norm"], found)
+        _name_convolutions(made.body, block.body, found)
+        if block.shortcut is not None:
+            _name_convolutions(made.project, [block.shortcut], found)
     dense = nn.Dense(spec.classes, in_units=spec.features)
     body.add(nn.GlobalAvgPool2D(), dense)
     found["fc.weight"], found["fc.bias"] = dense.weight, dense.bias

@@ -23,6 +23,7 @@ from ..families import (
     Recurrent,
     Residual,
 )
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from ..networks import Network
 from . import attention
@@ -68,6 +69,11 @@ class Naming:
         self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.weight, made.bias
         return made
 
+    def normalised(self, spec: NormalisedConvolution, epsilon: float) -> List[Any]:
+        """Return a convolution without bias, and its batch normalisation."""
+        sizes = (spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding)
+        return [self.convolution(spec.name, *sizes, bias=False), self.norm(spec.norm, spec.outputs, epsilon)]
+
 
 def _feedforward(family: Chain, naming: Naming) -> Any:
     made: List[Any] = []
@@ -98,26 +104,13 @@ class BottleneckLayer(nn.Layer):
 
     def __init__(self, spec: Bottleneck, epsilon: float, naming: Naming) -> None:
         super().__init__()
-        shapes = (
-            (spec.in_channels, spec.width, 1, spec.stride),
-            (spec.width, spec.width, 3, 1),
-            (spec.width, spec.out_channels, 1, 1),
-        )
         body: List[Any] = []
-        for index, (inputs, outputs, kernel, stride) in enumerate(shapes, start=1):
-            name = "%s.conv%d" % (spec.name, index)
-            body.append(naming.convolution(name, inputs, outputs, kernel, stride, kernel // 2, bias=False))
-            body.append(naming.norm("%s.norm%d" % (spec.name, index), outputs, epsilon))
-            body.append(nn.ReLU())
+        for each in spec.body:
+            body += [*naming.normalised(each, epsilon), nn.ReLU()]
         self.body = nn.Sequential(*body[:-1])
         self.project = None
-        if spec.projection:
-            self.project = nn.Sequential(
-                naming.convolution(
-                    spec.name + ".project", spec.in_channels, spec.out_channels, 1, spec.stride, 0, bias=False
-                ),
-                naming.norm(spec.name + ".project_norm", spec.out_channels, epsilon),
-            )
+        if spec.shortcut is not None:
+            self.project = nn.Sequential(*naming.normalised(spec.shortcut, epsilon))
         self.relu = nn.ReLU()
 
     def forward(self, inputs: Any) -> Any:
@@ -127,8 +120,7 @@ class BottleneckLayer(nn.Layer):
 
 
 def _residual(family: Residual, naming: Naming) -> Any:
-    stem = naming.convolution("stem", family.input_shape[0], family.stem_channels, 7, 2, 3, bias=False)
-    layers = [stem, naming.norm("stem_norm", family.stem_channels, family.epsilon), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
+    layers = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
     layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.bottlenecks]
     layers += [nn.AdaptiveAvgPool2D(1), nn.Flatten(), naming.dense("fc", family.features, family.classes)]
     return nn.Sequential(*layers)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families.residual import NormalisedConvolution
 from ..networks import Network
 from . import attention, elman
 
@@ -76,14 +77,17 @@ def _feedforward(family: Chain, dense: MakeDense) -> Tuple[nn.Module, Dict[str, 
 class _ConvolutionNorm(nn.Sequential):
     """A convolution without bias and its batch normalisation, which keeps running statistics as any training does."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, epsilon: float) -> None:
-        super().__init__(
-            nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False),
-            nn.BatchNorm2d(outputs, eps=epsilon),
-        )
+    def __init__(self, spec: NormalisedConvolution, epsilon: float) -> None:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
+        super().__init__(nn.utils.skip_init(nn.Conv2d, *sizes, bias=False), nn.BatchNorm2d(spec.outputs, eps=epsilon))
 
-    def named(self, convolution: str, norm: str) -> Dict[str, nn.Parameter]:
-        return {convolution + ".weight": self[0].weight, norm + ".gamma": self[1].weight, norm + ".beta": self[1].bias}
+    def named(self, spec: NormalisedConvolution) -> Dict[str, nn.Parameter]:
+        norm = self[1]
+        return {
+            spec.name + ".weight": self[0].weight,
+            spec.norm + ".gamma": norm.weight,
+            spec.norm + ".beta": norm.bias,
+        }
 
 
 class _Block(nn.Module):
@@ -91,20 +95,16 @@ class _Block(nn.Module):
 
     def __init__(self, block: Bottleneck, epsilon: float) -> None:
         super().__init__()
-        self.reduce = _ConvolutionNorm(block.in_channels, block.width, 1, block.stride, epsilon)
-        self.middle = _ConvolutionNorm(block.width, block.width, 3, 1, epsilon)
-        self.expand = _ConvolutionNorm(block.width, block.out_channels, 1, 1, epsilon)
-        self.project = None
-        if block.projection:
-            self.project = _ConvolutionNorm(block.in_channels, block.out_channels, 1, block.stride, epsilon)
+        self.reduce, self.middle, self.expand = [_ConvolutionNorm(each, epsilon) for each in block.body]
+        self.project = None if block.shortcut is None else _ConvolutionNorm(block.shortcut, epsilon)
         self.relu = nn.ReLU(inplace=True)
 
-    def named(self, name: str) -> Dict[str, nn.Parameter]:
+    def named(self, block: Bottleneck) -> Dict[str, nn.Parameter]:
         found = {}
-        for index, part in enumerate((self.reduce, self.middle, self.expand), start=1):
-            found.update(part.named("%s.conv%d" % (name, index), "%s.norm%d" % (name, index)))
-        if self.project is not None:
-            found.update(self.project.named(name + ".project", name + ".project_norm"))
+        for part, spec in zip((self.reduce, self.middle, self.expand), block.body):
+            found.update(part.named(spec))
+        if self.project is not None and block.shortcut is not None:
+            found.update(self.project.named(block.shortcut))
         return found
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -117,12 +117,12 @@ class _Block(nn.Module):
 
 
 def _residual(family: Residual, dense: MakeDense) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
-    stem = _ConvolutionNorm(family.input_shape[0], family.stem_channels, 7, 2, family.epsilon)
-    found = stem.named("stem", "stem_norm")
+    stem = _ConvolutionNorm(family.stem, family.epsilon)
+    found = stem.named(family.stem)
     modules: List[nn.Module] = [stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     for block in family.bottlenecks:
         made = _Block(block, family.epsilon)
-        found.update(made.named(block.name))
+        found.update(made.named(block))
         modules.append(made)
     last = dense(family.features, family.classes)
     found["fc.weight"] = last.weight

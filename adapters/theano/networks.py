@@ -24,6 +24,7 @@ from ..families import (
     Recurrent,
     Residual,
 )
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from . import attention
 
@@ -92,14 +93,14 @@ def _feedforward(spec: Chain, w: Weights, values: Any) -> Any:
     return values
 
 
-def _unit(values: Any, w: Weights, name: str, norm: str, stride: int, padding: int, epsilon: float) -> Any:
+def _unit(values: Any, w: Weights, spec: NormalisedConvolution, epsilon: float) -> Any:
     """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
     # Theano demands at least 1e-5 but rounds to float32 before it looks: take the next float32 above.
     epsilon = float(np.nextafter(np.float32(epsilon), np.float32(1.0)))
     normalised = tensor.nnet.bn.batch_normalization_train(
-        _convolved(values, w, name, stride, padding),
-        _over_channels(w[norm + ".gamma"]),
-        _over_channels(w[norm + ".beta"]),
+        _convolved(values, w, spec.name, spec.stride, spec.padding),
+        _over_channels(w[spec.norm + ".gamma"]),
+        _over_channels(w[spec.norm + ".beta"]),
         axes="spatial",
         epsilon=epsilon,
     )
@@ -107,17 +108,16 @@ def _unit(values: Any, w: Weights, name: str, norm: str, stride: int, padding: i
 
 
 def _bottleneck(block: Bottleneck, epsilon: float, w: Weights, values: Any) -> Any:
-    conv, norm = block.name + ".conv%d", block.name + ".norm%d"
-    inner = tensor.nnet.relu(_unit(values, w, conv % 1, norm % 1, block.stride, 0, epsilon))
-    inner = tensor.nnet.relu(_unit(inner, w, conv % 2, norm % 2, 1, 1, epsilon))
-    inner = _unit(inner, w, conv % 3, norm % 3, 1, 0, epsilon)
-    if block.projection:
-        values = _unit(values, w, block.name + ".project", block.name + ".project_norm", block.stride, 0, epsilon)
+    first, second, third = block.body
+    inner = tensor.nnet.relu(_unit(values, w, first, epsilon))
+    inner = _unit(tensor.nnet.relu(_unit(inner, w, second, epsilon)), w, third, epsilon)
+    if block.shortcut is not None:
+        values = _unit(values, w, block.shortcut, epsilon)
     return tensor.nnet.relu(inner + values)
 
 
 def _residual(spec: Residual, w: Weights, values: Any) -> Any:
-    values = tensor.nnet.relu(_unit(values, w, "stem", "stem_norm", 2, 3, spec.epsilon))
+    values = tensor.nnet.relu(_unit(values, w, spec.stem, spec.epsilon))
     values = _pooled(values, 3, 2, 1)
     for block in spec.bottlenecks:
         values = _bottleneck(block, spec.epsilon, w, values)

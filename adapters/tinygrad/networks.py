@@ -23,6 +23,7 @@ from ..families import (
     Recurrent,
     Residual,
 )
+from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from . import attention, recurrent
 from .layers import activated, dense
@@ -47,26 +48,25 @@ def _chain(family: Chain, w: Weights, values: Tensor) -> Tensor:
     return values
 
 
-def _unit(w: Weights, name: str, norm: str, values: Tensor, stride: int, padding: int, epsilon: float) -> Tensor:
+def _unit(w: Weights, spec: NormalisedConvolution, epsilon: float, values: Tensor) -> Tensor:
     """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
-    values = values.conv2d(w[name + ".weight"], stride=stride, padding=padding)
+    values = values.conv2d(w[spec.name + ".weight"], stride=spec.stride, padding=spec.padding)
     layer = nn.BatchNorm(values.shape[1], epsilon, track_running_stats=False)
-    layer.weight, layer.bias = w[norm + ".gamma"], w[norm + ".beta"]
+    layer.weight, layer.bias = w[spec.norm + ".gamma"], w[spec.norm + ".beta"]
     return layer(values)
 
 
 def _bottleneck(block: Bottleneck, epsilon: float, w: Weights, values: Tensor) -> Tensor:
-    conv, norm = block.name + ".conv%d", block.name + ".norm%d"
-    inner = _unit(w, conv % 1, norm % 1, values, block.stride, 0, epsilon).relu()
-    inner = _unit(w, conv % 2, norm % 2, inner, 1, 1, epsilon).relu()
-    inner = _unit(w, conv % 3, norm % 3, inner, 1, 0, epsilon)
-    if block.projection:
-        values = _unit(w, block.name + ".project", block.name + ".project_norm", values, block.stride, 0, epsilon)
+    first, second, third = block.body
+    inner = _unit(w, first, epsilon, values).relu()
+    inner = _unit(w, third, epsilon, _unit(w, second, epsilon, inner).relu())
+    if block.shortcut is not None:
+        values = _unit(w, block.shortcut, epsilon, values)
     return (inner + values).relu()
 
 
 def _residual(family: Residual, w: Weights, values: Tensor) -> Tensor:
-    values = _unit(w, "stem", "stem_norm", values, 2, 3, family.epsilon).relu()
+    values = _unit(w, family.stem, family.epsilon, values).relu()
     values = values.max_pool2d((3, 3), 2, padding=1)
     for block in family.bottlenecks:
         values = _bottleneck(block, family.epsilon, w, values)
