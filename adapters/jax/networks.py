@@ -16,7 +16,7 @@ from jax import lax
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
-from ..launch.batches import Batch
+from ..launch.batches import Batch, laid_out
 from ..networks import Network
 from . import attention, elman, recurrent
 from .products import dense, plus
@@ -44,14 +44,10 @@ def canonical(value: Any) -> np.ndarray:
 
 def place(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the family is so."""
-    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
-    if family.time_major:
-        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
-    if labels.ndim > 1:
-        labels = labels.reshape((-1,) + labels.shape[2:])
-    elif inputs.ndim == 4:
-        inputs = inputs.transpose(0, 2, 3, 1)
-    return np.array(inputs, order="C"), np.array(labels, order="C")
+    inputs, labels = laid_out(family, batch)
+    if inputs.ndim == 4:
+        inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))
+    return inputs, labels
 
 
 def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:

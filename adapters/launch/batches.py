@@ -5,11 +5,11 @@ and scaling 16-bit integers is four times as fast as drawing float64 numbers (fc
 """
 
 import zlib
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from ..families import Drawn
+from ..families import Drawn, Family
 from ..families.layers import Parameter
 from ..networks import Network
 from ..protocol import Launch
@@ -138,6 +138,19 @@ def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch
     if launch.save_reference is not None and launch.label_sets > 1:
         return with_label_sets(network, size, launch.label_sets)
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets, purpose)
+
+
+def laid_out(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.ndarray, np.ndarray]:
+    """Return copies of inputs and labels as most frameworks read them, whole numbers as this type.
+
+    Time-major where the family is so; labels of several steps in rows.
+    """
+    arrays = []
+    for array in batch:
+        turned = array.swapaxes(0, 1) if family.time_major else array
+        arrays.append(np.array(turned, whole if array.dtype.kind == "i" else np.float32, order="C"))
+    inputs, labels = arrays
+    return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels
 
 
 def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:

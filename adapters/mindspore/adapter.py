@@ -10,10 +10,10 @@ from mindspore import nn, ops
 
 from ..base import Adapter
 from ..families import CELLS, LEARNING_RATE, Elman, Recurrent
-from ..launch.batches import Batch
+from ..launch.batches import Batch, laid_out
 from ..networks import Network
 from ..protocol import Cell
-from .networks import arrays_of, build, load
+from .networks import build, load
 from .recurrent import reason_against
 
 _OUT_OF_MEMORY = re.compile("memory isn't enough|[Aa]llocate ([a-z]+ )*memory failed")
@@ -113,7 +113,7 @@ class MindSporeAdapter(Adapter):
         """Build the cells with these weights and put the mini-batch into tensors; the first step compiles."""
         self.family = network.family
         self.built = build(network, weights)
-        self.inputs, self.labels = map(mindspore.Tensor, arrays_of(self.family, batch))
+        self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
         parameters = mindspore.ParameterTuple(self.built.parameters.values())
         descent = self.settings.get("update", "sgd") == "descent"
         self.update = Descent(parameters) if descent else nn.SGD(parameters, LEARNING_RATE)
@@ -124,7 +124,7 @@ class MindSporeAdapter(Adapter):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters, which plain SGD keeps nothing beside; the mini-batch is made anew."""
         load(self.built.parameters, weights)
-        self.inputs, self.labels = map(mindspore.Tensor, arrays_of(self.family, batch))
+        self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
 
     def step(self) -> None:
         """Start the graph; it may return before the kernels are done."""

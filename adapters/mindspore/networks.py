@@ -5,28 +5,15 @@ input, forget, cell, output). Tokens and their labels are time-major. ``construc
 only the Python that MindSpore's compiler supports.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple
 
 import mindspore
 import numpy as np
 from mindspore import nn, ops
 
 from ..base import Unsupported
-from ..families import (
-    Attention,
-    Bottleneck,
-    Chain,
-    Convolution,
-    Dense,
-    Elman,
-    Family,
-    Flatten,
-    MaxPool,
-    Recurrent,
-    Residual,
-)
+from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
-from ..launch.batches import Batch
 from ..networks import Network
 from . import attention, recurrent
 
@@ -172,14 +159,3 @@ def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
     """Copy the weights into the parameters."""
     for name, parameter in parameters.items():
         parameter.set_data(mindspore.Tensor(weights[name].copy()))
-
-
-def arrays_of(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return copies of inputs and labels, time-major where there are steps; whole numbers in 32 bits."""
-    arrays = []
-    for array in batch:
-        turned = array.swapaxes(0, 1) if family.time_major else array
-        whole = array.dtype.kind in "iu"
-        arrays.append(np.array(turned, np.int32 if whole else np.float32, order="C"))
-    inputs, labels = arrays
-    return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels

@@ -15,7 +15,7 @@ from mlx import nn
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
-from ..launch.batches import Batch
+from ..launch.batches import Batch, laid_out
 from . import attention, recurrent
 from .layers import activated, dense
 
@@ -91,9 +91,5 @@ def mean_loss(family: Family) -> Callable[[Arrays, Any, Any], Any]:
 
 def place(family: Family, batch: Batch) -> Tuple[Any, Any]:
     """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the family is so."""
-    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
-    if family.time_major:
-        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
-    if labels.ndim > 1:
-        labels = labels.reshape((-1,) + labels.shape[2:])
+    inputs, labels = laid_out(family, batch)
     return held(inputs), held(labels)

@@ -8,11 +8,11 @@ import numpy as np
 
 from ..base import Adapter
 from ..families import CELLS, LEARNING_RATE, Elman
-from ..launch.batches import Batch
+from ..launch.batches import Batch, laid_out
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices, libraries, profile
-from .networks import arrays_of, build, load
+from .networks import build, load
 
 UPDATES = {"trainer": "gluon.Trainer", "operator": "sgd_update, one operator for each parameter"}
 
@@ -56,7 +56,8 @@ class MxnetAdapter(Adapter):
         """Build the block with these weights; the mini-batch becomes NDArrays."""
         self.family = network.family
         self.block, self.trainable = build(network.family, weights, self.context, self.fused_norm)
-        self.inputs, self.labels = [mx.nd.array(each, ctx=self.context) for each in arrays_of(network.family, batch)]
+        arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes its indices as it finds them
+        self.inputs, self.labels = [mx.nd.array(each, ctx=self.context) for each in arrays]
         self.block.hybridize(**self._hybridized())
         self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in self.trainable.values()]
         if self.update == "trainer":
@@ -67,7 +68,7 @@ class MxnetAdapter(Adapter):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the arrays that there are, once the engine has done what it has to do with these."""
         load(self.trainable, weights)
-        self.inputs[:], self.labels[:] = arrays_of(self.family, batch)
+        self.inputs[:], self.labels[:] = laid_out(self.family, batch, np.float32)
 
     def _hybridized(self) -> Dict[str, Any]:
         return {"static_alloc": self.static, "static_shape": self.static}

@@ -6,7 +6,7 @@ parameters pass unchanged; only recurrent data are turned to time-major, which t
 """
 
 from functools import partial
-from typing import Any, Dict, Iterable, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, Mapping, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -27,7 +27,6 @@ from ..families import (
     Residual,
 )
 from ..families.residual import NormalisedConvolution
-from ..launch.batches import Batch
 from . import attention
 
 
@@ -231,13 +230,3 @@ def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
     """Copy the weights into the parameters' own arrays."""
     for name, parameter in trainable.items():
         parameter.set_data(weights[name])
-
-
-def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return inputs and labels as the block takes them, float32: MXNet's pick takes its indices as it finds them."""
-    inputs, labels = batch.inputs, batch.labels
-    if spec.time_major:
-        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
-    if labels.ndim > 1:
-        labels = labels.reshape((-1,) + labels.shape[2:])
-    return np.ascontiguousarray(inputs, dtype=np.float32), labels.astype(np.float32)

@@ -9,12 +9,12 @@ from paddle.nn import functional
 
 from ..base import Adapter
 from ..families import CELLS, LEARNING_RATE, Attention, Elman
-from ..launch.batches import Batch
+from ..launch.batches import Batch, laid_out
 from ..libraries import mkl_kernels
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import libraries, profile
-from .networks import arrays_of, build, load
+from .networks import build, load
 
 LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}
 
@@ -52,7 +52,7 @@ class PaddleAdapter(Adapter):
         """Build the layers with these weights and put the mini-batch into tensors."""
         self.family = network.family
         self.built = build(network, weights)
-        self.inputs, self.labels = [paddle.to_tensor(array) for array in arrays_of(self.family, batch)]
+        self.inputs, self.labels = [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
             LEARNING_RATE,
@@ -64,7 +64,7 @@ class PaddleAdapter(Adapter):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the tensors that there are; gradients were cleared, and plain SGD keeps nothing."""
         load(self.built, weights)
-        for tensor, array in zip((self.inputs, self.labels), arrays_of(self.family, batch)):
+        for tensor, array in zip((self.inputs, self.labels), laid_out(self.family, batch, np.int64)):
             tensor.set_value(array)
 
     def step(self) -> None:

@@ -4,27 +4,14 @@ PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LS
 but for dense weights, which it holds as (inputs, outputs). Tokens and their labels are time-major.
 """
 
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Set
 
 import numpy as np
 from paddle import nn
 
 from ..base import Unsupported
-from ..families import (
-    Attention,
-    Bottleneck,
-    Chain,
-    Convolution,
-    Dense,
-    Elman,
-    Family,
-    Flatten,
-    MaxPool,
-    Recurrent,
-    Residual,
-)
+from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
-from ..launch.batches import Batch
 from ..networks import Network
 from . import attention
 
@@ -205,11 +192,3 @@ def load(built: Built, weights: Mapping[str, np.ndarray]) -> None:
     for name, parameter in built.parameters.items():
         value = weights[name]
         parameter.set_value(np.ascontiguousarray(value.T) if name in built.transposed else value)
-
-
-def arrays_of(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return inputs and labels as the layers take them; where there are steps, time-major and the labels in one row."""
-    inputs, labels = batch.inputs, batch.labels
-    if family.time_major:
-        inputs, labels = np.ascontiguousarray(inputs.swapaxes(0, 1)), labels.swapaxes(0, 1)
-    return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels

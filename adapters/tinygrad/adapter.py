@@ -8,11 +8,11 @@ from tinygrad import Device, Tensor, TinyJit, helpers, nn
 
 from ..base import Adapter
 from ..families import CELLS, LEARNING_RATE
-from ..launch.batches import Batch
+from ..launch.batches import Batch, laid_out
 from ..libraries import software
 from ..networks import Network
 from ..protocol import Cell
-from .networks import arrays_of, build, mean_loss
+from .networks import build, mean_loss
 
 GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
 
@@ -44,7 +44,7 @@ class TinygradAdapter(Adapter):
         """Put copies of weights and mini-batch in buffers; tinygrad compiles at the first two steps."""
         self.family = network.family
         self.weights = {name: _placed(value) for name, value in weights.items()}
-        self.inputs, self.labels = [_placed(each).is_param_(False) for each in arrays_of(self.family, batch)]
+        self.inputs, self.labels = [_placed(each).is_param_(False) for each in laid_out(self.family, batch)]
         self.optimizer = nn.optim.SGD(list(self.weights.values()), lr=LEARNING_RATE)
         forward = build(self.family, self.weights)
 
@@ -69,7 +69,7 @@ class TinygradAdapter(Adapter):
         """Copy them into the buffers that the captured step reads."""
         for name, held in self.weights.items():
             _fill(held, weights[name])
-        for held, value in zip((self.inputs, self.labels), arrays_of(self.family, batch)):
+        for held, value in zip((self.inputs, self.labels), laid_out(self.family, batch)):
             _fill(held, value)
 
     def step(self) -> None:

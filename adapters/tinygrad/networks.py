@@ -6,7 +6,6 @@ Everything is held in canonical layout, which is tinygrad's own; mini-batches wi
 from functools import partial
 from typing import Callable, Dict, Tuple
 
-import numpy as np
 from tinygrad import Tensor, nn
 
 from ..base import Unsupported
@@ -24,7 +23,6 @@ from ..families import (
     Residual,
 )
 from ..families.residual import NormalisedConvolution
-from ..launch.batches import Batch
 from . import attention, recurrent
 from .layers import activated, dense
 
@@ -95,13 +93,3 @@ def mean_loss(family: Family, scores: Tensor, labels: Tensor) -> Tensor:
     if family.loss == "squares":
         return (scores - labels).square().mean()
     return scores.sparse_categorical_crossentropy(labels)
-
-
-def arrays_of(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return inputs and labels as they are put in place: whole numbers in 32 bits, labels in rows."""
-    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
-    if family.time_major:
-        inputs, labels = inputs.swapaxes(0, 1), labels.swapaxes(0, 1)
-    if labels.ndim > 1:
-        labels = labels.reshape((-1,) + labels.shape[2:])
-    return np.ascontiguousarray(inputs), np.ascontiguousarray(labels)
