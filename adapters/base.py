@@ -44,6 +44,17 @@ class Unsupported(Exception):  # noqa: N818 - an answer, not an error
     """Raised in ``prepare`` for what turns out only there not to be possible; the text is the reason shown."""
 
 
+def factors(size: int, count: int = 2) -> List[np.ndarray]:
+    """Return (size, size) matrices for ``multiply``."""
+    random = np.random.RandomState(0)
+    return [random.rand(size, size).astype(np.float32) for _ in range(count)]
+
+
+def slope_told(slope: float) -> Tuple[bool, str]:
+    """Return the answer of ``capabilities`` about gradients, from what the framework says of x * x at 3."""
+    return slope == 6.0, "the gradient of x * x at 3 is %g" % slope
+
+
 class Adapter:
     """One framework, driving one cell in one process."""
 

@@ -7,7 +7,7 @@ import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 from chainer.backends import cuda, intel64
 
-from ..base import Adapter
+from ..base import Adapter, factors
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels, openblas
@@ -125,8 +125,7 @@ class ChainerAdapter(Adapter):
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return the product that dense layers use: iDeep's, or NumPy's into memory made beforehand."""
-        random = np.random.RandomState(0)
-        left, right = [random.rand(size, size).astype(np.float32) for _ in range(2)]
+        left, right = factors(size)
         if self.ideep:
             operands = intel64.ideep.array(left), intel64.ideep.array(right), None  # no bias
             return lambda: intel64.ideep.linear.Forward(*operands)

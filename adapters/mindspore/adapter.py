@@ -8,7 +8,7 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from ..base import Adapter
+from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE, Elman, Recurrent
 from ..launch.batches import Batch, laid_out
 from ..networks import Network
@@ -163,15 +163,11 @@ class MindSporeAdapter(Adapter):
         """Ask MindSpore for GPUs and for a gradient."""
         gpu = bool(mindspore.hal.is_available("GPU"))
         slope = float(mindspore.grad(_square)(mindspore.Tensor(3.0, mindspore.float32)).asnumpy())
-        return {
-            "gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu),
-            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 is %g" % slope),
-        }
+        return {"gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu), "automatic_gradients": slope_told(slope)}
 
     def multiply(self, size: int) -> Callable[[], object]:
         """Return a float32 matrix product."""
-        random = np.random.RandomState(0)
-        left, right = [mindspore.Tensor(random.rand(size, size).astype(np.float32)) for _ in range(2)]
+        left, right = [mindspore.Tensor(each) for each in factors(size)]
         product = Product()
         return lambda: product(left, right).asnumpy()
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import mlx.core as mx
 import numpy as np
 
-from ..base import Adapter
+from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE, Family
 from ..launch.batches import Batch
 from ..libraries import openblas, software
@@ -110,14 +110,13 @@ class MlxAdapter(Adapter):
         slope = float(mx.grad(lambda value: value * value)(mx.array(3.0)).item())
         return {
             "gpu": (gpu, "mlx.core.is_available(gpu) is %s" % gpu),
-            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 is %g" % slope),
+            "automatic_gradients": slope_told(slope),
             "several_processes": (together, "mlx.core.distributed.is_available() is %s" % together),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product that waits for its result."""
-        random = np.random.RandomState(0)
-        left, right = [mx.array(random.rand(size, size).astype(np.float32)) for _ in range(2)]
+        left, right = [mx.array(each) for each in factors(size)]
 
         def product() -> object:
             found = left @ right

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import numpy as np
 import torch
 
-from ..base import PROCESSES, Adapter
+from ..base import PROCESSES, Adapter, slope_told
 from ..families import CELLS, Elman, Family, Recurrent
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import OPERATOR, Probe
@@ -269,7 +269,7 @@ class TorchAdapter(Adapter):
                 bool(toolkit),
                 "torch.version.cuda is %s, torch.version.hip %s" % (torch.version.cuda, torch.version.hip),
             ),
-            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 came out as %g" % slope),
+            "automatic_gradients": slope_told(slope),
             "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
         }
 

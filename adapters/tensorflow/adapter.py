@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from ..base import ONE_PROCESS, Adapter
+from ..base import ONE_PROCESS, Adapter, slope_told
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import Probe
@@ -161,7 +161,7 @@ class TensorFlowAdapter(Adapter):
                 bool(built.get("is_cuda_build") or built.get("is_rocm_build")),
                 "build info: CUDA %s, ROCm %s" % (built.get("is_cuda_build"), built.get("is_rocm_build")),
             ),
-            "automatic_gradients": (slope == 6.0, "the gradient of x * x at 3 came out as %g" % slope),
+            "automatic_gradients": slope_told(slope),
             "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
         }
 

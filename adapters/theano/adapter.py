@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..base import Adapter
+from ..base import Adapter, factors
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import openblas
@@ -139,8 +139,7 @@ class TheanoAdapter(Adapter):
         """Return a product by the BLAS call that dense layers compile to, into memory made beforehand."""
         import theano
 
-        random = np.random.RandomState(0)
-        left, right, out = [theano.shared(random.rand(size, size).astype(np.float32)) for _ in range(3)]
+        left, right, out = [theano.shared(each) for each in factors(size, 3)]
         # An update that scales the old value away is Gemm in place.
         rate = theano.shared(np.asarray(0.0, dtype=np.float32))
         product = rate * out + theano.tensor.dot(left, right)
