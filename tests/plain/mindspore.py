@@ -1,7 +1,7 @@
 """The benchmark networks trained by hand in MindSpore, as its guide does; MODE graph.
 
-See `shared/yardstick.py` for how it is called; variables tell oneDNN of AVX2, as the adapter's. MindSpore
-has no thread setting that works: `taskset -c 0` bounds script and adapter alike.
+See `shared/yardstick.py` for how it is called; its variables are the same as the adapter's. MindSpore has no
+thread setting that works: bind the script to as many CPUs as threads, by `taskset -c 0` for one.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import mindspore
 import numpy as np
-from mindspore import nn
+from mindspore import nn, ops
 
 sys.path.append(str(Path(__file__).with_name("shared")))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
@@ -85,23 +85,47 @@ x, y = (mindspore.Tensor(a.astype(np.int32) if a.dtype == np.int64 else a) for a
 for parameter in model.trainable_params():
     parameter.requires_grad = "bias_hh" not in parameter.name
 criterion = nn.CrossEntropyLoss()
-optimizer = nn.SGD(model.trainable_params(), 0.01)
 
 
-def forward(x, y):
-    return criterion(model(x), y)
+class Descent(nn.Cell):
+    """Plain SGD in place: nn.SGD reads and writes two more arrays for each weight, for a momentum of zero."""
+
+    def __init__(self, parameters):
+        super().__init__()
+        self.parameters = mindspore.ParameterTuple(parameters)
+        self.descend = ops.ApplyGradientDescent()
+        self.rate = mindspore.Tensor(0.01, mindspore.float32)
+
+    def construct(self, gradients):
+        done = True
+        for index in range(len(self.parameters)):
+            done = ops.depend(done, self.descend(self.parameters[index], self.rate, gradients[index]))
+        return done
 
 
-gradients_of = mindspore.value_and_grad(forward, None, optimizer.parameters)
+update = Descent(model.trainable_params())
 
 
-@mindspore.jit
-def train(x, y):
-    loss, gradients = gradients_of(x, y)
-    optimizer(gradients)
-    return loss
+class Loss(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.model, self.criterion = model, criterion
+
+    def construct(self, x, y):
+        return self.criterion(self.model(x), y)
 
 
+class Train(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.gradients_of, self.update = mindspore.value_and_grad(Loss(), None, update.parameters), update
+
+    def construct(self, x, y):
+        loss, gradients = self.gradients_of(x, y)
+        return ops.depend(loss, self.update(gradients))  # ready when the update is done
+
+
+train = Train()
 losses = []
 
 
