@@ -26,7 +26,7 @@ from dlbench.reports.evidence.statistics import Summary, summarise
 from dlbench.reports.matrix.places import Column, Group, Row, cell_at, column_of, group_of, row_of
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
-from dlbench.reports.storage.newest import BASELINE, SEARCHED
+from dlbench.reports.storage.newest import BASELINE, SEARCH
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.record_columns import product_rate
 from dlbench.reports.storage.results import Results
@@ -232,7 +232,7 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
         times = sorted(record.started for found in chosen.values() for record in found)
         first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
         notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
-    sides = {(record.run, record.side != SEARCHED) for found in chosen.values() for record in found if record.side}
+    sides = {(record.run, record.side != SEARCH) for found in chosen.values() for record in found if record.side}
     notes += [
         f"{run}: a comparison of two builds; the candidate is shown, the baseline is not."
         if of_two

@@ -12,8 +12,10 @@ from dlbench.reports.storage.queries import cells, records, wanted
 
 BASELINE = "baseline"
 """The side of a comparison whose launches stand for another build under the row's name."""
-SEARCHED = "searched"
-"""Of the launches of a search: a cell was launched again because it was fast."""
+SEARCH = "search"
+"""The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+SEARCHING = "tune"
+"""What the run of a search is for."""
 
 
 class CellSummary(NamedTuple):

@@ -106,7 +106,7 @@ class Record:
     attempt: int = 0
     """A launch that others disturbed is repeated: which repetition this is, from 0."""
     side: str = ""
-    """Of a comparison: "baseline" or "candidate"; of a search: "searched"; else empty."""
+    """Of a comparison: "baseline" or "candidate"; of a search: "search"; else empty."""
     stage: str = ""
     """Of a comparison in two stages: "screen" or "confirm"; else empty."""
     quota_cpus: float | None = None

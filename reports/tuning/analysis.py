@@ -17,6 +17,7 @@ from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs
 from dlbench.reports.evidence.attempts import effective, left_out
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.newest import SEARCH
 from dlbench.reports.storage.record import Record
 
 NOTHING = 0.02
@@ -54,6 +55,12 @@ class Row:
     together: Worth
     settings: tuple[Worth, ...]
 
+    @property
+    def estimates(self) -> tuple[PairedEstimate, ...]:
+        """All that was estimated of it."""
+        worths = (self.together, *self.settings)
+        return tuple(found for worth in worths for found in (worth.alone, worth.among) if found is not None)
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -63,6 +70,11 @@ class Tuning:
     rows: tuple[Row, ...]
     disturbed: int = 0
     """Launches that are left out, since others disturbed them."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether every comparison of it has an interval."""
+        return all(each.low > 0 for row in self.rows for each in row.estimates)
 
 
 def verdict(found: PairedEstimate | Ratio) -> str:
@@ -92,6 +104,8 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
             tunable = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
             if not tunable or record.outcome.status is not Status.OK or not record.outcome.samples_ns:
                 continue
+            if record.side == SEARCH:  # made only because others were fast
+                continue
             if left_out(record, host):
                 disturbed += 1
                 continue
@@ -108,14 +122,13 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
 def newest_of(parts: Iterable[Tuning]) -> Tuning:
     """Bring together what several runs show, the newest first.
 
-    Of each comparison of a row the newest estimate counts that has an interval, else the newest; only those of the
-    build that the row was last measured with.
+    For each comparison of a row the newest estimate counts that has an interval, else the newest; only those of the
+    build with which the row's pairs were last measured.
     """
     hosts: dict[str, Host] = {}
     rows: dict[tuple[str, Cell], Row] = {}
-    disturbed = 0
+    parts = list(parts)
     for part in parts:
-        disturbed += part.disturbed
         for row in part.rows:
             hosts.setdefault(row.machine, part.hosts[row.machine])
             known = rows.setdefault((row.machine, row.cell), row)
@@ -123,7 +136,9 @@ def newest_of(parts: Iterable[Tuning]) -> Tuning:
                 settings = map(_newer, known.settings, row.settings)
                 together = _newer(known.together, row.together)
                 rows[row.machine, row.cell] = replace(known, together=together, settings=tuple(settings))
-    return Tuning(hosts, _in_order(rows.values(), list(hosts)), disturbed)
+    used = {id(each) for row in rows.values() for each in row.estimates}
+    told = [part for part in parts if any(id(each) in used for row in part.rows for each in row.estimates)]
+    return Tuning(hosts, _in_order(rows.values(), list(hosts)), sum(part.disturbed for part in told or parts))
 
 
 def _newer(new: Worth, old: Worth) -> Worth:

@@ -1,5 +1,6 @@
 """`dlbench report tuning`."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from dlbench.reports.report import ALL_RUNS, Report, Source
@@ -10,28 +11,40 @@ from dlbench.reports.tuning.headline import headline
 from dlbench.reports.tuning.words import tuning_page
 
 
+_ALIKE = 5
+"""Of runs that measure the same so many are read at most, for comparisons that the newest has no interval of."""
+
+
 def _analyse(source: Source) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may have its partner in none.
-    parts = [source.results()] if source.choices.all_runs else [*_of_runs(source)] or [source.results()]
-    return newest_of(worth_of_settings(found.records, found.hosts) for found in parts)
+    parts = [] if source.choices.all_runs else [*_of_runs(source)]
+    if not any(part.rows for part in parts):
+        parts = [_worth(source.results())]
+    return newest_of(parts)
 
 
-def _of_runs(source: Source) -> Iterator[Results]:
-    """Yield the results of the runs that measured pairs, the newest first; of several alike the last finished one."""
-    known = set()
+def _of_runs(source: Source) -> Iterator[Tuning]:
+    """Yield what the runs show that measured pairs, the newest first; none behind a finished one that shows it all."""
+    alike: Counter[object] = Counter()
     for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
-        measures = run.plan, run.launches
-        if run.purpose == "suite" and source.narrowing.takes(run) and tells(run.plan) and measures not in known:
-            yield source.narrowing.of(source.of_run(run.id))
-            known |= {measures} if run.finished else set()
+        measures = run.machine, run.plan, run.launches
+        if run.sides or not source.narrowing.takes(run) or not tells(run.plan) or alike[measures] >= _ALIKE:
+            continue
+        found = _worth(source.narrowing.of(source.of_run(run.id)))
+        alike[measures] += _ALIKE if run.finished and found.decided else 1
+        yield found
+
+
+def _worth(results: Results) -> Tuning:
+    return worth_of_settings(results.records, results.hosts)
 
 
 REPORT = Report(
     name="tuning",
     summary="""What each setting of the tuned rows is worth here, alone and among the others.
 
-Ratios over pairs of launches with and without it. `dlbench run tuning` measures them. Of each comparison the newest run
-with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
+Ratios over pairs of launches with and without it. `dlbench run tuning` measures them. For each comparison the newest
+run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
     examples=(
         "dlbench report tuning",
         "dlbench report tuning --networks fcn5 --frameworks torch",

@@ -8,7 +8,7 @@ import typer
 
 from dlbench.adapters import axes as axes_of_cells
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.storage.newest import SEARCHED
+from dlbench.reports.storage.newest import SEARCH, SEARCHING
 
 from ..display.screen import counted, print_json, resume_command, say, show
 from ..errors import NOTHING_MEASURED, UsageError
@@ -54,10 +54,10 @@ def tune_command(
     """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
 
     Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
-    (as installed, on as many threads as cores), then run pairs, which alone make the gain. A way is out as soon as one
-    of its launches fails, such as by parity. Without --threads it tries 1 to as many as CPUs, of a framework without
-    mode all modes, and each setting alone and left out. A budget keeps time for the pairs: where it is short, fewer
-    ways are tried. Launches are stored, but reports leave a search out unless its --run is asked for.
+    (as installed, on as many threads as cores), then run pairs. Only these pairs make the gain. A way is out as soon as
+    one launch fails, for example its parity check. Without --threads it tries 1 to the number of CPUs; without a mode,
+    all modes of the framework; each setting alone and left out. A budget reserves time for the pairs: a short one tries
+    fewer ways. Launches are stored; reports show a search only where its --run is asked for.
 
     Examples:
 
@@ -72,9 +72,9 @@ def tune_command(
     preparation.check_brought(builds.builds)
     unfinished = None
     if session.resume:
-        plan, unfinished, _ = going_on(plan, session, machine, chosen, race.NAME)
+        plan, unfinished, _ = going_on(plan, session, machine, chosen, SEARCHING)
     starts = race.starts(plan, preparation.capacity(machine).cores)
-    course = Course(race.NAME, SEARCHED, partial(race.Race, starts), _words)
+    course = Course(SEARCHING, SEARCH, partial(race.Race, starts), _words)
     how = HowToRun(no_ceilings=True, no_quiet_gate=search.no_quiet_gate)
     with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         _, ending, ledger = carry_out(plan, machine, store, session, how, Beginning(unfinished), course=course)
@@ -90,7 +90,7 @@ def tune_command(
         for line in fastest.lines(plan, answer, remeasuring):
             show(line, whole=True)
     if ending.launches_left:
-        say(f"The budget was spent before all pairs were run. More make the gain more certain: {resume_command()}")
+        say(f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}")
 
 
 def _options(builds: options.RowOptions, store_file: str) -> list[str]:
@@ -102,8 +102,8 @@ def _words(plan: Plan) -> tuple[str, str]:
     """Return how large a search is, and how it goes."""
     ways = len(plan.cells)
     launches = sum(min(size + 1, ways) for size in race.sizes(ways)[: -race.SPARE])
-    steps = f"one launch of each way, one of the faster half, and so on; then {race.PAIRS} pairs of the fastest"
-    return f"{counted(ways, 'way')}, up to {launches} launches", f"A search: {steps}."
+    steps = f"one launch of each way, another of the faster half, and so on; then {race.PAIRS} pairs of the fastest"
+    return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
 
 
 def _say_why_not(ledger: race.Race, ending: Ending) -> None:
@@ -111,8 +111,10 @@ def _say_why_not(ledger: race.Race, ending: Ending) -> None:
         say(line)
     if ending.launches_left:
         say(f"dlbench: the budget was too short for a pair; what was measured is stored. Go on: {resume_command()}")
+    elif disturbed := len(ledger.pairs(fit=False)):
+        say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
     else:
-        say("dlbench: no way gave a number.")
+        say(f"dlbench: none of the {counted(ledger.tried(), 'way')} that were tried gave a number.")
 
 
 def _ways(
@@ -135,6 +137,8 @@ def _ways(
     found = plan_of(search.suite, chosen, machine, seed)
     if not found.cells:
         raise UsageError("Nothing is left to search among: no way of running it is possible here.")
+    if len(found.cells) == 1:
+        raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
     return chosen, race.raced(found)

@@ -129,8 +129,8 @@ class Ledger:
         ordered = allocation.in_order(candidates, self._target, seconds_left)
         return [each.key for each in ordered if isinstance(each.key, Cell)]
 
-    def reserved(self, block: int) -> float:
-        """Return the seconds that a budget must leave for the blocks behind this one."""
+    def reserved(self, cell: Cell, block: int) -> float:
+        """Return the seconds that a budget must leave behind this launch."""
         return 0.0
 
     def launches_left(self) -> int:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine
+from dlbench.reports.storage.newest import SEARCHING
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
@@ -46,7 +47,7 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: s
     runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
     runs = [each for each in runs if each.finished is None and (each.node is None if id_ is None else each.id == id_)]
     if not runs:
-        what = "run" if purpose in ("suite", plan.suite) else purpose
+        what = {"suite": "run", SEARCHING: "search"}.get(purpose, purpose)
         raise UsageError(
             f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume out to start one."
         )

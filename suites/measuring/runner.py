@@ -76,17 +76,17 @@ class Runner:
         self._start = self.clock()
         for block in range(self._plan.most):
             cells = [planned.cell for planned in self._plan.block(block) if self.ledger.wants(planned.cell, block)]
-            if cells and not self._launch(block, cells) and not self.ledger.reserved(block):
-                break
+            if cells:
+                self._launch(block, cells)  # where the budget kept time for later blocks, they follow
         left = self.ledger.launches_left()
         if left == 0:
             self.store.finish_run(self.carrier.run.id, datetime.now(UTC))
         return Ending(left, self.ledger.count, self.ledger.seconds_left())
 
-    def _launch(self, block: int, cells: list[Cell]) -> bool:
-        """Launch one block; False when the budget is spent."""
+    def _launch(self, block: int, cells: list[Cell]) -> None:
+        """Launch of one block what fits the budget."""
         if not any(self._fits(cell, block) for cell in cells):
-            return False
+            return
         if self._gate is not None:
             self._gate.before(block, self._seconds_of_budget())
         launched = False
@@ -101,18 +101,16 @@ class Runner:
             launched = True
         if self._gate is not None and launched:
             self._gate.after(block)
-        left = self._seconds_of_budget()
-        return launched and (left is None or left > 0)
 
     def _fits(self, cell: Cell, block: int) -> bool:
         """Tell whether a launch fits what is left of the budget; the first always does.
 
-        Half of the budget at most is kept for later blocks.
+        Half of the budget at most is kept for what follows.
         """
         left = self._seconds_of_budget()
         if left is None or self.budget_seconds is None or self._launched == 0:
             return True
-        return self.ledger.seconds(cell) <= left - min(self.ledger.reserved(block), self.budget_seconds / 2)
+        return self.ledger.seconds(cell) <= left - min(self.ledger.reserved(cell, block), self.budget_seconds / 2)
 
     def _carry_out(self, planned: PlannedLaunch) -> None:
         cell = planned.cell

@@ -10,6 +10,7 @@ from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
 from dlbench.reports.comparison.verdict import DEFAULT, Rule, rule_of
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.narrowing import run_named
+from dlbench.reports.storage.newest import SEARCHING
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
@@ -27,12 +28,14 @@ def compare(first: str, second: str, store_file: str, rule_over: Callable[[Rule]
     Raises UsageError for words that name no run and for runs that cannot be compared, and StoreError.
     """
     before = _find(first, store_file)
+    _check_no_search(before[0])
     if not second:
         if not before[0].sides:
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
         with Store.open(before[2], create=False) as store:
             return comparison.report_of(store, before[0], rule_over(rule_of(before[0].rule)))
     after = _find(second, store_file)
+    _check_no_search(after[0])
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
         raise UsageError(f"{first} and {second} are the same run, {before[0].id}. Name two.")
     hosts = {**before[3], **after[3]}
@@ -42,6 +45,11 @@ def compare(first: str, second: str, store_file: str, rule_over: Callable[[Rule]
     except ValueError as error:
         taken = f"{names[BASELINE]}, and {names[CANDIDATE]}"
         raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error
+
+
+def _check_no_search(run: Run) -> None:
+    if run.purpose == SEARCHING:
+        raise UsageError(f"Run {run.id} is a search, which launched fast cells more often. Name another run.")
 
 
 def _one_side(records: list[Record]) -> list[Record]:
@@ -56,6 +64,7 @@ def _others(before: Found, after: Found) -> str:
         cells = {record.cell for record in other[1]}
         with Store.open(one[2], create=False) as store:
             runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
+        runs = [run for run in runs if run.purpose != SEARCHING]
         shared += [f"{one[2]}:{run.id}" for run in runs[:2]]
     return f" These share cells: {', '.join(shared)}." if shared else ""
 

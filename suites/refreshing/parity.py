@@ -14,6 +14,7 @@ from dlbench.reports.storage.record import Record
 from ..commands.plan import plan_of
 from ..display.screen import StatusLine, err, say
 from ..environments import row_interpreters
+from ..errors import FrameworkEnvironmentError
 from ..launching.launcher import ProcessLauncher
 from ..measuring import preparation
 from ..measuring.attempts import Carrier
@@ -30,7 +31,7 @@ COLUMNS = ("network", "mode", "tuning", "status", "reason")
 
 @dataclass(frozen=True)
 class Parity:
-    """What the launches gave: one record of each mode and family."""
+    """What the launches gave: one record of each mode and family, as installed and tuned."""
 
     records: tuple[Record, ...]
     lost: frozenset[Cell] = field(default_factory=frozenset)
@@ -44,7 +45,8 @@ class Parity:
             first = bad[0]
             lost = ", which the old build can do" if first.cell in self.lost else ""
             status = f"{first.outcome.status.value}{lost}"
-            words = f"{first.cell.mode} {first.cell.network} {status}: {first.outcome.reason}"
+            cell = f"{first.cell.mode}, {first.cell.tuning}, {first.cell.network}"
+            words = f"{cell} {status}: {first.outcome.reason}"
             others = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
             return f"{words.rstrip('.')}{others}"
         if not any(each.outcome.status is Status.OK for each in self.records):
@@ -61,13 +63,19 @@ class Parity:
 
 
 def parity_of(name: str, interpreter: Path, old: Callable[[], Path], machine: Machine) -> Parity:
-    """Launch each mode of a framework with this interpreter once on each family; nothing of it is stored.
+    """Launch each mode of a framework, as installed and tuned, once on each family; nothing of it is stored.
 
-    ``old`` returns the old build's interpreter; it is asked for only where the new build refuses anything.
+    ``old`` returns the old build's interpreter; it is asked for only where the new build refuses anything. Where it
+    cannot be had, nobody knows what the old build could do.
     """
     records = _launches(name, interpreter, machine)
     refused = [each.cell for each in records if each.outcome.status is Status.UNSUPPORTED]
-    before = _launches(name, old(), machine, refused) if refused else ()
+    before: list[Record] = []
+    if refused:
+        try:
+            before = _launches(name, old(), machine, refused)
+        except FrameworkEnvironmentError as error:
+            say(f"{name}: whether the old build can do what the new one refuses is not known. {error}")
     return Parity(tuple(records), frozenset(each.cell for each in before if each.outcome.status is Status.OK))
 
 

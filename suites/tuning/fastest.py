@@ -43,7 +43,10 @@ class Answer:
     """The finalists, the fastest first, and what was tried beside them."""
 
     ways: tuple[Way, ...]
+    start: Cell
+    """What a user starts from."""
     beaten: Cell
+    """The same, or the nearest to it that has a number."""
     planned: int
     tried: int
     failed: Mapping[str, int]
@@ -55,7 +58,7 @@ class Answer:
 
     @property
     def gain(self) -> PairedEstimate | None:
-        """How many times as fast the fastest is as what a user starts from; None where that is it, or has no number."""
+        """How many times as fast the fastest is as the one to beat; None where that is it, or has no number."""
         return next((way.slower for way in self.ways if way.cell == self.beaten), None)
 
 
@@ -72,7 +75,8 @@ def answer(plan: Plan, race: Race) -> Answer | None:
     blocks = race.pairs()
     if not blocks:
         return None
-    timed = {cell: [race.timed(cell)[block] for block in blocks] for cell in race.finalists()}
+    seconds = {cell: race.timed(cell) for cell in race.finalists()}
+    timed = {cell: [by_block[block] for block in blocks] for cell, by_block in seconds.items()}
     # Bonferroni over every comparison of two finalists: whichever is then called the fastest, its intervals hold.
     confidence = 1 - (1 - _CONFIDENCE) / max(1, len(timed) * (len(timed) - 1) // 2)
 
@@ -80,13 +84,15 @@ def answer(plan: Plan, race: Race) -> Answer | None:
         return estimate_pairs(timed[than], timed[cell], confidence)
 
     def place(cell: Cell) -> tuple[int, float]:
+        # By the very estimates that are shown, so that none of them says that another is faster.
         return sum(slower(cell, other).ratio > 1 for other in timed), fmean(np.log(timed[cell]))
 
     best, *others = sorted(timed, key=place)
     ways = [Way(best, median(timed[best]), None)]
     ways += [Way(cell, median(timed[cell]), slower(cell, best)) for cell in others]
     failed, lost = race.without_number(), len(race.pairs(fit=False)) - len(blocks)
-    return Answer(tuple(ways), race.to_beat, len(plan.cells), race.tried(), failed, confidence, lost)
+    cells = race.begin[0], race.to_beat
+    return Answer(tuple(ways), *cells, len(plan.cells), race.tried(), failed, confidence, lost)
 
 
 def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
@@ -129,7 +135,7 @@ def lines(plan: Plan, found: Answer, remeasuring: Remeasuring) -> list[str]:
         f"Fastest of {of} ways: {_named(plan, best.cell)}: {best.seconds:.4g} s a step, {rate:.4g} items/s.",
         _gain(plan, found),
         *(
-            f"Next: {_named(plan, way.cell)}: {_times(way.slower)} its time{_doubt(found, way.slower)}."
+            f"Next: {_named(plan, way.cell)} takes {_times(way.slower)} as long{_doubt(found, way.slower)}."
             for way in found.ways[1:]
             if way.slower is not None and way.cell != found.beaten
         ),
@@ -170,6 +176,7 @@ def data(plan: Plan, found: Answer, remeasuring: Remeasuring) -> dict[str, Any]:
             }
             for way in found.ways
         ],
+        "start": axes.values(found.start),
         "against": axes.values(found.beaten),
         "gain": of_estimate(found.gain),
         "confidence": found.confidence,
@@ -190,11 +197,13 @@ def _named(plan: Plan, cell: Cell) -> str:
 
 
 def _gain(plan: Plan, found: Answer) -> str:
-    if found.ways[0].cell == found.beaten:
+    if found.ways[0].cell == found.start:
         return "That is what a user starts from."
+    lost = f"{_named(plan, found.start)}, what a user starts from, gave no number"
     if found.gain is None:
-        return f"{_named(plan, found.beaten)} gave no number to hold it against."
-    return f"{_times(found.gain)} as fast as {_named(plan, found.beaten)}{_doubt(found, found.gain)}."
+        return f"{lost}."
+    gain = f"{_times(found.gain)} as fast as {_named(plan, found.beaten)}{_doubt(found, found.gain)}."
+    return gain if found.beaten == found.start else f"{lost}; it is {gain}"
 
 
 def _times(found: PairedEstimate) -> str:

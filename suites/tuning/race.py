@@ -2,7 +2,8 @@
 
 Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
 optimization"): every cell still in the race gets one launch a block, so all have been through the same times of the
-machine. The cell that the others must beat stays to the end. What follows is decided from the records alone.
+machine. The cell that the others must beat stays to the end. What follows is decided from the records alone, who goes
+on to a block from those of the blocks before it.
 """
 
 import math
@@ -20,11 +21,9 @@ from dlbench.reports.storage.record import Record
 from ..measuring.ledger import Ledger
 from ..planning.plan import Plan
 
-NAME = "tune"
-"""Of the run in the store, as a suite has one, and what the run is for."""
 FINALISTS = 2
 PAIRS = 8
-"""Launches of each finalist after the choice is made: only these enter the gain, lest luck in the race does."""
+"""Launches of each finalist after the choice is made: only these enter the gain, so that luck in the race does not."""
 SPARE = 4
 """Further blocks at most, in the place of pairs that other programs disturbed."""
 
@@ -39,7 +38,7 @@ def sizes(cells: int) -> list[int]:
 
 def raced(plan: Plan) -> Plan:
     """Return the plan with as many blocks as a race of its cells has."""
-    return replace(plan, suite=NAME, launches=len(sizes(len(plan.cells))), launches_most=None, interval=None)
+    return replace(plan, launches=len(sizes(len(plan.cells))), launches_most=None, interval=None)
 
 
 def starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
@@ -65,37 +64,51 @@ class Race(Ledger):
 
     def __init__(self, begin: Sequence[Cell], plan: Plan, records: Iterable[Record], host: Host | None = None) -> None:
         """Take the records so far; of ``begin`` (see `starts`) the first with a number is what the others must beat."""
-        self._begin = begin
+        self.begin = begin
         self._sizes = sizes(len(plan.cells))
         self._pairs_from = len(self._sizes) - PAIRS - SPARE
-        self._known: dict[tuple[int, int], list[Cell]] = {}
+        self._block = 0
+        self._survivors: dict[int, list[Cell]] = {}
         super().__init__(plan, records, host)
+
+    def _take(self, record: Record) -> None:
+        super()._take(record)
+        self._block = max(self._block, record.launch)
+        self._survivors = {}
 
     @property
     def to_beat(self) -> Cell:
         """The cell that the others must beat."""
-        return next((cell for cell in self._begin if self._by_block(cell)), self._begin[0])
+        return self._to_beat(self._pairs_from)
+
+    def _to_beat(self, block: int) -> Cell:
+        return next((cell for cell in self.begin if self._times(cell, block)), self.begin[0])
 
     def survivors(self, block: int) -> list[Cell]:
         """Return the cells that a block launches: the fastest of the blocks before it, and the one to beat."""
-        if (block, self.count) not in self._known:
-            self._known = {(block, self.count): self._survivors(block)}
-        return self._known[block, self.count]
-
-    def _survivors(self, block: int) -> list[Cell]:
-        cells, stays = list(self._plan.cells), self.to_beat
-        for past, size in enumerate(self._sizes[1 : block + 1], start=1):
-            times = {cell: median(found) for cell in cells if (found := self._times(cell, past))}
-            cells = sorted(times, key=times.__getitem__)[:size]
-        return cells if stays in cells or not self._times(stays, block) else [*cells, stays]
+        if block not in self._survivors:
+            cells, stays = list(self._plan.cells), self._to_beat(block)
+            for past, size in enumerate(self._sizes[1 : block + 1], start=1):
+                times = {cell: median(found) for cell in cells if (found := self._times(cell, past))}
+                cells = sorted(times, key=times.__getitem__)[:size]
+            if stays not in cells and self._times(stays, block):
+                cells.append(stays)
+            self._survivors[block] = cells
+        return self._survivors[block]
 
     def finalists(self) -> list[Cell]:
-        """Return the cells of the last blocks, the one to beat among them."""
-        return self.survivors(self._pairs_from)
+        """Return the cells that run pairs, the one to beat among them, without those that failed since."""
+        return [cell for cell in self.survivors(self._pairs_from) if not self._failed(cell)]
 
     def timed(self, cell: Cell, fit: bool = True) -> dict[int, float]:
         """Return a cell's seconds a step by block, of its pairs alone; ``fit``: without what others disturbed."""
-        return {block: seconds for block, seconds in self._by_block(cell, fit).items() if block >= self._pairs_from}
+        return {
+            record.launch: median(record.outcome.step_seconds())
+            for record in self._counting(cell)
+            if record.launch >= self._pairs_from
+            and record.outcome.samples_ns
+            and not (fit and left_out(record, self._host))
+        }
 
     def pairs(self, fit: bool = True) -> list[int]:
         """Return the blocks of pairs in which every finalist has a time; ``fit``: one that nobody disturbed."""
@@ -108,42 +121,31 @@ class Race(Ledger):
 
     def without_number(self) -> dict[str, int]:
         """Return why cells are out, and of how many that is so, the most frequent reason first."""
-        failed = (
-            next((each.outcome for each in self._counting(cell) if each.outcome.status is not Status.OK), None)
-            for cell in self._plan.cells
-        )
-        reasons = Counter(outcome.reason or outcome.status.value for outcome in failed if outcome is not None)
+        failed = (found[0].outcome for cell in self._plan.cells if (found := self._failed(cell)))
+        reasons = Counter(outcome.reason or outcome.status.value for outcome in failed)
         return dict(reasons.most_common())
 
-    def _counting(self, cell: Cell) -> list[Record]:
-        return effective(self._records.get(cell, []), self._host)
+    def _counting(self, cell: Cell, before: int | None = None) -> list[Record]:
+        known = self._records.get(cell, [])
+        return effective((each for each in known if before is None or each.launch < before), self._host)
 
-    def _by_block(self, cell: Cell, fit: bool = False) -> dict[int, float]:
-        """Return a cell's seconds a step by block; none where one of its launches failed.
-
-        With ``fit`` only those of launches that a comparison takes.
-        """
-        counting = self._counting(cell)
-        if any(record.outcome.status is not Status.OK for record in counting):
-            return {}
-        return {
-            record.launch: median(record.outcome.step_seconds())
-            for record in counting
-            if record.outcome.samples_ns and not (fit and left_out(record, self._host))
-        }
+    def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
+        """Return the launches that put a cell out: one is enough, whatever its others gave."""
+        return [each for each in self._counting(cell, before) if each.outcome.status is not Status.OK]
 
     def _times(self, cell: Cell, before: int) -> list[float]:
-        return [seconds for block, seconds in self._by_block(cell).items() if block < before]
-
-    @property
-    def _now(self) -> int:
-        return max((each.launch for found in self._records.values() for each in found), default=0)
+        if self._failed(cell, before):
+            return []
+        counting = self._counting(cell, before)
+        return [median(each.outcome.step_seconds()) for each in counting if each.outcome.samples_ns]
 
     def wants(self, cell: Cell, block: int) -> bool:
         """Tell whether a block launches this cell yet; a block that others have followed launches nothing more."""
-        if block < self._now or not super().wants(cell, block) or cell not in self.survivors(block):
+        if block < self._block or not super().wants(cell, block) or cell not in self.survivors(block):
             return False
-        return block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS
+        if block < self._pairs_from:
+            return True
+        return not self._failed(cell) and (block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS)
 
     def in_order(self, cells: list[Cell], block: int, seconds_left: float | None) -> list[Cell]:
         """Return the cells of a block; of the first one those first that tell most where time is short.
@@ -152,27 +154,32 @@ class Race(Ledger):
         """
         if block:
             return cells
-        first = {cell._replace(tuning=TUNED): cell for cell in sorted(cells, key=lambda cell: cell.tuning == TUNED)}
-        return sorted(cells, key=lambda cell: (cell != self.to_beat, cell not in first.values()))
+        tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
+        first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
+        return sorted(cells, key=lambda cell: (cell != self.begin[0], cell not in first))
 
-    def reserved(self, block: int) -> float:
-        """Return the seconds that the pairs are expected to take, as long as they have not begun."""
+    def reserved(self, cell: Cell, block: int) -> float:
+        """Return the seconds that a budget must leave behind this launch.
+
+        Until the pairs begin they are what those are expected to take, then what the rest of this one takes: of a pair
+        a single launch is worth nothing.
+        """
         if block >= self._pairs_from:
-            return 0.0
+            return sum(self.seconds(each) for each in self.finalists() if each != cell and self.wants(each, block))
         return PAIRS * (FINALISTS + 1) * fmean(map(self.seconds, self._plan.cells))
 
     def launches_left(self) -> int:
         """Return the launches still to come, at most: where cells fail they are fewer."""
-        now = self._now
+        now = self._block
         here = sum(self.wants(cell, now) for cell in self.survivors(now))
-        living = sum(not self._records.get(cell) or bool(self._by_block(cell)) for cell in self._plan.cells)
         if now < self._pairs_from:
+            new = [cell for cell in self._plan.cells if now == 0 and not self._records.get(cell)]
+            living = len(new) + sum(bool(self._times(cell, now + 1)) for cell in self._plan.cells)
             halving = sum(min(size + 1, living) for size in self._sizes[now + 1 : self._pairs_from])
             return here + halving + PAIRS * min(FINALISTS + 1, living)
-        running = sum(super(Race, self).wants(cell, now + 1) for cell in self.finalists())
         missing = PAIRS - len(self.pairs()) - bool(here)
-        return here + running * max(0, min(missing, len(self._sizes) - now - 1))
+        return here + len(self.finalists()) * max(0, min(missing, len(self._sizes) - now - 1))
 
     def seconds_left(self) -> float:
         """Return the expected seconds of those."""
-        return self.launches_left() * fmean(map(self.seconds, self.survivors(self._now) or self._plan.cells))
+        return self.launches_left() * fmean(map(self.seconds, self.survivors(self._block) or self._plan.cells))

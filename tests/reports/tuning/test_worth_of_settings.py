@@ -15,6 +15,7 @@ from dlbench.adapters import tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.reports.report import Choices, Source
 from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.newest import SEARCH
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, verdict, worth_of_settings
@@ -161,7 +162,7 @@ def _kept(path, **runs):
     """Keep runs of these records in a store, an hour apart, and return what `dlbench report tuning` is made of."""
     with Store.open(path) as store:
         for hour, (name, made) in enumerate(runs.items()):
-            run = make.run(id=name, started=make.START + timedelta(hours=hour))
+            run = make.run(id=name, started=make.START + timedelta(hours=hour), machine=made[0].machine)
             blocks = len({each.launch for each in made})
             plan = tuple(dict.fromkeys(each.cell for each in made))
             run = replace(run, plan=plan, launches=blocks, finished=run.started)
@@ -186,6 +187,26 @@ def test_of_each_comparison_the_newest_run_counts_that_has_an_interval(tmp_path)
     (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", whole=whole, newer=newer, short=short)).rows
     assert row.together.alone.ratio == pytest.approx(0.8**3)
     assert {round(each.alone.ratio, 6) for each in row.settings} == {0.9}
+
+
+def test_of_runs_that_are_alike_an_older_one_counts_where_the_newest_lost_its_pairs(tmp_path):
+    pairs = records_of(dict.fromkeys(NAMES, 0.9))
+    stolen = make.contention(steal_seconds=20.0)
+    lost = [replace(each, outcome=each.outcome._replace(contention=stolen)) for each in pairs if each.launch < 4]
+    newer = [*lost, *(each for each in records_of(dict.fromkeys(NAMES, 0.5)) if each.launch >= 4)]
+    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", older=pairs, newer=newer)).rows
+    assert {round(each.alone.ratio, 6) for each in row.settings} == {0.9}
+
+
+def test_two_machines_that_measured_the_same_are_both_there(tmp_path):
+    here, there = ([replace(each, machine=name) for each in records_of(dict.fromkeys(NAMES, 0.9))] for name in "ab")
+    found = REPORT.analyse(_kept(tmp_path / "s.sqlite", here=here, there=there))
+    assert {row.machine for row in found.rows} == {"a", "b"}
+
+
+def test_what_a_search_launched_again_because_it_was_fast_says_nothing(tmp_path):
+    searched = [replace(each, side=SEARCH) for each in records_of(dict.fromkeys(NAMES, 0.9))]
+    assert worth_of_settings(searched, {}).rows == ()
 
 
 def test_of_another_build_or_with_other_settings_no_older_pairs_count(tmp_path):

@@ -123,6 +123,17 @@ def test_a_release_that_refuses_what_the_old_one_could_do_leaves_the_lock(refres
 
 
 @pytest.mark.slow
+def test_what_both_builds_refuse_is_no_loss(refresh, lock):
+    code = lock.with_name("adapter.py")
+    refusing = '    families = tuple(name for name in ReferenceAdapter.families if name != "attention")\n'
+    code.write_text(code.read_text().replace("class Tiny(ReferenceAdapter):\n", "class Tiny(ReferenceAdapter):\n" + refusing))
+    done = refresh("tiny", "--no-gate")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"attention +only +tuned +unsupported", done.stdout)
+    assert "tiny==2.0" in lock.read_text()
+
+
+@pytest.mark.slow
 def test_a_row_that_fails_does_not_keep_the_next_one_from_its_turn(refresh, lock):
     other = lock.parent.with_name("other")
     shutil.copytree(lock.parent, other)
