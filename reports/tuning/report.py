@@ -10,7 +10,6 @@ from dlbench.reports.tuning.data import tuning_data, tuning_rows
 from dlbench.reports.tuning.headline import headline
 from dlbench.reports.tuning.words import tuning_page
 
-
 _ALIKE = 5
 """Of runs that measure the same so many are read at most, for comparisons that the newest has no interval of."""
 

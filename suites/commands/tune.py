@@ -90,7 +90,9 @@ def tune_command(
         for line in fastest.lines(plan, answer, remeasuring):
             show(line, whole=True)
     if ending.launches_left:
-        say(f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}")
+        say(
+            f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}"
+        )
 
 
 def _options(builds: options.RowOptions, store_file: str) -> list[str]:

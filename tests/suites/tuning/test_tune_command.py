@@ -103,16 +103,6 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
 
 
 @pytest.mark.slow
-def test_a_short_budget_tries_fewer_ways_and_keeps_time_for_the_pairs(adapter, dlbench):
-    done = dlbench(
-        "tune", "--network", "fcn5", "--framework", "mine", "--threads", "1,2", *adapter, "--budget", "25s", "--json"
-    )
-    told = json.loads(done.stdout)
-    assert told["tried"] < told["planned"] == 8
-    assert told["ways"][-1]["times_the_fastest"]["pairs"] >= 2
-
-
-@pytest.mark.slow
 def test_an_interrupted_search_goes_on_where_it_ended(adapter, dlbench, tmp_path):
     words = ["tune", "--network", "fcn5", "--framework", "mine", "--threads", "1", *adapter]
     with running_command(tmp_path, *words) as search:
