@@ -68,13 +68,13 @@ def print_json(content: object) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Collection[str] = ()) -> None:
     """Print a table to stdout, folded to the terminal's width; what is named in ``whole`` is to be copied: no fold."""
-    over = Text(one_line(title, FIELD), style="table.title")
-    shown = Table(title=over, title_justify="left", box=None, pad_edge=False)
+    shown = Table(box=None, pad_edge=False)
     for name in columns:
         shown.add_column(Text(name), overflow="fold", no_wrap=name in whole)
     for row in rows:
         shown.add_row(*(Text(one_line(field, FIELD)) for field in row))
     wide = Console(highlight=False, file=out.file, width=_NARROWEST) if whole and out.width < _NARROWEST else out
+    wide.print(Text(one_line(title, FIELD), style="table.title"))  # one of the table's own is no wider than the table
     wide.print(shown)
 
 
