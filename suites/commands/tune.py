@@ -116,7 +116,7 @@ def _say_why_not(ledger: race.Race, ending: Ending) -> None:
     elif disturbed := len(ledger.pairs(fit=False)):
         say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
     else:
-        say(f"dlbench: none of the {counted(ledger.tried(), 'way')} that were tried gave a number.")
+        say(f"dlbench: of the {counted(ledger.tried(), 'way')} that were tried none came through all its launches.")
 
 
 def _ways(

@@ -12,7 +12,7 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.record import Record
 
 from ..commands.plan import plan_of
-from ..display.screen import StatusLine, err, say
+from ..display.screen import StatusLine, counted, err, say
 from ..environments import row_interpreters
 from ..errors import FrameworkEnvironmentError
 from ..launching.launcher import ProcessLauncher
@@ -47,7 +47,7 @@ class Parity:
             status = f"{first.outcome.status.value}{lost}"
             cell = f"{first.cell.mode}, {first.cell.tuning}, {first.cell.network}"
             words = f"{cell} {status}: {first.outcome.reason}"
-            others = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
+            others = f" (and {counted(len(bad) - 1, 'other')})" if len(bad) > 1 else ""
             return f"{words.rstrip('.')}{others}"
         if not any(each.outcome.status is Status.OK for each in self.records):
             return "no network gave a number"

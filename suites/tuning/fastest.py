@@ -199,7 +199,7 @@ def _named(plan: Plan, cell: Cell) -> str:
 def _gain(plan: Plan, found: Answer) -> str:
     if found.ways[0].cell == found.start:
         return "That is what a user starts from."
-    lost = f"{_named(plan, found.start)}, what a user starts from, gave no number"
+    lost = f"{_named(plan, found.start)}, what a user starts from, failed"
     if found.gain is None:
         return f"{lost}."
     gain = f"{_times(found.gain)} as fast as {_named(plan, found.beaten)}{_doubt(found, found.gain)}."

@@ -87,7 +87,8 @@ class Race(Ledger):
     def survivors(self, block: int) -> list[Cell]:
         """Return the cells that a block launches: the fastest of the blocks before it, and the one to beat."""
         if block not in self._survivors:
-            cells, stays = list(self._plan.cells), self._to_beat(block)
+            # Who is to be beaten is settled when the pairs begin: a failure in them brings nobody back.
+            cells, stays = list(self._plan.cells), self._to_beat(min(block, self._pairs_from))
             for past, size in enumerate(self._sizes[1 : block + 1], start=1):
                 times = {cell: median(found) for cell in cells if (found := self._times(cell, past))}
                 cells = sorted(times, key=times.__getitem__)[:size]

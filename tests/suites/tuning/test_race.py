@@ -166,9 +166,25 @@ def test_of_two_ways_the_one_that_does_not_fail_is_the_answer():
     race, records = run(of, lambda cell, block: 1.0, lambda cell, block: cell == start, begin=(start, other))
     found = fastest.answer(of, race)
     assert [way.cell for way in found.ways] == [other]
-    assert "2 threads, what a user starts from, gave no number." in " ".join(fastest.lines(of, found, SUITE))
+    assert "2 threads, what a user starts from, failed." in " ".join(fastest.lines(of, found, SUITE))
     assert len(records) == 1 + PAIRS
     assert race.launches_left() == 0
+
+
+def test_where_the_start_fails_in_the_pairs_only_finalists_are_launched_after_it():
+    of = plan(threads="1,2")
+    first = of.launches - PAIRS - SPARE
+    begin = starts(of, 2)
+    race, records = run(
+        of,
+        lambda cell, block: 9.0 if cell == begin[0] else 1.0 + of.cells.index(cell) / 100,
+        lambda cell, block: cell == begin[0] and block == first,
+        begin=begin,
+    )
+    later = {record.cell for record in records if record.launch > first}
+    assert later == set(race.finalists())
+    assert begin[0] not in later
+    assert fastest.answer(of, race).gain is None
 
 
 def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_beaten():
@@ -179,7 +195,7 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
     assert (found.start, found.beaten) == (first, second)
     assert found.gain is not None or found.ways[0].cell == second
     told = fastest.lines(of, found, SUITE)[1]
-    assert told.startswith("torch eager, installed, 4 threads, what a user starts from, gave no number; it is ")
+    assert told.startswith("torch eager, installed, 4 threads, what a user starts from, failed; it is ")
 
 
 def test_where_every_way_fails_there_is_no_answer_and_nothing_is_left():
