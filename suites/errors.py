@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator
 from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room's modules, too
 
 NOTHING_MEASURED = 1
-"""`run` and `explain`: not one cell gave a number."""
+"""`run` and `explain`: not one cell gave a number; `tune`: no pair."""
 PARITY_FAILED = 1
 """`env refresh`: a new build trains otherwise than the reference, so its lock was not taken."""
 FLEET_INCOMPLETE = 1
-"""`fleet status`: a job failed or was lost, and no other goes on with what it left."""
+"""`fleet run`, `fleet status`: a job was refused, failed or was lost, and no other goes on with what it left."""
 GATE_FAILED = 1
 """`gate`: a regression is confirmed."""
 GATE_BROKEN = 5

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import cntk
 import numpy as np
 
-from ..base import Adapter
+from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import mkl_kernels
@@ -103,7 +103,7 @@ class CntkAdapter(Adapter):
         several = callable(getattr(cntk.train.distributed, "data_parallel_distributed_learner", None))
         return {
             "gpu": (cuda, "linked with %s" % ("CUDA" if cuda else "no CUDA library")),
-            "automatic_gradients": (slope == 6.0, "Function.grad of x * x at 3 gave %g" % slope),
+            "automatic_gradients": slope_told(slope),
             "several_processes": (
                 several,
                 "data_parallel_distributed_learner is %s" % ("there" if several else "missing"),
@@ -112,8 +112,7 @@ class CntkAdapter(Adapter):
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product of a mini-batch with a parameter, as a dense layer makes it."""
-        random = np.random.RandomState(0)
-        left, right = (random.uniform(-1, 1, (size, size)).astype(np.float32) for _ in range(2))
+        left, right = factors(size)
         rows = cntk.input_variable(size)
         product = cntk.times(rows, cntk.Parameter((size, size), init=right))
         arguments, outputs = {rows: cntk.Value(left)}, [product.output]

@@ -7,7 +7,7 @@ import jax
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, Adapter
+from ..base import ONE_PROCESS, Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.device_ceilings import Probe
@@ -183,7 +183,7 @@ class JaxAdapter(Adapter):
         joins = callable(getattr(jax.distributed, "initialize", None))
         return {
             "gpu": (bool(plugins), "plugins found: " + (", ".join(plugins) or "none, so the CPU only")),
-            "automatic_gradients": (slope == 6.0, "jax.grad of x * x at 3 gave %g" % slope),
+            "automatic_gradients": slope_told(slope),
             "several_processes": (joins, "jax.distributed.initialize is %s" % ("there" if joins else "missing")),
         }
 
@@ -192,9 +192,7 @@ class JaxAdapter(Adapter):
 
         With several workers each multiplies at once, so that the time is one worker's beside the others.
         """
-        random = np.random.RandomState(0)
-        factors = [random.uniform(-1, 1, (size, size)).astype(np.float32) for _ in range(2)]
-        pairs = [[self._put(factor, device) for factor in factors] for device in self._devices]
+        pairs = [[self._put(factor, device) for factor in factors(size)] for device in self._devices]
         if self.cell.precision == "bfloat16":
             pairs = [[factor.astype(jax.numpy.bfloat16) for factor in pair] for pair in pairs]
         product = jax.jit(jax.numpy.matmul)

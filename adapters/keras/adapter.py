@@ -3,7 +3,7 @@
 A functional model of Keras's own layers, compiled with Keras's own loss and SGD; the step is the trainer's own train
 function, called with the resident mini-batch. What differs between backends is behind ``backends.Backend``.
 
-Settings of a mode (framework.toml says which were measured to be best, and by how much):
+Settings of a mode, each Keras's own default (framework.toml says what else was tried):
 
 ``data_format``  the order of the axes of images: "channels_last" (default) or "channels_first"
 ``jit_compile``  as of ``Model.compile``: "auto" (default), true or false

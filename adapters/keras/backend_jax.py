@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
+from ..base import slope_told
 from .backends import Backend, Training
 
 
@@ -83,10 +84,10 @@ class JaxBackend(Backend):
         """Ask the framework below Keras, which itself has neither gradients nor processes."""
         found = metadata.entry_points(group="jax_plugins")
         plugins = sorted(entry.name for entry in found if any(maker in entry.name for maker in ("cuda", "rocm")))
-        gradient = float(jax.grad(lambda value: value * value)(3.0))
+        slope = float(jax.grad(lambda value: value * value)(3.0))
         return {
             "gpu": (bool(plugins), "JAX's plugins for GPUs: %s" % (", ".join(plugins) or "none")),
-            "automatic_gradients": (gradient == 6.0, "d(x * x)/dx by jax.grad"),
+            "automatic_gradients": slope_told(slope),
             "several_processes": (hasattr(jax.distributed, "initialize"), "jax.distributed.initialize looked up"),
         }
 

@@ -89,6 +89,9 @@ class MindSporeAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
+        self.how_to_update = str(settings.get("update", "sgd"))
+        if self.how_to_update not in ("sgd", "descent"):
+            raise ValueError("the setting update is %r; MindSpore's are sgd and descent" % self.how_to_update)
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
         mindspore.set_device("CPU")
 
@@ -115,8 +118,8 @@ class MindSporeAdapter(Adapter):
         self.built = build(network, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
         parameters = mindspore.ParameterTuple(self.built.parameters.values())
-        descent = self.settings.get("update", "sgd") == "descent"
-        self.update = Descent(parameters) if descent else nn.SGD(parameters, LEARNING_RATE)
+        in_place = self.how_to_update == "descent"
+        self.update = Descent(parameters) if in_place else nn.SGD(parameters, LEARNING_RATE)
         loss = Loss(self.built.cell, LOSSES[self.family.loss]())
         self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
         self.train = Step(loss, parameters, self.update, self.family.clip)

@@ -29,8 +29,9 @@ class AttentionCell(nn.Cell):
     def construct(self, values: Any) -> Any:
         """Return the values with both added, (batch, steps, width)."""
         parts = self.qkv(self.norm1(values)).reshape(self.shape).transpose((2, 0, 3, 1, 4))
-        scores = ops.matmul(parts[0], parts[1].swapaxes(2, 3)) * self.scale + self.hides_later
-        mixed = ops.matmul(ops.softmax(scores, -1), parts[2]).transpose((0, 2, 1, 3))
+        query, key, value = ops.unbind(parts)
+        scores = ops.matmul(query, key.swapaxes(2, 3)) * self.scale + self.hides_later
+        mixed = ops.matmul(ops.softmax(scores, -1), value).transpose((0, 2, 1, 3))
         values = values + self.project(mixed.reshape(values.shape))
         return values + self.lower(ops.gelu(self.upper(self.norm2(values)), "tanh"))
 

@@ -1,19 +1,19 @@
 """Builds the specifications of ``adapters/networks.py`` as MindSpore cells that end in logits.
 
 MindSpore's layouts are the canonical ones (dense weights (outputs, inputs), convolutions OIHW, images NCHW, LSTM gates
-input, forget, cell, output). Tokens and their labels are time-major. ``construct`` is compiled from its source: use
-only the Python that MindSpore's compiler supports.
+input, forget, cell, output). Recurrent networks' tokens and labels are time-major. ``construct`` is compiled from its
+source: use only the Python that MindSpore's compiler supports.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple
+from typing import Any, Dict, Mapping, NamedTuple
 
 import mindspore
 import numpy as np
 from mindspore import nn, ops
 
 from ..base import Unsupported
-from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
+from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
+from ..libraries.layers_in_a_row import LayersInARow
 from ..networks import Network
 from . import attention, recurrent
 
@@ -27,11 +27,12 @@ class Built(NamedTuple):
     parameters: Dict[str, Any]
 
 
-class Naming:
-    """Collects where each canonical parameter lies."""
+class Naming(LayersInARow):
+    """MindSpore's layers, and where each canonical parameter lies."""
 
-    def __init__(self) -> None:
-        self.parameters: Dict[str, Any] = {}
+    title = "MindSpore"
+    activations = ACTIVATIONS
+    flatten = nn.Flatten
 
     def free(self, name: str, *shape: int) -> Any:
         """Return a parameter that belongs to no layer of MindSpore's."""
@@ -67,37 +68,11 @@ class Naming:
         self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.gamma, made.beta
         return made
 
-    def normalised(self, spec: NormalisedConvolution, epsilon: float) -> List[Any]:
-        """Return a convolution without bias, and its batch normalisation."""
-        sizes = (spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding)
-        return [self.convolution(spec.name, *sizes, bias=False), self.norm(spec.norm, spec.outputs, epsilon)]
-
-
-def _pool(kernel: int, stride: int, padding: int) -> Any:
-    if padding:
-        return nn.MaxPool2d(kernel, stride, pad_mode="pad", padding=padding)
-    return nn.MaxPool2d(kernel, stride)  # "valid"
-
-
-def _chain(family: Chain, naming: Naming) -> Any:
-    made: List[Any] = []
-    for layer in family.layers:
-        if isinstance(layer, Dense):
-            made.append(naming.dense(layer.name, layer.inputs, layer.outputs))
-        elif isinstance(layer, Convolution):
-            sizes = (layer.in_channels, layer.out_channels, layer.kernel, layer.stride, layer.padding)
-            made.append(naming.convolution(layer.name, *sizes))
-        elif isinstance(layer, MaxPool):
-            made.append(_pool(layer.kernel, layer.stride, layer.padding))
-            continue
-        elif isinstance(layer, Flatten):
-            made.append(nn.Flatten())
-            continue
-        else:
-            raise Unsupported("MindSpore: no way to build a layer of type %s" % type(layer).__name__)
-        if layer.activation != "none":
-            made.append(ACTIVATIONS[layer.activation]())
-    return nn.SequentialCell(*made)
+    def pool(self, kernel: int, stride: int, padding: int) -> Any:
+        """Return a max-pool."""
+        if padding:
+            return nn.MaxPool2d(kernel, stride, pad_mode="pad", padding=padding)
+        return nn.MaxPool2d(kernel, stride)  # "valid"
 
 
 class BottleneckCell(nn.Cell):
@@ -105,10 +80,7 @@ class BottleneckCell(nn.Cell):
 
     def __init__(self, spec: Bottleneck, epsilon: float, naming: Naming) -> None:
         super().__init__()
-        body: List[Any] = []
-        for each in spec.body:
-            body += [*naming.normalised(each, epsilon), nn.ReLU()]
-        self.body = nn.SequentialCell(*body[:-1])
+        self.body = nn.SequentialCell(*naming.body(spec, epsilon))
         self.projects = spec.shortcut is not None
         if spec.shortcut is not None:
             self.project = nn.SequentialCell(*naming.normalised(spec.shortcut, epsilon))
@@ -128,7 +100,7 @@ class Average(nn.Cell):
 
 
 def _residual(family: Residual, naming: Naming) -> Any:
-    cells = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), _pool(3, 2, 1)]
+    cells = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), naming.pool(3, 2, 1)]
     cells += [BottleneckCell(block, family.epsilon, naming) for block in family.bottlenecks]
     return nn.SequentialCell(*cells, Average(), naming.dense("fc", family.features, family.classes))
 
@@ -137,7 +109,7 @@ def build(network: Network, weights: Mapping[str, np.ndarray]) -> Built:
     """Build the network in training mode with copies of these weights."""
     family, naming = network.family, Naming()
     if isinstance(family, Chain):
-        cell = _chain(family, naming)
+        cell = nn.SequentialCell(*naming.chain(family))
     elif isinstance(family, Residual):
         cell = _residual(family, naming)
     elif isinstance(family, Recurrent):

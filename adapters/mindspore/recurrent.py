@@ -29,7 +29,7 @@ class Gru(nn.Cell):
 
     def __init__(self, spec: Recurrent, weights: Tuple[Any, ...]) -> None:
         super().__init__()
-        self.steps, self.hidden = spec.steps, spec.hidden
+        self.hidden = spec.hidden
         self.input_weight, self.hidden_weight, self.bias, self.hidden_bias = weights
 
     def construct(self, values: Any) -> Any:
@@ -37,8 +37,8 @@ class Gru(nn.Cell):
         shares = ops.dense(values, self.input_weight, self.bias)
         state = ops.zeros((values.shape[1], self.hidden), mindspore.float32)
         states = []
-        for step in range(self.steps):
-            ours = ops.split(shares[step], self.hidden, 1)
+        for share in ops.unbind(shares):  # a slice's gradient would be an array of all steps
+            ours = ops.split(share, self.hidden, 1)
             theirs = ops.split(ops.dense(state, self.hidden_weight, self.hidden_bias), self.hidden, 1)
             reset = ops.sigmoid(ours[0] + theirs[0])
             update = ops.sigmoid(ours[1] + theirs[1])
@@ -53,7 +53,7 @@ class Simple(nn.Cell):
 
     def __init__(self, spec: Any, weights: Tuple[Any, ...], activation: str, alpha: float) -> None:
         super().__init__()
-        self.steps, self.hidden, self.alpha = spec.steps, spec.hidden, alpha
+        self.hidden, self.alpha = spec.hidden, alpha
         self.activation = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}[activation]()
         self.input_weight, self.hidden_weight, self.bias = weights
 
@@ -62,8 +62,8 @@ class Simple(nn.Cell):
         shares = ops.dense(values, self.input_weight, self.bias)
         state = ops.zeros((values.shape[1], self.hidden), mindspore.float32)
         states = []
-        for step in range(self.steps):
-            new = self.activation(shares[step] + ops.dense(state, self.hidden_weight))
+        for share in ops.unbind(shares):
+            new = self.activation(share + ops.dense(state, self.hidden_weight))
             state = new if self.alpha == 1.0 else state + self.alpha * (new - state)
             states.append(state)
         return ops.stack(states)

@@ -20,8 +20,8 @@ def logits(family: Attention, w: Dict[str, Any], tokens: Any) -> Any:
     values = w["embedding.weight"][tokens] + w["position.weight"]
     for layer in range(1, family.layers + 1):
         name = "layer%d." % layer
-        parts = dense(w, name + "qkv", norm(name + "norm1", values)).reshape(batch, steps, 3, family.heads, -1)
-        query, key, value = [parts[:, :, part].transpose(0, 2, 1, 3) for part in range(3)]
+        parts = mx.split(dense(w, name + "qkv", norm(name + "norm1", values)), 3, axis=-1)
+        query, key, value = [each.reshape(batch, steps, family.heads, -1).transpose(0, 2, 1, 3) for each in parts]
         mixed = mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask="causal")
         values = values + dense(w, name + "project", mixed.transpose(0, 2, 1, 3).reshape(batch, steps, family.width))
         raised = nn.gelu_approx(dense(w, name + "upper", norm(name + "norm2", values)))

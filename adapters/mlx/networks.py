@@ -1,8 +1,8 @@
 """Builds the networks' specifications in MLX: arrays by name, and the loss as a pure function.
 
 Images are held as (batch, height, width, channels) and convolution weights as (outputs, height, width, inputs), the
-only layout of MLX's convolutions. Everything else is held in canonical layout, but mini-batches with steps, which are
-turned to time-major.
+only layout of MLX's convolutions. Everything else is held in canonical layout, but mini-batches of recurrent networks,
+which are turned to time-major.
 """
 
 from functools import partial

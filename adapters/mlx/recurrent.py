@@ -1,6 +1,6 @@
 """Recurrent layers, unrolled as MLX's own are: the inputs' products of all steps at once, the state's one by one."""
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import mlx.core as mx
 
@@ -35,14 +35,20 @@ def _rnn(state: State, share: Any, weight: Any, bias: Any) -> State:
 _TURNS: Dict[str, Turn] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 
 
+def _shares(w: Arrays, name: str, values: Any) -> Iterator[Any]:
+    """Yield the inputs' products of each step: split, since each slice's gradient is an array of all steps."""
+    shares = mx.addmm(w[name + ".bias"], values, w[name + ".input_weight"].T)
+    for share in mx.split(shares, len(shares)):
+        yield mx.squeeze(share, 0)
+
+
 def _layer(cell: str, w: Arrays, name: str, values: Any) -> Any:
     """Run a layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
-    shares = mx.addmm(w[name + ".bias"], values, w[name + ".input_weight"].T)
     weight, bias = w[name + ".hidden_weight"].T, w.get(name + ".hidden_bias")
     state: State = (mx.zeros((values.shape[1], weight.shape[0])),) * (2 if cell == "lstm" else 1)
     outputs = []
-    for step in range(values.shape[0]):
-        state = _TURNS[cell](state, shares[step], weight, bias)
+    for share in _shares(w, name, values):
+        state = _TURNS[cell](state, share, weight, bias)
         outputs.append(state[0])
     return mx.stack(outputs)
 
@@ -57,11 +63,10 @@ def logits(family: Recurrent, w: Arrays, inputs: Any) -> Any:
 
 def outputs(family: Elman, w: Arrays, values: Any) -> Any:
     """Return the outputs of all steps, (steps * batch, outputs), of inputs (steps, batch, inputs)."""
-    shares = mx.addmm(w["rnn.bias"], values, w["rnn.input_weight"].T)
     weight, state = w["rnn.hidden_weight"].T, mx.zeros((values.shape[1], family.hidden))
     states = []
-    for step in range(values.shape[0]):
-        found = activated(mx.addmm(shares[step], state, weight), family.activation)
+    for share in _shares(w, "rnn", values):
+        found = activated(mx.addmm(share, state, weight), family.activation)
         state = found if family.alpha == 1.0 else (1.0 - family.alpha) * state + family.alpha * found
         states.append(state)
     return dense(w, "out", mx.stack(states).reshape(-1, family.hidden))

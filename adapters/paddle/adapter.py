@@ -7,7 +7,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ..base import Adapter
+from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE, Attention, Elman
 from ..launch.batches import Batch, laid_out
 from ..libraries import mkl_kernels
@@ -40,7 +40,7 @@ class PaddleAdapter(Adapter):
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Refuse to choose kernels of an MKL that this build has not."""
         if self._widest and libraries.mkl_threads() is None:
-            return False, "this build of PaddlePaddle computes without MKL, whose kernels this mode chooses"
+            return False, "the setting widest_kernels: this build of PaddlePaddle computes without MKL"
         family = network.family
         if isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
             return False, "PaddlePaddle's SimpleRNN has no sigmoid and no leaky units"
@@ -122,14 +122,13 @@ class PaddleAdapter(Adapter):
         several = bool(paddle.distributed.is_available())
         return {
             "gpu": (gpu, "paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm() is %s" % gpu),
-            "automatic_gradients": (slope == 6.0, "backward() of x * x at 3 gave %g" % slope),
+            "automatic_gradients": slope_told(slope),
             "several_processes": (several, "paddle.distributed.is_available() is %s" % several),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a float32 matrix product."""
-        left = paddle.uniform([size, size], min=-1.0, max=1.0)
-        right = paddle.uniform([size, size], min=-1.0, max=1.0)
+        left, right = map(paddle.to_tensor, factors(size))
         return lambda: paddle.matmul(left, right)
 
     def profile(self, steps: int) -> Optional[Profile]:

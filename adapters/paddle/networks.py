@@ -1,21 +1,19 @@
 """Builds the specifications of ``adapters/networks.py`` as PaddlePaddle layers that end in logits.
 
 PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LSTM gates input, forget, cell, output)
-but for dense weights, which it holds as (inputs, outputs). Tokens and their labels are time-major.
+but for dense weights, which it holds as (inputs, outputs). Recurrent networks' tokens and labels are time-major.
 """
 
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Set
+from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Set
 
 import numpy as np
 from paddle import nn
 
 from ..base import Unsupported
-from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
+from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
+from ..libraries.layers_in_a_row import LayersInARow
 from ..networks import Network
 from . import attention
-
-ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 class Built(NamedTuple):
@@ -26,11 +24,15 @@ class Built(NamedTuple):
     transposed: FrozenSet[str]  # names of those held as (inputs, outputs)
 
 
-class Naming:
-    """Collects where each canonical parameter lies."""
+class Naming(LayersInARow):
+    """PaddlePaddle's layers, and where each canonical parameter lies."""
+
+    title = "PaddlePaddle"
+    activations = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
+    flatten = nn.Flatten
 
     def __init__(self) -> None:
-        self.parameters: Dict[str, Any] = {}
+        super().__init__()
         self.transposed: Set[str] = set()
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
@@ -56,34 +58,9 @@ class Naming:
         self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.weight, made.bias
         return made
 
-    def normalised(self, spec: NormalisedConvolution, epsilon: float) -> List[Any]:
-        """Return a convolution without bias, and its batch normalisation."""
-        sizes = (spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding)
-        return [self.convolution(spec.name, *sizes, bias=False), self.norm(spec.norm, spec.outputs, epsilon)]
-
-
-def _feedforward(family: Chain, naming: Naming) -> Any:
-    made: List[Any] = []
-    for layer in family.layers:
-        if isinstance(layer, Dense):
-            made.append(naming.dense(layer.name, layer.inputs, layer.outputs))
-        elif isinstance(layer, Convolution):
-            made.append(
-                naming.convolution(
-                    layer.name, layer.in_channels, layer.out_channels, layer.kernel, layer.stride, layer.padding
-                )
-            )
-        elif isinstance(layer, MaxPool):
-            made.append(nn.MaxPool2D(layer.kernel, layer.stride, layer.padding))
-            continue
-        elif isinstance(layer, Flatten):
-            made.append(nn.Flatten())
-            continue
-        else:
-            raise Unsupported("PaddlePaddle: no way to build a layer of type %s" % type(layer).__name__)
-        if layer.activation != "none":
-            made.append(ACTIVATIONS[layer.activation]())
-    return nn.Sequential(*made)
+    def pool(self, kernel: int, stride: int, padding: int) -> Any:
+        """Return a max-pool."""
+        return nn.MaxPool2D(kernel, stride, padding)
 
 
 class BottleneckLayer(nn.Layer):
@@ -91,10 +68,7 @@ class BottleneckLayer(nn.Layer):
 
     def __init__(self, spec: Bottleneck, epsilon: float, naming: Naming) -> None:
         super().__init__()
-        body: List[Any] = []
-        for each in spec.body:
-            body += [*naming.normalised(each, epsilon), nn.ReLU()]
-        self.body = nn.Sequential(*body[:-1])
+        self.body = nn.Sequential(*naming.body(spec, epsilon))
         self.project = None
         if spec.shortcut is not None:
             self.project = nn.Sequential(*naming.normalised(spec.shortcut, epsilon))
@@ -107,7 +81,7 @@ class BottleneckLayer(nn.Layer):
 
 
 def _residual(family: Residual, naming: Naming) -> Any:
-    layers = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), nn.MaxPool2D(3, 2, 1)]
+    layers = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), naming.pool(3, 2, 1)]
     layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.bottlenecks]
     layers += [nn.AdaptiveAvgPool2D(1), nn.Flatten(), naming.dense("fc", family.features, family.classes)]
     return nn.Sequential(*layers)
@@ -170,7 +144,7 @@ def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
     """Build the network in training mode with copies of these weights (canonical layouts)."""
     family, naming = network.family, Naming()
     if isinstance(family, Chain):
-        layer = _feedforward(family, naming)
+        layer = nn.Sequential(*naming.chain(family))
     elif isinstance(family, Residual):
         layer = _residual(family, naming)
     elif isinstance(family, Recurrent):

@@ -1,6 +1,7 @@
 """Builds the networks' specifications on tinygrad's tensors: a function from inputs to outputs, weights by name.
 
-Everything is held in canonical layout, which is tinygrad's own; mini-batches with steps are turned to time-major.
+Everything is held in canonical layout, which is tinygrad's own; mini-batches of recurrent networks are turned to
+time-major.
 """
 
 from functools import partial

@@ -1,1 +1,1 @@
-"""What on this machine harms measurement, and how to mend it."""
+"""What on this machine harms measurement, and how to fix it."""

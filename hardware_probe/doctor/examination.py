@@ -1,4 +1,4 @@
-"""The doctor: what on this machine harms measurement, and how to mend it. It changes nothing by itself.
+"""The doctor: what on this machine harms measurement, and how to fix it. It changes nothing by itself.
 
 `gather_settings` and `take_sample` (in `facts`) collect the facts, `diagnose` judges them. Randomised addresses
 are left out on purpose: each launch has its own layout, and launches are the unit of statistics.

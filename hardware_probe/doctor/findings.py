@@ -1,4 +1,4 @@
-"""What a doctor says of a machine: findings, each with what was seen, why it matters and how to mend it."""
+"""What a doctor says of a machine: findings, each with what was seen, why it matters and how to fix it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

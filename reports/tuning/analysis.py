@@ -70,6 +70,8 @@ class Tuning:
     rows: tuple[Row, ...]
     disturbed: int = 0
     """Launches that are left out, since others disturbed them."""
+    searched: int = 0
+    """Launches of searches, which show no setting's worth."""
 
     @property
     def decided(self) -> bool:
@@ -95,7 +97,7 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
     found: dict[_Group, dict[str, _Times]] = {}
     newest: dict[tuple[str, Cell], tuple[datetime, tuple[str, ...]]] = {}
     by_machine: dict[str, list[Record]] = {}
-    disturbed = 0
+    disturbed = searched = 0
     for record in records:
         by_machine.setdefault(record.machine, []).append(record)
     for machine, of_machine in by_machine.items():
@@ -105,6 +107,7 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
             if not tunable or record.outcome.status is not Status.OK or not record.outcome.samples_ns:
                 continue
             if record.side == SEARCH:  # made only because others were fast
+                searched += 1
                 continue
             if left_out(record, host):
                 disturbed += 1
@@ -116,7 +119,7 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
             times[record.run, record.launch] = median(record.outcome.step_seconds())
     rows = (_row(machine, cell, build, found[machine, cell, build]) for (machine, cell), (_, build) in newest.items())
     shown = (row for row in rows if row.together.alone or any(each.verdict for each in row.settings))
-    return Tuning(hosts, _in_order(shown, list(by_machine)), disturbed)
+    return Tuning(hosts, _in_order(shown, list(by_machine)), disturbed, searched)
 
 
 def newest_of(parts: Iterable[Tuning]) -> Tuning:
@@ -138,7 +141,8 @@ def newest_of(parts: Iterable[Tuning]) -> Tuning:
                 rows[row.machine, row.cell] = replace(known, together=together, settings=tuple(settings))
     used = {id(each) for row in rows.values() for each in row.estimates}
     told = [part for part in parts if any(id(each) in used for row in part.rows for each in row.estimates)]
-    return Tuning(hosts, _in_order(rows.values(), list(hosts)), sum(part.disturbed for part in told or parts))
+    counts = (sum(each) for each in zip(*((part.disturbed, part.searched) for part in told or parts), strict=True))
+    return Tuning(hosts, _in_order(rows.values(), list(hosts)), *counts)
 
 
 def _newer(new: Worth, old: Worth) -> Worth:

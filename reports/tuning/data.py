@@ -6,9 +6,8 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.reports.comparison.paired import PairedEstimate
 from dlbench.reports.formats import csv
-from dlbench.reports.naming import row_name
 from dlbench.reports.tuning.analysis import Row, Tuning, Worth, verdict
-from dlbench.reports.tuning.over_networks import Mean, over_networks
+from dlbench.reports.tuning.over_networks import Mean, names_of_means, over_networks
 
 _AXES = tuple(name for name in axes.NAMES if name != "tuning")
 _RATIO = ("ratio", "low", "high", "pairs")
@@ -24,7 +23,7 @@ def tuning_data(found: Tuning) -> dict[str, Any]:
     """Return a JSON object: what each setting is worth to each row (of all together ``setting`` is null), and means."""
     return {
         "settings": list(_lines(found)),
-        "over_networks": [_mean(found, each) for each in over_networks(found.rows)],
+        "over_networks": [_mean(found, each, name) for each, name in names_of_means(over_networks(found.rows)).items()],
     }
 
 
@@ -33,11 +32,11 @@ def tuning_rows(found: Tuning) -> csv.Rows:
     return csv.Rows(_COLUMNS, list(_lines(found)))
 
 
-def _mean(found: Tuning, mean: Mean) -> dict[str, Any]:
+def _mean(found: Tuning, mean: Mean, name: str) -> dict[str, Any]:
     return {
         "machine": mean.machine,
         "machine_name": found.hosts[mean.machine].name,
-        "row": row_name(mean.cell),
+        "row": name,
         "networks": mean.networks,
         "ratio": mean.ratio.value,
         "low": mean.ratio.low,

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from dlbench.reports.naming import name_of, row_name
+from dlbench.reports.naming import name_of
 from dlbench.reports.tuning.analysis import FASTER, Row, Tuning, verdict
-from dlbench.reports.tuning.over_networks import over_networks
+from dlbench.reports.tuning.over_networks import names_of_means, over_networks
 
 
 def headline(found: Tuning) -> list[str]:
@@ -22,7 +22,8 @@ def _over_networks(rows: Sequence[Row]) -> str:
     faster = [each for each in means if verdict(each.ratio) == FASTER]
     if not faster:
         return ""
-    ratios = [(row_name(each.cell), each.ratio) for each in faster]
+    names = names_of_means(means)
+    ratios = [(names[each], each.ratio) for each in faster]
     told = [f"{name} {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})" for name, ratio in ratios]
     others = len(means) - len(faster)
     rest = f"; of {others} other{'' if others == 1 else 's'} this cannot be said" if others else ""

@@ -1,11 +1,13 @@
 """What all settings of a row are worth together, over the networks that it was measured on as installed and tuned."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.evidence.statistics import Ratio, summarise
+from dlbench.reports.naming import extra_of_place, row_name, work_name
 from dlbench.reports.tuning.analysis import Row
 
 FEWEST_NETWORKS = 3
@@ -37,6 +39,23 @@ def over_networks(rows: Sequence[Row]) -> list[Mean]:
             found.setdefault((row.machine, cell), []).append(row)
     means = (_mean(of_row) for of_row in found.values())
     return sorted((each for each in means if each.networks > 1), key=lambda each: (each.machine, each.ratio.value))
+
+
+def names_of_means(means: Sequence[Mean]) -> dict[Mean, str]:
+    """Return a name for each mean of a machine: with its work and device where rows of one name differ in them."""
+    rows = Counter(row_name(each.cell) for each in means)
+
+    def name(cell: Cell) -> str:
+        if rows[row_name(cell)] == 1:
+            return row_name(cell)
+        others = (
+            work_name(cell._replace(network="")).strip(", "),
+            "" if cell.on_cpu else cell.device,
+            extra_of_place(cell).strip(),
+        )
+        return ", ".join(word for word in (row_name(cell), *others) if word)
+
+    return {each: name(each.cell) for each in means}
 
 
 def _mean(rows: Sequence[Row]) -> Mean:

@@ -1,7 +1,7 @@
 """What settings are worth as words and tables."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
@@ -9,9 +9,12 @@ from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, WORTH_NOTHING, Row, Tuning, Worth, verdict
-from dlbench.reports.tuning.over_networks import FEWEST_NETWORKS, Mean, over_networks
+from dlbench.reports.tuning.over_networks import FEWEST_NETWORKS, Mean, names_of_means, over_networks
 
 NOTHING = "Nothing was measured both with settings in force and without; `dlbench run tuning` does it."
+SEARCHED = (
+    "A search (`dlbench tune`) launches what is fast, not what shows a setting's worth; `dlbench run tuning` does."
+)
 _LEGEND = (
     "Ratios are seconds with the setting over seconds without it, medians over pairs of launches with 95 % intervals "
     f"(none below {FEWEST_PAIRS} pairs): below 1 the setting makes the step faster.",
@@ -28,7 +31,8 @@ def tuning_page(found: Tuning) -> Page:
     were = "launch was" if found.disturbed == 1 else "launches were"
     left_out = (f"{found.disturbed} {were} disturbed by other programs and left out.",) if found.disturbed else ()
     if not found.rows:
-        return Page((NOTHING, *left_out), (), ())
+        searched = (SEARCHED,) if found.searched else ()
+        return Page((*(searched or (NOTHING,)), *left_out), (), ())
     machines = dict.fromkeys(row.machine for row in found.rows)
     tables = []
     for machine in machines:
@@ -45,20 +49,26 @@ def tuning_page(found: Tuning) -> Page:
 
 def findings(found: Tuning) -> tuple[str, ...]:
     """Return what can be said of the settings, one sentence a verdict: those that something can be said of."""
+    machines = dict.fromkeys(row.machine for row in found.rows)
     sentences = []
-    for said, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
-        if named := _named(found.rows, said):
-            sentences.append(f"{words}: {named}.")
+    for machine in machines:
+        where = f" ({found.hosts[machine].name})" if len(machines) > 1 else ""
+        rows = [row for row in found.rows if row.machine == machine]
+        for said, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
+            if named := _named(rows, said):
+                sentences.append(f"{words}{where}: {named}.")
     return tuple(sentences)
 
 
-def _named(rows: Iterable[Row], said: str) -> str:
-    networks: dict[str, list[str]] = {}
+def _named(rows: Sequence[Row], said: str) -> str:
+    on: dict[str, list[str]] = {}
+    names = _names(rows)
     for row in rows:
         for worth in row.settings:
             if worth.verdict == said:
-                networks.setdefault(f"{worth.setting} ({row_name(row.cell)})", []).append(row.cell.network)
-    return "; ".join(f"{name} on {', '.join(dict.fromkeys(of))}" for name, of in networks.items())
+                name = row_name(row.cell)
+                on.setdefault(f"{worth.setting} ({name})", []).append(names[row].removeprefix(f"{name}: "))
+    return "; ".join(f"{name} on {', '.join(of)}" for name, of in on.items())
 
 
 def _together(rows: Sequence[Row], where: str) -> Table:
@@ -76,9 +86,10 @@ def _together(rows: Sequence[Row], where: str) -> Table:
 
 
 def _means(means: Sequence[Mean], where: str) -> Table:
+    names = names_of_means(means)
     lines = [
         (
-            Entry(row_name(each.cell)),
+            Entry(names[each]),
             Entry(f"{each.ratio.value:.3f}", _interval(each.ratio)),
             Entry(str(each.networks)),
             Entry(verdict(each.ratio)),

@@ -1,4 +1,4 @@
-"""`dlbench doctor`: what on this machine harms measurement, and how to mend it."""
+"""`dlbench doctor`: what on this machine harms measurement, and how to fix it."""
 
 import os
 import textwrap
@@ -28,7 +28,7 @@ _WIDTH = 80
 
 
 def doctor_command(as_json: options.Json = False) -> None:
-    """Say what on this machine harms measurement and how to mend it; change nothing.
+    """Say what on this machine harms measurement and how to fix it; change nothing.
 
     Looks for some seconds at what else runs and at how well the same work repeats itself, then at the settings of CPU
     and memory. The exit code is 0 whatever is found; 3 where no temporary file can be written. To fail a script, read

@@ -22,7 +22,7 @@ from dlbench.reports.storage.record import Record
 
 from ..display.screen import StatusLine, err, say
 from ..environments import folders, row_interpreters
-from ..errors import FrameworkEnvironmentError, UsageError
+from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..launching.control import read_phase
 from ..launching.launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick
 from ..measuring import preparation, references
@@ -92,7 +92,7 @@ def explain_command(
     outcome = record.outcome
     if not outcome.samples_ns:
         say(f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: {outcome.reason}")
-        raise typer.Exit(1)
+        raise typer.Exit(NOTHING_MEASURED)
     if outcome.profile is None:
         raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
     found = explain(record.cell, outcome, family_of_record(record))

@@ -42,8 +42,9 @@ def gate_command(what: WhatToGate, given: ComparisonOptions) -> None:
     Screening takes 6 to 14 interleaved pairs of each cell; what looks slower is measured again, and 24 fresh pairs
     alone decide. The last line says "gate passed", "gate failed" or "gate undecided", and why.
 
-    Exit code 0: passed, no cell is slower. 1: failed, a regression is confirmed. 5: failed, the candidate gave no
-    number where the baseline did. 6: undecided, the evidence of a cell does not suffice (0 with `--undecided pass`).
+    Exit code 0: passed, a slowdown of 5 % (`--tolerance`) is excluded in every cell. 1: failed, a regression is
+    confirmed. 5: failed, the candidate gave no number where the baseline did. 6: undecided, the evidence of a cell does
+    not suffice (0 with `--undecided pass`).
 
     Examples:
 

@@ -149,7 +149,7 @@ def _show_settings(frameworks: list[dict[str, Any]]) -> None:
                 ("instead of", setting["replaces"]),
                 ("why", setting["why"]),
                 ("costs", setting["costs"]),
-                ("told", ", ".join(f"{name}={value}" for name, value in given.items())),
+                ("sets", ", ".join(f"{name}={value}" for name, value in given.items())),
             ):
                 if words:
                     show(f"    {head}: {words}", whole=True)

@@ -209,7 +209,9 @@ class LaunchOptions(OptionGroup):
     launches: Annotated[
         str | None,
         typer.Option(
-            "--launches", metavar="N|N-M", help="Launches (fresh processes) per cell: 5, or 5-20 until it is precise."
+            "--launches",
+            metavar="N|N-M",
+            help="Launches (fresh processes) per cell: 5, or 5-20: as many as --interval needs.",
         ),
     ] = None
     interval: Annotated[
@@ -321,7 +323,7 @@ class SessionOptions(OptionGroup):
     budget: TotalBudget = None
     store_file: StoreFile = DEFAULT_STORE
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the unfinished one of this suite and these options.")
+        bool, typer.Option("--resume", help="Continue the unfinished run of this suite and these options.")
     ] = False
     no_build: NoBuild = False
     seed: Seed = None

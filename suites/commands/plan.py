@@ -148,7 +148,7 @@ def size_of(plan: Plan) -> str:
 def kind_of_protocol(plan: Plan) -> str:
     """Return in a sentence whether the number of launches is fixed, and what intervals then mean."""
     if plan.interval:
-        return f"until precise: a cell gets launches until its 95 % interval is no wider than ±{percent(plan.interval)}"
+        return f"a cell gets launches until its 95 % interval is no wider than ±{percent(plan.interval)}"
     if plan.launches >= ENOUGH_LAUNCHES:
         return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences between launches."
     several = "One launch" if plan.launches == 1 else f"{plan.launches} launches"

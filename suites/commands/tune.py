@@ -16,7 +16,9 @@ from ..measuring import preparation
 from ..measuring.runner import Ending
 from ..planning import feasible, values
 from ..planning.choices import Choices
+from ..planning.devices import CPU
 from ..planning.plan import Plan
+from ..planning.suite import load
 from ..storing import spools
 from ..tuning import fastest, race
 from . import options
@@ -25,7 +27,7 @@ from .plan import plan_of
 from .run import Beginning, Course, HowToRun, carry_out, going_on
 
 _ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device"]
-_USUAL = {"tuning": "installed,tuned,each", "threads": "1..cpus"}
+_EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each", "1..cpus"
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,10 @@ def tune_command(
 
     Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
     (as installed, on as many threads as cores), then run pairs. Only these pairs make the gain. A way is out as soon as
-    one launch fails, for example its parity check. Without --threads it tries 1 to the number of CPUs; without a mode,
-    all modes of the framework; each setting alone and left out. A budget reserves time for the pairs: a short one tries
-    fewer ways. Launches are stored; reports show a search only where its --run is asked for.
+    one launch fails, for example its parity check (of implausible clocks the third). Without --threads it tries 1 to
+    the number of CPUs (on a GPU as many as the suite says); without a mode, all modes of the framework; each setting
+    alone and left out. A budget reserves time for the pairs: a short one tries fewer ways.
+    Launches are stored; reports show a search only where its --run is asked for.
 
     Examples:
 
@@ -83,7 +86,7 @@ def tune_command(
     if answer is None:
         _say_why_not(ledger, ending)
         raise typer.Exit(NOTHING_MEASURED)
-    remeasuring = fastest.Remeasuring(search.suite, _options(builds, session.store_file))
+    remeasuring = fastest.Remeasuring(search.suite, _options(builds, search, session.store_file))
     if search.as_json:
         print_json(fastest.data(plan, answer, remeasuring))
     else:
@@ -95,9 +98,10 @@ def tune_command(
         )
 
 
-def _options(builds: options.RowOptions, store_file: str) -> list[str]:
+def _options(builds: options.RowOptions, search: SearchOptions, store_file: str) -> list[str]:
     """Return the options without which a way cannot be measured again; a step's file is not among them."""
-    return [*options.words_of(replace(builds, step=None)), *options.words_of_store(store_file)]
+    budget = ["--cell-budget", search.cell_budget] if search.cell_budget else []
+    return [*options.words_of(replace(builds, step=None)), *budget, *options.words_of_store(store_file)]
 
 
 def _words(plan: Plan) -> tuple[str, str]:
@@ -131,8 +135,11 @@ def _ways(
         if "frameworks" not in words:
             raise UsageError("Name the frameworks to search among: --framework torch, or --frameworks torch,jax.")
         names = values.words(words["frameworks"])
-        words["frameworks"] = ",".join(name if ":" in name else f"{name}:*" for name in names)
-    given = {**_USUAL, **words}
+        names += [build.name for build in builds.builds if build.name != build.framework.name]
+        words["frameworks"] = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
+    asked = values.words(words["devices"]) if "devices" in words else load(search.suite).devices
+    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in asked else {})}
+    given = {**every, **words}
     chosen = Choices(
         given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
     )

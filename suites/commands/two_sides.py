@@ -87,10 +87,16 @@ class SideOptions(OptionGroup):
         ),
     ] = None
     baseline_step: Annotated[
-        str | None, typer.Option("--baseline-step", metavar="FILE", help="The file that is the baseline of --step.")
+        str | None,
+        typer.Option(
+            "--baseline-step", metavar="FILE", help="This file is the baseline; the file of --step is the candidate."
+        ),
     ] = None
     candidate_step: Annotated[
-        str | None, typer.Option("--candidate-step", metavar="FILE", help="The file that is the candidate to --step.")
+        str | None,
+        typer.Option(
+            "--candidate-step", metavar="FILE", help="This file is the candidate; the file of --step is the baseline."
+        ),
     ] = None
     same: Annotated[
         bool, typer.Option("--same", help="Compare identical code, to see what this machine's noise does.")

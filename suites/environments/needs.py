@@ -22,8 +22,10 @@ def base_python(framework: Framework) -> Path | None:
 
 def how_to_get_python(framework: Framework) -> str:
     """Return the sentence that tells how to get an interpreter this framework can live in."""
-    versions = ", ".join(framework.python)
-    newest = framework.python[0]
+    if not framework.python:
+        where = 'as in python = ["3.11"], in framework.toml'
+        return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
+    versions, newest = ", ".join(framework.python), framework.python[0]
     return (
         f"{framework.title} needs a Python of version {versions}, and none is on PATH, under pyenv or under uv. "
         f"Install one (for example `uv python install {newest}`, `pyenv install {newest}` or your system's "

@@ -26,7 +26,10 @@ VERDICT_PLUGIN = "dlbench-verdict"
 _OPTION = re.compile(r"(?<![\w-])--(?!dlbench-)([a-z][a-z-]*)")
 
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "launches": {"metavar": "N|N-M", "help": "launches (fresh processes) of each cell: 5, or 5-20 until it is precise"},
+    "launches": {
+        "metavar": "N|N-M",
+        "help": "launches (fresh processes) of each cell: 5, or 5-20: as many as its interval needs",
+    },
     "interval": {"metavar": "SHARE", "help": "half-width of a cell's interval at which launches end: 1%%"},
     "steps": {"metavar": "N", "type": int, "help": "timed steps per launch, at most"},
     "cell-budget": {"metavar": "TIME", "help": "time for one launch: 60s, 10m"},
@@ -117,7 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config.hook, "pytest_benchmark_update_json"):
         if not (suite or baselines):
             return  # the ini option stands for every session, this one has nothing to judge
-        raise pytest.UsageError("dlbench: this needs pytest-benchmark. Install it: pip install 'dlbench[pytest]'.")
+        raise pytest.UsageError("dlbench: this needs pytest-benchmark. Install it: pip install pytest-benchmark.")
     if suite:
         from .session import SuiteSession
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import dlbench.adapters
@@ -162,6 +163,15 @@ class Framework(_Data):
                 raise ValueError(f"the setting {name} is for the mode {strange!r}, which is none")
             if not tuned.settings and not tuned.variables:
                 raise ValueError(f"the setting {name} needs settings or variables")
+        return self
+
+    @model_validator(mode="after")
+    def _asks_for_packages(self) -> "Framework":
+        for each in self.packages:
+            try:
+                Requirement(each)
+            except InvalidRequirement as error:
+                raise ValueError(f"packages: {each!r} is no requirement such as 'jax' or 'jax>=0.12'") from error
         return self
 
     @model_validator(mode="after")

@@ -1,11 +1,15 @@
 """The command that measures a cell again, written by the table of axes."""
 
 import shlex
+from functools import cache
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
 
-from ..planning.axes import AXIS_OPTIONS, option_of
+from ..errors import UsageError
+from ..planning import values
+from ..planning.axes import AXIS_OPTIONS, AxisOption, option_of
+from ..planning.suite import load
 
 
 def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
@@ -18,8 +22,23 @@ def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> 
         if option.axis in ("network", "framework", "threads", *given):
             continue
         value = str(getattr(cell, option.axis))
-        usual = "cpu" if option.axis == "device" else option.usual
-        if value != usual:
+        if {value} != {_usual(option), *_of_suite(suite, option)}:
             words.append(f"{option.option} {shlex.quote(value)}")
     words += [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]
     return " ".join(words)
+
+
+def _usual(option: AxisOption) -> str:
+    return "cpu" if option.axis == "device" else option.usual
+
+
+@cache
+def _of_suite(suite: str, option: AxisOption) -> tuple[str, ...]:
+    """Return the words that a suite has for an axis; none where the suite is not here."""
+    try:
+        found = load(suite)
+    except UsageError:
+        return ()
+    if option.axis == "device":
+        return tuple(found.devices)
+    return tuple(values.words(found.axes[option.key])) if option.key in found.axes else ()

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from ..environments.environment import Report
@@ -49,13 +50,16 @@ def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:
         return [Found(row.name, pythons, "", "", "", False, str(error))], error
     for package in packages:
         draw(f"{row.framework.title}: {package}")
-        locked, newest = row.old.version(package), ""
+        locked = newest = ""
         try:
+            locked = row.old.version(package)
             newest = row.index.newest(package).partition("+")[0]
             newer = is_newer(newest, locked)
             why = f"`dlbench env refresh {row.name}`" if newer else "" if newest else "no release for this Python"
             if newer and package in held:
                 why = f"held: {held[package]}"
+            elif newer and newest not in row.asked.get(package, SpecifierSet()):
+                why = f"framework.toml asks for {package}{row.asked[package]}"
         except DlbenchError as error:
             failed, newer, why = failed or error, False, str(error)
         found.append(Found(row.name, pythons, package, locked, newest, newer, why))

@@ -1,9 +1,12 @@
 """`dlbench env refresh`: a framework's lock on the newest releases, once they pass parity."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import filelock
 import typer
 
 from dlbench.hardware_probe import probe
@@ -16,7 +19,7 @@ from ..commands.options import OptionGroup, SessionOptions, grouped
 from ..commands.plan import plan_of
 from ..commands.two_sides import Asked, measure, show
 from ..display.screen import StatusLine, err, print_json, say, table
-from ..environments import environment
+from ..environments import environment, needs
 from ..environments.environment import Environment
 from ..environments.folders import write_whole
 from ..errors import (
@@ -31,10 +34,11 @@ from ..errors import (
 )
 from ..measuring import comparison_sides
 from ..measuring.pairs import for_gate
+from ..planning import suite
 from ..planning.choices import Choices
 from ..planning.values import one_of
 from . import check, new_lock, parity
-from .row import Row, rows
+from .row import Row, rows, without_python
 
 _TAKE = ("parity", "gate", "never")
 
@@ -44,7 +48,10 @@ class RefreshOptions(OptionGroup):
     """What is done with a new lock."""
 
     only_check: Annotated[
-        bool, typer.Option("--check", help="Only say what is newer, and why a release stays; build nothing.")
+        bool,
+        typer.Option(
+            "--check", help="Only say what is newer of a row's own packages, and why one stays; build nothing."
+        ),
     ] = False
     take: Annotated[
         str,
@@ -98,11 +105,17 @@ def refresh_command(
         raise UsageError("--take gate needs the gate. Leave --no-gate out.")
     if given.as_json and not given.only_check:
         raise UsageError("--json is for --check. Leave it out.")
+    if not (given.only_check or given.no_gate):
+        suite.load(given.suite)  # before anything is built
     wanted = rows(names or ())
+    for row in (absent := without_python(wanted)):
+        say(f"Left out: {row.framework.lock_file.name}. {needs.how_to_get_python(row.framework)}")
+    wanted = [row for row in wanted if row not in absent]
     code = _check(wanted, given.as_json) if given.only_check else 0
     for row in wanted if not given.only_check else ():
         try:
-            found = _refresh(row, given)  # each row, whatever became of those before it
+            with _alone(row):
+                found = _refresh(row, given)  # each row, whatever became of those before it
             code = code or found
         except Interrupted as error:
             raise type(error)(
@@ -115,6 +128,20 @@ def refresh_command(
             say(f"dlbench: {error} {_left(row, 'not refreshed')}")
     if code:
         raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def _alone(row: Row) -> Iterator[None]:
+    """Hold a row's folder; raises UsageError where another refresh holds it."""
+    lock = filelock.FileLock(row.folder / "refreshing", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise UsageError("Another `dlbench env refresh` is at it. Wait for it, or end it.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _left(row: Row, why: str) -> str:
@@ -145,11 +172,11 @@ def _refresh(row: Row, given: RefreshOptions) -> int:
         resolved = row.index.resolve(row.requirements, row.constraints)
         pythons = row.framework.python
         text = new_lock.compose(row.framework, row.old, resolved, lambda unknown: row.index.checksums(unknown, pythons))
-    if text == row.old.text:
-        say(f"{title}: nothing is newer than {row.framework.lock_file.name}, or what is newer is held.")
-        return 0
     new = row.candidate(text)
     versions = [[name, was or "-", now or "-"] for name, was, now in new_lock.changes(row.old, new.old)]
+    if not versions:
+        say(f"{title}: nothing is newer than {row.framework.lock_file.name}, or what is newer is held.")
+        return 0
     table(f"{title}: {row.framework.lock_file.name}", ["package", "locked", "new"], versions)
     built = _built(new)
     passed = parity.parity_of(row.name, _interpreter(built), lambda: _interpreter(_built(row)), probe())
@@ -157,7 +184,7 @@ def _refresh(row: Row, given: RefreshOptions) -> int:
     if passed.reason:
         say(f"Parity failed: {passed.reason}. {_left(row, 'the new lock is not taken')}")
         return PARITY_FAILED
-    code = 0 if given.no_gate else _gate(row, _built(row), built, given)
+    code = 0 if given.no_gate else _gate(row, _of_today(row), built, given)
     return _take(row, text, code, given.take)
 
 
@@ -184,6 +211,14 @@ def _built(row: Row) -> Environment:
         say(environment.announce(row.framework))
     with StatusLine(err) as status:
         return environment.build(row.framework, say, status.draw)
+
+
+def _of_today(row: Row) -> Environment:
+    """Return the old lock's environment, for the gate."""
+    try:
+        return _built(row)
+    except DlbenchError as error:
+        raise type(error)(f"{error} The gate needs the old build; --no-gate does without it.") from error
 
 
 def _interpreter(built: Environment) -> Path:

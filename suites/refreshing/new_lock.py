@@ -29,12 +29,16 @@ class OldLock:
 
     @classmethod
     def of(cls, framework: Framework) -> "OldLock":
-        """Read the framework's lock; raises UsageError where it has no line that begins ``name==version``."""
-        always, where_asked = map(python_packages.by_name, python_packages.sections(framework.lock_file))
+        """Read the framework's lock; raises UsageError where it cannot be read or is no list of ``name==version``."""
+        try:
+            text = framework.lock_file.read_text(encoding="utf-8")
+            always, where_asked = map(python_packages.by_name, python_packages.sections(framework.lock_file))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise UsageError(f"{framework.lock_file} cannot be read: {reason}.") from error
         wrong = next((line for lines in always.values() for line in lines if "==" not in line), None)
         if wrong is not None or not always:
             raise UsageError(f"{framework.lock_file} is not a list of name==version lines ({wrong or 'it is empty'}).")
-        text = framework.lock_file.read_text(encoding="utf-8")
         return cls(text, {name: tuple(lines) for name, lines in always.items()}, frozenset(where_asked))
 
     def version(self, package: str) -> str:
@@ -79,11 +83,12 @@ def compose(framework: Framework, old: OldLock, resolved: Iterable[Package], che
         )
     known = known_lines(framework.python) if hashed else {}
     kept = {each.pinned: line for each in packages if _fits(line := known.get(each.pinned, ""), each)}
-    unknown = [each for each in packages if each.name not in held and each.pinned not in kept]
+    stays = {each.name for each in packages if each.name in held and each.name in old.lines}
+    unknown = [each for each in packages if each.name not in stays and each.pinned not in kept]
     found = checksums(unknown) if hashed and unknown else {}
     lines: list[str] = []
     for each in packages:
-        if each.name in held and each.name in old.lines:
+        if each.name in stays:
             lines += old.lines[each.name]
         elif each.pinned in kept:
             lines.append(kept[each.pinned])

@@ -5,10 +5,12 @@ Everything goes through pip, so the index, find-links and constraints that the u
 
 import json
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,13 @@ _PLATFORMS = (
     "manylinux2014",
     *(f"manylinux_2_{n}" for n in range(5, _NEWEST_C_LIBRARY)),
 )
+
+
+@cache
+def serves(python: Path) -> bool:
+    """Tell whether this pip works for an interpreter: new ones give old Pythons up."""
+    asked = subprocess.run([sys.executable, "-m", "pip", "--python", python, "--version"], capture_output=True)
+    return asked.returncode == 0
 
 
 @dataclass(frozen=True)

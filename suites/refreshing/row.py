@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -15,7 +16,7 @@ from ..environments.interpreters import find_python
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.framework import Framework, find, offered
 from .new_lock import OldLock
-from .package_index import PackageIndex
+from .package_index import PackageIndex, serves
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Row:
             return tuple(map(name_of, self.framework.packages))
         module = canonicalize_name(self.framework.imports.partition(".")[0])
         return (module if module in self.old.lines else next(iter(self.old.lines)),)
+
+    @property
+    def asked(self) -> dict[str, SpecifierSet]:
+        """The versions that framework.toml asks for, by package."""
+        return {name_of(each): Requirement(each).specifier for each in self.framework.packages}
 
     @property
     def constraints(self) -> list[str]:
@@ -98,9 +104,17 @@ def rows(names: Iterable[str]) -> list[Row]:
     return [Row(each, _oldest_python(each)) for framework in frameworks for each in framework.by_lock]
 
 
+def without_python(wanted: Iterable[Row]) -> list[Row]:
+    """Return the rows whose lock is for Pythons that are not here, where another lock of the framework is for one."""
+    wanted = list(wanted)
+    able = {row.name for row in wanted if row.python is not None}
+    return [row for row in wanted if row.python is None and row.name in able]
+
+
 def _oldest_python(framework: Framework) -> Path | None:
     versions = sorted(framework.python, key=Version)
-    return next((found for version in versions if (found := find_python(version))), None)
+    found = [python for version in versions if (python := find_python(version))]
+    return next((python for python in found if serves(python)), next(iter(found), None))
 
 
 def _is_locked(framework: Framework) -> bool:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from dlbench.adapters import axes, tuning
-from dlbench.adapters.protocol import TUNED, Cell
+from dlbench.adapters.protocol import BOUND, TUNED, Cell
 from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs, pairs_for
+from dlbench.reports.evidence.flag_kinds import Flag
+from dlbench.reports.formats.json import plain
 from dlbench.reports.naming import rest_of
 from dlbench.reports.tuning.data import of_estimate
 
@@ -36,6 +38,8 @@ class Way:
     """A step's, median over its launches in pairs."""
     slower: PairedEstimate | None
     """Its seconds over the fastest's, in pairs; None for the fastest itself."""
+    flags: tuple[Flag, ...] = ()
+    """What is doubtful about it, such as more threads at work than were asked for."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ def answer(plan: Plan, race: Race) -> Answer | None:
         return sum(slower(cell, other).ratio > 1 for other in timed), fmean(np.log(timed[cell]))
 
     best, *others = sorted(timed, key=place)
-    ways = [Way(best, median(timed[best]), None)]
-    ways += [Way(cell, median(timed[cell]), slower(cell, best)) for cell in others]
+    ways = [Way(best, median(timed[best]), None, tuple(race.flags(best)))]
+    ways += [Way(cell, median(timed[cell]), slower(cell, best), tuple(race.flags(cell))) for cell in others]
     failed, lost = race.without_number(), len(race.pairs(fit=False)) - len(blocks)
     cells = race.begin[0], race.to_beat
     return Answer(tuple(ways), *cells, len(plan.cells), race.tried(), failed, confidence, lost)
@@ -112,6 +116,23 @@ def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
         told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
         settings[name] = f"{tuned.why} ({told})" if told else tuned.why
     return {name: value for name, value in found.items() if name in wanted}, settings
+
+
+def _beside_variables(plan: Plan, cell: Cell) -> list[str]:
+    """Return in sentences what a user does that no variable does."""
+    framework = plan.row_of(cell).build.framework
+    in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
+    variables = [framework.variables, framework.modes[cell.mode].variables]
+    variables += [framework.tuning[name].variables for name in in_force]
+    has_one = any("{threads}" in value for each in variables for value in each.values())
+    told = []
+    if cell.world_size > 1:
+        told.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
+    if cell.affinity == BOUND:
+        told.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
+    elif cell.on_cpu and cell.threads and not has_one:
+        told.append(f"Threads: {cell.threads}, which the program sets: {framework.title} has no variable for it")
+    return told
 
 
 def _folder(build: Build) -> Path | None:
@@ -144,8 +165,10 @@ def lines(plan: Plan, found: Answer, remeasuring: Remeasuring) -> list[str]:
         told.append(f"All these intervals hold together with {_CONFIDENCE:.0%}.")
     if found.disturbed:
         told.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
+    told += [f"Mark on {_named(plan, way.cell)}: {flag.sentence}." for way in found.ways for flag in way.flags]
     mode = plan.row_of(best.cell).build.framework.modes[best.cell.mode]
     told.append(f"Mode {best.cell.mode}: {mode.summary}")
+    told += _beside_variables(plan, best.cell)
     variables, settings = how(plan, best.cell)
     if variables:
         told.append("Variables: " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
@@ -173,6 +196,7 @@ def data(plan: Plan, found: Answer, remeasuring: Remeasuring) -> dict[str, Any]:
                 **axes.values(way.cell),
                 "seconds_per_minibatch": way.seconds,
                 "times_the_fastest": of_estimate(way.slower),
+                "flags": plain(way.flags),
             }
             for way in found.ways
         ],

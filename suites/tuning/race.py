@@ -14,7 +14,9 @@ from statistics import fmean, median
 
 from dlbench.adapters import tuning
 from dlbench.adapters.protocol import TUNED, Cell, Status
+from dlbench.reports.evidence import raised_flags
 from dlbench.reports.evidence.attempts import effective, left_out
+from dlbench.reports.evidence.flag_kinds import Flag
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
@@ -26,6 +28,8 @@ PAIRS = 8
 """Launches of each finalist after the choice is made: only these enter the gain, so that luck in the race does not."""
 SPARE = 4
 """Further blocks at most, in the place of pairs that other programs disturbed."""
+IMPLAUSIBLE = 3
+"""Of a cell that has times, so many launches of an implausible clock put it out: other programs may cause one."""
 
 
 def sizes(cells: int) -> list[int]:
@@ -37,8 +41,10 @@ def sizes(cells: int) -> list[int]:
 
 
 def raced(plan: Plan) -> Plan:
-    """Return the plan with as many blocks as a race of its cells has."""
-    return replace(plan, launches=len(sizes(len(plan.cells))), launches_most=None, interval=None)
+    """Return the plan with as many blocks as a race of its cells has; nothing trains on a text."""
+    protocol = plan.protocol._replace(curve_steps=0)
+    blocks = len(sizes(len(plan.cells)))
+    return replace(plan, protocol=protocol, curve_check_steps=0, launches=blocks, launches_most=None, interval=None)
 
 
 def starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
@@ -70,6 +76,9 @@ class Race(Ledger):
         self._block = 0
         self._survivors: dict[int, list[Cell]] = {}
         super().__init__(plan, records, host)
+        begun = self.count and self._block >= self._pairs_from
+        if begun and any(self.wants(cell, self._block) for cell in plan.cells):
+            self._block += 1  # a pair is neighbours in time: what another session began of one is not completed
 
     def _take(self, record: Record) -> None:
         super()._take(record)
@@ -116,6 +125,11 @@ class Race(Ledger):
         timed = [set(self.timed(cell, fit)) for cell in self.finalists()]
         return sorted(set.intersection(*timed)) if timed else []
 
+    def flags(self, cell: Cell) -> list[Flag]:
+        """Return what the evidence of a cell's pairs says against it, as a matrix marks it."""
+        known = [each for each in self._counting(cell) if each.launch in self.timed(cell)]
+        return raised_flags.cell_flags([raised_flags.record_flags(each, self._host) for each in known])
+
     def tried(self) -> int:
         """Return how many cells have a record."""
         return sum(bool(self._records.get(cell)) for cell in self._plan.cells)
@@ -131,8 +145,13 @@ class Race(Ledger):
         return effective((each for each in known if before is None or each.launch < before), self._host)
 
     def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
-        """Return the launches that put a cell out: one is enough, whatever its others gave."""
-        return [each for each in self._counting(cell, before) if each.outcome.status is not Status.OK]
+        """Return the launches that put a cell out: one is enough, but for an implausible clock."""
+        counting = self._counting(cell, before)
+        return [] if _forgiven(counting) else [each for each in counting if each.outcome.status is not Status.OK]
+
+    def _needed(self, cell: Cell, counting: list[Record]) -> int:
+        timed = [each for each in counting if each.outcome.status is not Status.IMPLAUSIBLE]
+        return super()._needed(cell, timed if _forgiven(counting) else counting)
 
     def _times(self, cell: Cell, before: int) -> list[float]:
         if self._failed(cell, before):
@@ -174,8 +193,7 @@ class Race(Ledger):
         now = self._block
         here = sum(self.wants(cell, now) for cell in self.survivors(now))
         if now < self._pairs_from:
-            new = [cell for cell in self._plan.cells if now == 0 and not self._records.get(cell)]
-            living = len(new) + sum(bool(self._times(cell, now + 1)) for cell in self._plan.cells)
+            living = sum(self.wants(cell, now) or bool(self._times(cell, now + 1)) for cell in self.survivors(now))
             halving = sum(min(size + 1, living) for size in self._sizes[now + 1 : self._pairs_from])
             return here + halving + PAIRS * min(FINALISTS + 1, living)
         missing = PAIRS - len(self.pairs()) - bool(here)
@@ -184,3 +202,9 @@ class Race(Ledger):
     def seconds_left(self) -> float:
         """Return the expected seconds of those."""
         return self.launches_left() * fmean(map(self.seconds, self.survivors(self._block) or self._plan.cells))
+
+
+def _forgiven(counting: Sequence[Record]) -> bool:
+    """Tell whether all that a cell's launches lack is some times: too few clocks are implausible to put it out."""
+    statuses = Counter(each.outcome.status for each in counting)
+    return set(statuses) == {Status.OK, Status.IMPLAUSIBLE} and statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE

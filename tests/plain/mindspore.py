@@ -1,4 +1,4 @@
-"""The benchmark networks trained by hand in MindSpore, as its guide does; MODE graph.
+"""The benchmark networks trained by hand in MindSpore; MODE graph.
 
 See `shared/yardstick.py` for how it is called; its variables are the same as the adapter's. MindSpore has no
 thread setting that works: bind the script to as many CPUs as threads, by `taskset -c 0` for one.
@@ -88,7 +88,7 @@ criterion = nn.CrossEntropyLoss()
 
 
 class Descent(nn.Cell):
-    """Plain SGD in place: nn.SGD reads and writes two more arrays for each weight, for a momentum of zero."""
+    """Plain SGD in place: nn.SGD keeps two more arrays for each weight, for a momentum of zero."""
 
     def __init__(self, parameters):
         super().__init__()

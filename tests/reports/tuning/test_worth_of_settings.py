@@ -19,8 +19,9 @@ from dlbench.reports.storage.newest import SEARCH
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, verdict, worth_of_settings
-from dlbench.reports.tuning.over_networks import over_networks
+from dlbench.reports.tuning.over_networks import names_of_means, over_networks
 from dlbench.reports.tuning.report import REPORT
+from dlbench.reports.tuning.words import findings, tuning_page
 
 NAMES = ("alpha", "beta", "gamma")
 
@@ -206,7 +207,28 @@ def test_two_machines_that_measured_the_same_are_both_there(tmp_path):
 
 def test_what_a_search_launched_again_because_it_was_fast_says_nothing(tmp_path):
     searched = [replace(each, side=SEARCH) for each in records_of(dict.fromkeys(NAMES, 0.9))]
-    assert worth_of_settings(searched, {}).rows == ()
+    found = worth_of_settings(searched, {})
+    assert (found.rows, found.searched) == ((), len(searched))
+    assert "A search" in tuning_page(found).before[0]
+
+
+def test_findings_of_one_network_at_several_places_say_which():
+    helps = records_of({"alpha": 0.5, "beta": 0.9, "gamma": 0.9}, threads=1)
+    hurts = records_of({"alpha": 2.0, "beta": 0.9, "gamma": 0.9}, threads=2)
+    said = "\n".join(findings(worth_of_settings([*helps, *hurts], {})))
+    assert "alpha (torch eager) on fcn5, 1 thread;" in said
+    assert "Slower with: alpha (torch eager) on fcn5, 2 threads." in said
+
+
+def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
+    records = [
+        each
+        for precision in ("float32", "bfloat16")
+        for network in ("fcn5", "lstm32", "alexnet")
+        for each in records_of(dict.fromkeys(NAMES, 0.9), network=network, precision=precision)
+    ]
+    means = over_networks(worth_of_settings(records, {}).rows)
+    assert sorted(names_of_means(means).values()) == ["torch eager", "torch eager, bfloat16"]
 
 
 def test_of_another_build_or_with_other_settings_no_older_pairs_count(tmp_path):

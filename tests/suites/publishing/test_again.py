@@ -38,9 +38,16 @@ def test_the_command_plans_the_cell_alone(cell: Cell) -> None:
             assert only[axis] == value, axis
 
 
+@given(cells, st.sampled_from(["threads", "scaling", "tuning", "figure1"]))
+def test_what_the_suite_has_otherwise_is_said(cell: Cell, suite: str) -> None:
+    if cell.network == "fcn5" and cell.world_size == 1:
+        (only,) = planned(again(cell, suite))
+        assert (only["tuning"], only["affinity"], only["device"]) == (cell.tuning, cell.affinity, cell.device)
+
+
 def test_unusual_values_are_said_and_usual_ones_are_not() -> None:
     cell = Cell("torch", "", "eager", "fcn5", "cpu", 2, 64)
-    usual = "dlbench run table4 --networks fcn5 --frameworks torch:eager --threads 2 --batch-sizes 64"
-    assert again(cell, "table4") == usual
-    assert again(cell._replace(tuning=INSTALLED), "table4", launches=6) == f"{usual} --tuning installed --launches 6"
+    usual = "dlbench run quick --networks fcn5 --frameworks torch:eager --threads 2 --batch-sizes 64"
+    assert again(cell, "quick") == usual
+    assert again(cell._replace(tuning=INSTALLED), "quick", launches=6) == f"{usual} --tuning installed --launches 6"
     assert "--devices cuda:0" in again(cell._replace(device="cuda:0"), "table4")

@@ -32,6 +32,51 @@ def lock(tmp_path):
     return folder / "requirements.lock"
 
 
+WAITS = """
+import importlib.metadata, time
+from ..null.adapter import ADAPTER as Null
+
+SECONDS = {seconds}[importlib.metadata.version("tiny")]
+
+class Tiny(Null):
+    def step(self):
+        until = time.perf_counter() + SECONDS
+        while time.perf_counter() < until:
+            pass
+
+ADAPTER = Tiny
+"""
+SMALL = """
+name = "small"
+summary = "s"
+networks = ["mine"]
+frameworks = ["null"]
+threads = [1]
+[[network]]
+name = "mine"
+family = "feedforward"
+inputs = 64
+hidden = [64]
+outputs = 9
+activation = "relu"
+batch_size = 8
+[protocol]
+warmup_steps = 2
+steps = 3
+minimum_steps = 3
+seconds = 0.2
+"""
+
+
+def computing_nothing(lock, slower=1.0):
+    """Make the adapter one whose steps only last so long: it waits for no quiet machine. Return a suite's file."""
+    about, code, suite = (lock.with_name(name) for name in ("framework.toml", "adapter.py", "small.toml"))
+    about.write_text(about.read_text().replace("[modes.only]", "computes = false\n\n[modes.only]"))
+    code.write_text(WAITS.format(seconds={"1.0": 0.004, "2.0": 0.004 * slower}))
+    suite.write_text(SMALL)
+    return str(suite)
+
+
 def test_it_says_what_is_newer(refresh, lock):
     before = lock.read_text()
     done = refresh("--check", "tiny", "--json")
@@ -81,24 +126,23 @@ def test_a_release_that_computes_something_else_leaves_the_lock(refresh, lock, t
 
 @pytest.mark.slow
 def test_the_gate_shows_the_change_of_each_cell_and_takes_no_lock_where_that_is_asked(refresh, lock, tmp_path):
-    # What computes nothing waits for no quiet machine.
-    about, code = (lock.with_name(name) for name in ("framework.toml", "adapter.py"))
-    about.write_text(about.read_text().replace("[modes.only]", "computes = false\n\n[modes.only]"))
-    code.write_text("from ..null.adapter import ADAPTER as Null\n\nclass Tiny(Null): pass\n\nADAPTER = Tiny\n")
-    suite = tmp_path / "small.toml"
-    suite.write_text(
-        'name = "small"\nsummary = "s"\nnetworks = ["mine"]\nframeworks = ["null"]\nthreads = [1]\n'
-        '[[network]]\nname = "mine"\nfamily = "feedforward"\ninputs = 64\nhidden = [64]\noutputs = 9\n'
-        'activation = "relu"\nbatch_size = 8\n[protocol]\nwarmup_steps = 2\nsteps = 3\nminimum_steps = 3\n'
-        "seconds = 0.2\n"
-    )
     before = lock.read_text()
-    done = refresh("tiny", "--take", "never", "--suite", str(suite))
+    done = refresh("tiny", "--take", "never", "--suite", computing_nothing(lock))
     assert done.returncode == 0, done.stderr
     sides = re.findall(r"(?:baseline|candidate): tiny \(environment (\w+)", done.stderr)
     assert len(set(sides)) == 2
     assert re.search(r"tiny only, bound +\d+ +\d\.\d+ \(", done.stdout), done.stdout
     assert "the new lock is in" in done.stderr
+    assert lock.read_text() == before
+
+
+@pytest.mark.slow
+def test_a_release_that_is_slower_leaves_the_lock_where_the_gate_decides(refresh, lock):
+    before = lock.read_text()
+    done = refresh("tiny", "--take", "gate", "--suite", computing_nothing(lock, slower=1.5))
+    assert done.returncode == 1, done.stderr
+    assert "REGRESSION" in done.stdout
+    assert "is as it was" in done.stderr
     assert lock.read_text() == before
 
 
@@ -169,12 +213,46 @@ def test_a_package_that_the_lock_lacks_is_newer(refresh, lock):
         (["tiny", "--take", "always"], 2, "always"),
         (["tiny", "--take", "gate", "--no-gate"], 2, "--take gate needs the gate"),
         (["tiny", "--json"], 2, "--json is for --check"),
+        (["tiny", "--suite", "nosuch"], 2, "There is no suite named 'nosuch'"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_line(refresh, lock, words, code, told):
     done = refresh(*words)
     assert (done.returncode, told in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--check"], []])
+def test_an_adapter_without_a_lock_is_told_so(refresh, lock, words):
+    lock.unlink()
+    done = refresh("tiny", *words)
+    told = " ".join((done.stdout + done.stderr).split())
+    assert (done.returncode, "requirements.lock cannot be read: No such file or directory" in told) == (2, True), told
+    assert "Traceback" not in done.stderr
+
+
+def test_packages_that_are_no_requirements_are_refused(refresh, lock):
+    about = lock.with_name("framework.toml")
+    about.write_text(about.read_text().replace('packages = ["tiny"]', 'packages = ["tiny >"]'))
+    done = refresh("tiny", "--check")
+    assert (done.returncode, "'tiny >' is no requirement" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_release_that_framework_toml_does_not_ask_for_is_told(refresh, lock):
+    about = lock.with_name("framework.toml")
+    about.write_text(about.read_text().replace('packages = ["tiny"]', 'packages = ["tiny<2"]'))
+    (found,) = json.loads(refresh("--check", "tiny", "--json").stdout)
+    assert (found["newer"], found["why"]) == (True, "framework.toml asks for tiny<2")
+
+
+def test_a_lock_in_another_order_whose_releases_are_the_newest_stays(refresh, lock):
+    wheels = lock.parent.with_name("wheels")
+    numpy, newest = (tiny_wheels.line(next(wheels.glob(name))) for name in ("numpy-*", "tiny-2.0-*"))
+    lock.write_text(f"{newest}\n# by hand\n{numpy}")
+    before = lock.read_text()
+    done = refresh("tiny")
+    assert (done.returncode, "nothing is newer" in done.stderr) == (0, True), done.stderr
+    assert lock.read_text() == before
 
 
 @pytest.mark.slow

@@ -32,13 +32,14 @@ def plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,each"):
 
 
 WRONG = Outcome(Status.PARITY_FAILED, "it computed something else")
+UNLIKELY = Outcome(Status.IMPLAUSIBLE, "its clock and the host's differ")
 
 
 def to_beat(of, cores):
     return starts(of, cores)[0]
 
 
-def run(of, seconds, failing=lambda cell, block: False, disturbed=lambda cell, block: False, begin=None):
+def run(of, seconds, failing=lambda cell, block: False, disturbed=lambda cell, block: False, begin=None, how=WRONG):
     """Carry out a race whose cells take these seconds in a block; return the race and its records."""
     begin = begin or starts(of, 4)
     race, records = Race(begin, of, []), []
@@ -49,7 +50,7 @@ def run(of, seconds, failing=lambda cell, block: False, disturbed=lambda cell, b
                 continue
             record = make.record([seconds(cell, block)] * 3, launch=block, **cell._asdict())
             if failing(cell, block):
-                record = replace(record, outcome=WRONG)
+                record = replace(record, outcome=how)
             elif disturbed(cell, block):
                 record = replace(
                     record, outcome=record.outcome._replace(contention=make.contention(steal_seconds=20.0))
@@ -109,6 +110,9 @@ class Drawn:
     def without_number(self):
         return {}
 
+    def flags(self, cell):
+        return []
+
 
 def test_of_ways_that_are_the_same_none_is_called_slower_than_the_one_chosen_by_the_same_pairs():
     of, random = plan(threads="1"), np.random.default_rng(0)
@@ -157,6 +161,70 @@ def test_a_way_that_fails_parity_in_one_of_many_launches_is_out_and_the_others_k
     found = fastest.answer(of, race)
     assert liar not in {way.cell for way in found.ways}
     assert len(race.pairs()) == PAIRS
+    assert race.launches_left() == 0
+
+
+@pytest.mark.parametrize(("times", "stays"), [(2, True), (3, False)])
+def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times, stays):
+    of = plan(threads="1,2")
+    fast = next(cell for cell in of.cells if cell not in starts(of, 2)[:1])
+    first = of.launches - PAIRS - SPARE
+    race, _ = run(
+        of,
+        lambda cell, block: 0.5 if cell == fast else 1.0 + of.cells.index(cell) / 100,
+        lambda cell, block: cell == fast and first < block <= first + times,
+        begin=starts(of, 2),
+        how=UNLIKELY,
+    )
+    found = fastest.answer(of, race)
+    assert (found.ways[0].cell == fast) is stays
+    assert (found.failed == {}) is stays
+    assert len(race.pairs()) == PAIRS
+    assert race.launches_left() == 0
+
+
+def test_a_way_whose_only_clock_is_implausible_is_out():
+    of = plan(threads="1")
+    liar = of.cells[-1]
+    race, _ = run(of, lambda cell, block: 1.0, lambda cell, block: cell == liar, how=UNLIKELY)
+    assert liar not in {way.cell for way in fastest.answer(of, race).ways}
+    assert race.without_number() == {UNLIKELY.reason: 1}
+
+
+def test_what_another_session_began_of_a_pair_is_not_completed():
+    of = plan(threads="2")
+    _, records = run(of, lambda cell, block: 1.0 + of.cells.index(cell) / 100, begin=starts(of, 2))
+    begun = of.launches - PAIRS - SPARE + 2
+    before = [record for record in records if record.launch < begun]
+    one = next(record for record in records if record.launch == begun)
+    race = Race(starts(of, 2), of, [*before, one])
+    assert not any(race.wants(cell, begun) for cell in of.cells)
+    assert all(race.wants(cell, begun + 1) for cell in race.finalists())
+    assert len(race.pairs()) == 2
+    whole = Race(starts(of, 2), of, [record for record in records if record.launch <= begun])
+    assert len(whole.pairs()) == 3
+
+
+def test_what_is_doubtful_about_a_way_is_said():
+    of = plan(threads="2")
+    _, records = run(of, lambda cell, block: 1.0 + of.cells.index(cell) / 100, begin=starts(of, 2))
+    greedy = [replace(record, outcome=record.outcome._replace(threads=make.threads(2, 3.0, 7.9))) for record in records]
+    found = fastest.answer(of, Race(starts(of, 2), of, greedy))
+    assert "threads_exceeded" in {flag["name"] for flag in fastest.data(of, found, SUITE)["ways"][0]["flags"]}
+    assert any(line.startswith("Mark on torch") for line in fastest.lines(of, found, SUITE))
+
+
+def test_where_all_survivors_fail_nothing_is_left_although_the_start_never_had_a_number():
+    of = plan(frameworks="tinygrad,torch", threads="1,2", tuning="installed,tuned")
+    start = starts(of, 2)[0]
+    second = next(block for block in range(of.launches) if sizes(len(of.cells))[block] < len(of.cells))
+    race, _ = run(
+        of,
+        lambda cell, block: 1.0 + of.cells.index(cell) / 100,
+        lambda cell, block: cell.framework == start.framework or block >= second,
+        begin=starts(of, 2),
+    )
+    assert fastest.answer(of, race) is None
     assert race.launches_left() == 0
 
 
