@@ -53,11 +53,14 @@ def gone(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition and return its value."""
+    """Wait for a condition and return its value; what is costly to ask is asked seldom, since other tests run beside."""
     until = time.monotonic() + PATIENCE
+    begun = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < until, f"{what}: not within {PATIENCE:g} s"
-        time.sleep(0.02)
+        asked = time.monotonic()
+        assert asked < until, f"{what}: not within {PATIENCE:g} s"
+        time.sleep(min(1.0, max(0.02, 3 * (asked - begun))))
+        begun = time.monotonic()
     return value
 
 
