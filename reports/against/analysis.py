@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import NamedTuple
 
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Status
+from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Status
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Column, Group, column_at, row_at
@@ -243,9 +243,9 @@ class _Cells:
         self._found: dict[tuple[Group, str, int], list[MatrixCell]] = {}
         self._adapters: dict[str, dict[str, None]] = {}
         for (group, row, column), cell in matrix.cells.items():
-            # The paper did not bind threads to CPUs.
-            unbound = column.machine == machine and _comparable(column) and row.affinity == OVERSUBSCRIBED
-            if unbound and column.threads is not None:
+            # The paper did not bind threads to CPUs, and tuned what it measured.
+            usual = row.affinity == OVERSUBSCRIBED and row.tuning == TUNED
+            if usual and column.machine == machine and _comparable(column) and column.threads is not None:
                 self._found.setdefault((group, row.framework, column.threads), []).append(cell)
                 self._adapters.setdefault(builds.of(cell).adapter, {})[row.framework] = None
         measured = {group for group, _, _ in self._found}

@@ -64,6 +64,8 @@ def leaders(matrix: Matrix) -> list[Leader]:
 
 def _leader(group: Group, column: Column, ordered: Sequence[tuple[MatrixCell, Summary]]) -> Leader:
     (first, least), *others = ordered
+    # The same row tuned otherwise is no rival.
+    others = [pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")]
     ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least))
     behind = [pair for pair in others if clearly_slower(pair[1], least)] or others
     if not behind:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from dlbench.adapters import axes
+from dlbench.adapters.protocol import INSTALLED, TUNED
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.means import mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio
@@ -79,6 +80,10 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
     for (group, _, column), cell in matrix.cells.items():
         place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
         found.setdefault((place, group), []).append(cell)
+    for (place, group), cells in found.items():
+        if place.cell.tuning == INSTALLED:
+            tuned = found.get((place._replace(cell=place.cell._replace(tuning=TUNED)), group), [])
+            cells += [cell for cell in tuned if builds.is_as_installed_too(cell)]
     machines, groups = list(matrix.machines), list(matrix.rows)
     order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
     rankings = tuple(_ranking(group, place, found[place, group], builds, all_modes) for place, group in order)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlbench.adapters.protocol import INSTALLED, TUNED
 from dlbench.reports.formats.labels import GAP, Box, Label, place_labels
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.matrix.places import Group, Place
@@ -66,6 +67,8 @@ def _places(found: Progress, machine: str) -> list[Place]:
         if cores is None or place.device != "cpu" or (place.threads or 0) * place.world_size <= cores
     ]
     chosen = own or places
+    if len(chosen) > len(_STYLES):  # a setting alone or left out is of few frameworks
+        chosen = [place for place in chosen if place.cell.tuning in (INSTALLED, TUNED)] or chosen
     if len(chosen) <= len(_STYLES):
         return chosen
     return [chosen[round(n * (len(chosen) - 1) / (len(_STYLES) - 1))] for n in range(len(_STYLES))]

@@ -138,10 +138,10 @@ def _crossings_of_places(usable: Mapping[Line, Times], hosts: Mapping[str, Host]
             sides.append(Side(name, of[0], _best(usable[line] for line in of)))
         for first, second in combinations(sides, 2):
             if first.line.on_cpu is second.line.on_cpu:
-                yield from _crossed(first, second, shared.framework, turn=_gains)
+                yield from _crossed(first, second, row_name(shared), turn=_gains)
             else:
                 ordered = (first, second) if first.line.on_cpu else (second, first)
-                yield from _crossed(*ordered, shared.framework)
+                yield from _crossed(*ordered, row_name(shared))
 
 
 def _of_machine(usable: Iterable[Line], hosts: Mapping[str, Host], machine: str) -> str:
@@ -150,7 +150,7 @@ def _of_machine(usable: Iterable[Line], hosts: Mapping[str, Host], machine: str)
 
 
 def _shared(line: Line) -> Cell:
-    return axes.project(line.cell, ("framework", "batch_size", "precision", "placement"))
+    return axes.project(line.cell, ("framework", "batch_size", "precision", "placement", "tuning"))
 
 
 def _best(of: Iterable[Times]) -> dict[Size, Summary]:

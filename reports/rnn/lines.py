@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import OVERSUBSCRIBED, Cell
+from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Summary
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
@@ -60,10 +60,10 @@ class Line(NamedTuple):
 
     @property
     def one_example(self) -> bool:
-        """Whether it is as in the study: one example an update, on the device, in single precision."""
+        """Whether it is as in the study: one example an update, on the device, in single precision, tuned."""
         own = self.cell
-        usual = (own.batch_size, own.world_size, own.precision, own.placement, own.affinity)
-        return usual == (1, 1, "float32", "resident", OVERSUBSCRIBED)
+        usual = (own.batch_size, own.world_size, own.precision, own.placement, own.affinity, own.tuning)
+        return usual == (1, 1, "float32", "resident", OVERSUBSCRIBED, TUNED)
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.storage.narrowing import untunable
 from dlbench.reports.storage.newest import BASELINE
 from dlbench.reports.storage.record import Record
 
@@ -39,6 +40,8 @@ class Builds:
         self._releases = releases
         self._told: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._newest: dict[tuple[str, str], tuple[str, str]] = {}
+        records = list(records)
+        self._untunable = untunable(records)
         for record in sorted(records, key=lambda record: record.started):
             if record.side == BASELINE:
                 continue  # another build under the row's name, which no cell of a matrix is made of
@@ -56,6 +59,10 @@ class Builds:
         newest = self._newest.get((machine, framework), ("", ""))
         adapter, version = self._told.get((machine, framework, cell.environment), newest)
         return Build(adapter, version, released(adapter, version, self._releases))
+
+    def is_as_installed_too(self, cell: MatrixCell) -> bool:
+        """Tell whether a cell's row has no setting there, so that the one cell is both."""
+        return (cell.column.machine, cell.cell) in self._untunable
 
 
 def released(adapter: str, version: str, releases: Mapping[tuple[str, str], date]) -> date | None:

@@ -1,12 +1,13 @@
 """Narrowing results to what a reader asks for: a run by the words a person has for it, values of axes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
+from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.errors import ReportError
-from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.results import Results
 
 
@@ -26,6 +27,10 @@ class Narrowing:
         """Tell whether a run is one of those asked for."""
         pairs = (self.run, run.id), (self.suite, run.suite), (self.machine, run.machine)
         return all(wanted in ("", there) for wanted, there in pairs)
+
+    def has(self, cell: Cell) -> bool:
+        """Tell whether a cell's axes are asked for."""
+        return all(fits(cell, axis, words) for axis, words in _chosen(self.axes).items())
 
     def of(self, results: Results) -> Results:
         """Return the results whose axes are asked for."""
@@ -58,9 +63,43 @@ def narrowed(results: Results, wanted: Mapping[str, str]) -> Results:
     """Return the results of these values of axes, by the axis: words with commas between, patterns ("lstm*") too."""
     if not wanted:
         return results
-    chosen = {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in wanted.items()}
-    records = (each for each in results.records if all(fits(each.cell, axis, words) for axis, words in chosen.items()))
-    return replace(results, records=tuple(records))
+    chosen = _chosen(wanted)
+    both = untunable(results.records) if "tuning" in chosen else frozenset()
+
+    def taken(record: Record) -> bool:
+        as_installed = place_of(record) in both
+        return all(
+            fits(record.cell, axis, words) or (axis == "tuning" and as_installed and INSTALLED in words)
+            for axis, words in chosen.items()
+        )
+
+    return replace(results, records=tuple(filter(taken, results.records)))
+
+
+def _chosen(wanted: Mapping[str, str]) -> dict[str, list[str]]:
+    return {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in wanted.items()}
+
+
+def place_of(record: Record) -> tuple[str, Cell]:
+    """Return machine and cell, whatever folder its adapter lay in."""
+    return record.machine, record.cell._replace(adapter="")
+
+
+def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
+    """Return the places whose row has no setting there: one cell, called tuned, is as installed too.
+
+    Records of before this was told tell it where their run measured others as installed.
+    """
+    records = list(records)
+    runs = {record.run for record in records if record.cell.tuning == INSTALLED}
+    return frozenset(
+        place_of(record)
+        for record in records
+        if record.cell.tuning == TUNED
+        and record.outcome.software
+        and not record.outcome.software.get(TUNABLE)
+        and (TUNABLE in record.outcome.software or record.run in runs)
+    )
 
 
 def fits(cell: Cell, axis: str, words: Sequence[str]) -> bool:

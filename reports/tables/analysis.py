@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from dlbench.adapters.families import LOSSES, Family
+from dlbench.adapters.protocol import TUNED
 from dlbench.reports.formats.layout import Table, entries, number
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, family_of_record, in_order
@@ -35,9 +36,10 @@ def tables(results: Results) -> list[Table]:
 def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = None) -> Table:
     """Return a row for each framework, mode and environment: version, interpreter, environment hash, libraries."""
     several = len(hosts or {}) > 1
-    newest: dict[tuple[str, str, str, str], Record] = {}
+    newest: dict[tuple[str, str, str, str, str], Record] = {}
     for record in records:
-        key = record.machine if several else "", record.cell.framework, record.cell.mode, record.environment
+        cell = record.cell
+        key = record.machine if several else "", cell.framework, cell.mode, record.environment, cell.tuning
         best = newest.get(key)
         if best is None or (bool(record.outcome.software), record.started) > (
             bool(best.outcome.software),
@@ -45,7 +47,7 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = No
         ):
             newest[key] = record
     rows, notes = [], []
-    for (machine, framework, mode, environment), record in sorted(newest.items()):
+    for (machine, framework, mode, environment, tuning), record in sorted(newest.items()):
         software = record.outcome.software
         name = f"{framework} {mode}" + (f" on {machine[:12]}" if several else "")
         version = str(software.get("version", "?"))
@@ -59,9 +61,9 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host] | None = No
             for key, value in sorted(variables.items()):
                 facts.append(f"{key}={'the threads asked' if 'THREADS' in key and value == threads else value}")
         if facts:
-            notes.append(f"{name}: " + "; ".join(facts))
+            notes.append(f"{name}{'' if tuning == TUNED else ', ' + tuning}: " + "; ".join(facts))
     head = ("framework", "version", "interpreter", "NumPy", "environment")
-    return Table("Table 1. Software", head, tuple(rows), tuple(dict.fromkeys(notes)), words=True)
+    return Table("Table 1. Software", head, tuple(dict.fromkeys(rows)), tuple(dict.fromkeys(notes)), words=True)
 
 
 def networks_table(workloads: Iterable[tuple[str, Family | None, int]] = ()) -> Table:

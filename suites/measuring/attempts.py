@@ -161,8 +161,7 @@ class Carrier:
             told["default_threads"] = default
         if outcome.software:  # a launch that could not answer measured nothing
             told |= carried.told
-            if tunable := self._tunable(cell):
-                told[TUNABLE] = list(tunable)
+            told[TUNABLE] = list(self._tunable(cell))
             # dlbench's own adapters come with its version.
             if source.build.framework.brought:
                 told[DIGEST] = adapter_digest(source.build.framework)

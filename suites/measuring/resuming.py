@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
+from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.newest import SEARCHING
 from dlbench.reports.storage.record import Record, Run
@@ -106,6 +107,8 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
             continue
         _check_same_adapter(build, record)
         _check_same_environment(build, record)
+    for record in told:
+        _check_same_settings(plan, record)
 
 
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
@@ -118,6 +121,20 @@ def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
                 f"The unfinished run trains on another text ({digest}). Give its --corpus again, or leave out --resume "
                 "to start a run of its own."
             )
+
+
+def _check_same_settings(plan: Plan, record: Record) -> None:
+    """Refuse settings that the row did not have then: tuned would be something else from here on."""
+    then, cell = record.outcome.software.get(TUNABLE), record.cell
+    rows = {(row.build.name, row.mode) for row in plan.rows}
+    if then is None or cell.network not in plan.networks or (cell.framework, cell.mode) not in rows:
+        return
+    now = plan.tunable(cell)
+    if list(then) != list(now):
+        raise UsageError(
+            f"The unfinished run measured {cell.framework} with the settings {', '.join(then) or 'none'}; it has "
+            f"{', '.join(now) or 'none'} now. Leave out --resume to start a new run."
+        )
 
 
 def _check_same_environment(build: Build, record: Record) -> None:

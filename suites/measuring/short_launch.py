@@ -45,11 +45,13 @@ def ask(
     """
     known = networks.shipped()
     network = known[_NETWORK]
+    # What a build can do must not hang on a setting that it may lack.
+    chosen = () if only_capabilities else None
     cell = Cell(framework.name, framework.folder, mode, network.name, "cpu", calls, network.batch_size)
     launch = Launch(
         cell,
         _PROTOCOL,
-        framework.launch_settings(mode),
+        framework.launch_settings(mode, chosen),
         None,
         str(folders.make_folder(folders.cache_directory(framework))),
         adapter_directory=framework.outside,
@@ -58,7 +60,7 @@ def ask(
         asked_about=[to_data(each) for each in known.values()] if only_capabilities else None,
     )
     assert source.interpreter is not None
-    named = {**framework.launch_variables(mode, variables, source.folder), **devices.variables(None)}
+    named = {**framework.launch_variables(mode, variables, source.folder, chosen), **devices.variables(None)}
     return launcher.launch(Order(launch, source.interpreter, named, _SECONDS)).outcome
 
 

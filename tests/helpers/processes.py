@@ -53,7 +53,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition and return its value; what is costly to ask is asked seldom, since other tests run beside."""
+    """Wait for a condition and return its value; what is costly to ask is asked seldom: other tests run beside."""
     until = time.monotonic() + PATIENCE
     begun = time.monotonic()
     while not (value := condition()):

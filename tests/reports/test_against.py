@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from properties import examples
 from records_of_published import CEILINGS, FORMATS, STANDS, TENSORFLOW, found_in, launches
 
-from dlbench.adapters.protocol import BOUND, Status
+from dlbench.adapters.protocol import BOUND, INSTALLED, Status
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Against, Match, Pair, Stand, against
 from dlbench.reports.matrix.analysis import build_matrix
@@ -297,3 +297,10 @@ def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
     assert "Caffe of 2016: nothing was measured here for it (Caffe)." in text
     assert "Per peak favours the software of today" in text
     assert "57.6 to 60.8 GFLOP/s a core, theoretical" in text
+
+
+def test_only_tuned_cells_are_held_against_the_paper() -> None:
+    faster = launches(0.1, framework="torch", adapter="pytorch", mode="m", threads=1, tuning=INSTALLED)
+    tuned = launches(0.5, framework="torch", adapter="pytorch", mode="m", threads=1)
+    pairs = [pair for pair in on(found_in(*faster, *tuned), DESKTOP).pairs if pair.now is not None]
+    assert {pair.now.row.tuning for pair in pairs} == {"tuned"}

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from properties import examples
 from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, names, only, progress_of
 
-from dlbench.adapters.protocol import BOUND, Status
+from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Status
+from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.evidence.means import geometric_mean, mean_of_pairs
 from dlbench.reports.evidence.statistics import Ratio, ratio, summarise
 from dlbench.reports.formats.layout import times
@@ -278,3 +279,15 @@ def test_null_computes_nothing_and_is_no_progress() -> None:
     null = make.record(result=nothing, framework="null", adapter="null", mode="null")
     ranking = only(progress_of([*OLD, null]))
     assert [(s.cell.row.framework, s.speedup) for s in ranking.standings if not s.oldest] == [("null", None)]
+
+
+def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
+    old = [
+        replace(each, outcome=each.outcome._replace(software={**each.outcome.software, TUNABLE: []})) for each in OLD
+    ]
+    new = launches(0.9, "torch", "2.13.0", tuning=INSTALLED)
+    rankings = progress_of([*old, *NEW, *new]).rankings
+    assert {ranking.place.cell.tuning: names(ranking) for ranking in rankings} == {
+        TUNED: ["caffe", "torch"],
+        INSTALLED: ["caffe", "torch"],
+    }

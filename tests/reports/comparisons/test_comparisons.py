@@ -71,3 +71,12 @@ def test_a_store_without_any_says_so(tmp_path: Path) -> None:
     found = compared(source(tmp_path, "cpu"))
     assert not reports()["comparisons"].worth_a_section(found)
     assert "No comparison" in reports()["comparisons"].page(found, Choices()).before[0]
+
+
+def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None:
+    every = source(tmp_path, "gates")
+    narrowed = replace(every, narrowing=Narrowing(axes={"threads": "1"}))
+    passed = [index for index, each in enumerate(compared(every)) if outcome(each).startswith("gate passed")]
+    assert passed
+    for index in passed:
+        assert outcome(compared(narrowed)[index]).startswith("gate passed")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.evidence.contrasts import clearly_slower
 from dlbench.reports.fastest.analysis import fastest, leaders
 from dlbench.reports.fastest.report import REPORT
@@ -113,3 +114,10 @@ def test_published_times_lead_by_their_value():
     found = fastest(TABLES["shi2016"]())
     assert all(not each.certain for each in found.leaders)
     assert "by the published value the fastest" in REPORT.headline(found)[0]
+
+
+def test_the_leader_tuned_otherwise_is_no_rival():
+    twin = make.launches(1.001, tuning=INSTALLED)
+    leader = only([*make.launches(1.0), *twin, *make.launches(2.0, framework="mxnet")])
+    assert (leader.ties, leader.certain, leader.next.row.framework) == ((), True, "mxnet")
+    assert only([*make.launches(1.0), *twin]).next is None

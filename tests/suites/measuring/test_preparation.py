@@ -1,12 +1,14 @@
 """Beginning and resuming: a resumed run is the run that was begun, whatever was typed the second time."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import factory_of_records as make
 import pytest
 
+from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import contents, row_interpreters
 from dlbench.suites.errors import UsageError
@@ -135,3 +137,19 @@ def test_a_run_is_not_resumed_with_another_build_than_it_was_begun_with(store):
         resuming.check_same_builds(plan, [record_made_with(run, plan.cells[0], "another")])
     with pytest.raises(UsageError, match="earlier dlbench, which knew the build of null by its versions alone"):
         resuming.check_same_builds(plan, [record_made_with(run, plan.cells[0], here.digest_of_versions)])
+
+
+def test_a_run_is_not_resumed_with_other_settings_than_it_was_begun_with(store):
+    plan = plan_of(frameworks="null")
+    run = preparation.begin(plan, store, HERE)
+    here = contents.digest_of(row_interpreters.look_into(plan.rows[0].build, Path(sys.executable)))
+    record = record_made_with(run, plan.cells[0], here)
+    now = list(plan.tunable(plan.cells[0]))
+
+    def made_with(names):
+        software = {**record.outcome.software, TUNABLE: names}
+        return replace(record, outcome=record.outcome._replace(software=software))
+
+    resuming.check_same_builds(plan, [made_with(now)])
+    with pytest.raises(UsageError, match="measured null with the settings gone"):
+        resuming.check_same_builds(plan, [made_with([*now, "gone"] if now else ["gone"])])
