@@ -13,12 +13,15 @@ from ..libraries import software
 from ..networks import Network
 from ..protocol import Cell
 from .networks import build, mean_loss
+from .recurrent import fused, kept
 
 GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
 
 
 class TinygradAdapter(Adapter):
     """Drives tinygrad.
+
+    Setting: ``gates``, "fused" (default: what tinygrad makes of them) or "kept": in memory at each step.
 
     The first step runs uncaptured, the second is captured, and every further one replays the kernels of that one.
     """
@@ -29,6 +32,9 @@ class TinygradAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
+        self.gates = str(settings.get("gates", "fused"))
+        if self.gates not in ("fused", "kept"):
+            raise ValueError("the setting gates is %r; tinygrad's are fused and kept" % self.gates)
         self.compiler, reason = software.compiler(os.environ.get("CC", "clang"))
         self.reason = reason and "tinygrad compiles its kernels with clang, and " + reason
         # tinygrad's own cache knows a kernel by its source alone, not by the compiler.
@@ -46,7 +52,7 @@ class TinygradAdapter(Adapter):
         self.weights = {name: _placed(value) for name, value in weights.items()}
         self.inputs, self.labels = [_placed(each).is_param_(False) for each in laid_out(self.family, batch)]
         self.optimizer = nn.optim.SGD(list(self.weights.values()), lr=LEARNING_RATE)
-        forward = build(self.family, self.weights)
+        forward = build(self.family, self.weights, kept if self.gates == "kept" else fused)
 
         def train() -> Tensor:
             self.optimizer.zero_grad()
@@ -109,6 +115,7 @@ class TinygradAdapter(Adapter):
             "beam": int(helpers.BEAM.value),
             "cpu_count": int(helpers.CPU_COUNT.value),
             "recurrence": "unrolled",
+            "gates": self.gates,
             "execution": "TinyJit of the whole step",
             "optimizer": "tinygrad.nn.optim.SGD",
         }

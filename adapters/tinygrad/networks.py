@@ -75,17 +75,19 @@ def _residual(family: Residual, w: Weights, values: Tensor) -> Tensor:
 _BUILDERS: Tuple[Tuple[type, Callable[..., Tensor]], ...] = (
     (Chain, _chain),
     (Residual, _residual),
-    (Recurrent, recurrent.logits),
-    (Elman, recurrent.outputs),
     (Attention, attention.logits),
 )
+_RECURRENT: Tuple[Tuple[type, Callable[..., Tensor]], ...] = ((Recurrent, recurrent.logits), (Elman, recurrent.outputs))
 
 
-def build(family: Family, weights: Weights) -> Callable[[Tensor], Tensor]:
+def build(family: Family, weights: Weights, gates: recurrent.Gates) -> Callable[[Tensor], Tensor]:
     """Return the function from inputs to logits, or to outputs where the loss is the squared error."""
     for kind, builder in _BUILDERS:
         if isinstance(family, kind):
             return partial(builder, family, weights)
+    for kind, builder in _RECURRENT:
+        if isinstance(family, kind):
+            return partial(builder, family, weights, gates)
     raise Unsupported("tinygrad: no way to build a network of type %s" % type(family).__name__)
 
 

@@ -18,6 +18,7 @@ CAPTURED = """(id(adapter.train.captured), [
 
 @asked.of_every_framework(
     asked.reference(only=["small-dense", "small-convolutional", "one-hot-gru", "small-elman", "small-attention"]),
+    asked.reference(only=["small-recurrent", "one-hot-gru", "small-elman"], gates="kept"),
     # At a rate of 0 in the first step and the third: the second is captured, with a rate of its own.
     asked.rate(),
     asked.reset(CAPTURED, only=["small-dense", "small-recurrent"]),
