@@ -7,6 +7,7 @@ import shutil
 import pytest
 import tiny_wheels
 from processes import run_command
+from suites_of_null import SMALL_NETWORK
 
 
 @pytest.fixture
@@ -46,26 +47,6 @@ class Tiny(Null):
 
 ADAPTER = Tiny
 """
-SMALL = """
-name = "small"
-summary = "s"
-networks = ["mine"]
-frameworks = ["null"]
-threads = [1]
-[[network]]
-name = "mine"
-family = "feedforward"
-inputs = 64
-hidden = [64]
-outputs = 9
-activation = "relu"
-batch_size = 8
-[protocol]
-warmup_steps = 2
-steps = 3
-minimum_steps = 3
-seconds = 0.2
-"""
 
 
 def computing_nothing(lock, slower=1.0):
@@ -73,7 +54,7 @@ def computing_nothing(lock, slower=1.0):
     about, code, suite = (lock.with_name(name) for name in ("framework.toml", "adapter.py", "small.toml"))
     about.write_text(about.read_text().replace("[modes.only]", "computes = false\n\n[modes.only]"))
     code.write_text(WAITS.format(seconds={"1.0": 0.004, "2.0": 0.004 * slower}))
-    suite.write_text(SMALL)
+    suite.write_text(SMALL_NETWORK)
     return str(suite)
 
 

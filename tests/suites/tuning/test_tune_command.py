@@ -9,6 +9,7 @@ from statistics import median
 import pytest
 from pretended_gpus import TWO, stand_in
 from processes import PATIENCE, run_command, running_command, wait_until
+from suites_of_null import SMALL_NETWORK
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
@@ -53,26 +54,6 @@ class Mine(Adapter):
     def describe(self): return {"framework": "mine", "version": "1"}
 
 ADAPTER = Mine
-"""
-OWN = """
-name = "own"
-summary = "s"
-networks = ["mine"]
-frameworks = ["null"]
-threads = [1]
-[[network]]
-name = "mine"
-family = "feedforward"
-inputs = 64
-hidden = [64]
-outputs = 9
-activation = "relu"
-batch_size = 8
-[protocol]
-warmup_steps = 2
-steps = 3
-minimum_steps = 3
-seconds = 0.2
 """
 
 
@@ -127,7 +108,7 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
 @pytest.mark.slow
 def test_a_search_takes_a_network_of_the_users_own_and_its_command_measures_the_way_again(adapter, dlbench, tmp_path):
     suite, store = tmp_path / "own suite.toml", tmp_path / "s.sqlite"
-    suite.write_text(OWN)
+    suite.write_text(SMALL_NETWORK)
     words = ["tune", "--network", "mine", "--framework", "mine", "--threads", 1, "--suite", suite, *adapter, "--json"]
     told = json.loads(dlbench(*words).stdout)
     best = told["ways"][0]
