@@ -15,6 +15,7 @@ SCHEMA_VERSION = 1
 CELL_FILE = "cell.json"
 OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
+PROFILE, TRAINING = "profile", "training"  # phases with the measurement safe on disk
 
 
 class ProtocolError(Exception):
@@ -72,7 +73,7 @@ class Cell(NamedTuple):
 class Protocol(NamedTuple):
     """How one launch measures: warm-up, then timed samples until ``steps`` or ``seconds`` is reached."""
 
-    warmup_steps: int = 3  # steps before the first timed one at least, the parity steps included
+    warmup_steps: int = 3  # steps before the first timed one at least, the first step included
     steps: int = 20  # timed samples at most
     minimum_steps: int = 5  # timed samples at least, whatever they cost
     seconds: float = 10.0  # no further timed sample starts after this many seconds
@@ -234,7 +235,7 @@ class Outcome(NamedTuple):
     samples_ns: List[int] = []  # every timed sample, in order; each of steps_per_sample steps
     final_loss: Optional[float] = None  # after the timed steps; None when it is not finite or was not read
     final_loss_finite: Optional[bool] = None
-    peak_memory_bytes: Optional[int] = None  # resident, of all processes, from the parity check's end on
+    peak_memory_bytes: Optional[int] = None  # resident, of all processes, from the first step's end on
     parity: Optional[Parity] = None
     threads: Optional[ThreadEvidence] = None
     contention: Optional[Contention] = None

@@ -8,6 +8,7 @@ What a system does not tell is None, never a guess.
 import os
 import resource
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +30,9 @@ class Snapshot:
     stalled_avg10: float | None
     """The same as the kernel's own mean over about ten seconds, as a share from 0 to 1."""
     busy: float | None
-    """CPU time of everybody, over all CPUs."""
+    """CPU time of everybody, over these CPUs."""
     stolen: float | None
-    """Time in which a virtual CPU could run and its host did not let it, over all CPUs."""
+    """Time in which a virtual CPU could run and its host did not let it, over these CPUs."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,11 @@ class Contention:
 
 
 def snapshot(root: Path = ROOT) -> Snapshot:
-    """Read the counters of this machine, or of a recorded tree."""
+    """Read the counters of the CPUs that this process may use, or of all CPUs of a recorded tree."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     stalled, average = _stalled(root)
-    busy, stolen = _cpu_times(root)
+    mask = os.sched_getaffinity(0) if root == ROOT and hasattr(os, "sched_getaffinity") else ()
+    busy, stolen = _cpu_times(root, mask)
     return Snapshot(
         wall=time.monotonic(),
         own_cpu=sum(usage.ru_utime + usage.ru_stime for usage in usages),
@@ -103,12 +105,18 @@ def _stalled(root: Path) -> tuple[float | None, float | None]:
     return None, None
 
 
-def _cpu_times(root: Path) -> tuple[float | None, float | None]:
-    """Busy and stolen seconds of all CPUs together, from /proc/stat's first line."""
-    lines = (read_text(root / "proc/stat") or "").splitlines()
-    fields = lines[0].split() if lines else []
-    if len(fields) < 9 or fields[0] != "cpu" or not all(field.isdecimal() for field in fields[1:9]):
+def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float | None]:
+    """Busy and stolen seconds of these CPUs together, of all where there are none or /proc/stat lacks one."""
+    told = {}
+    for line in (read_text(root / "proc/stat") or "").splitlines():
+        name, *fields = line.split() or [""]
+        if name.startswith("cpu") and len(fields) >= 8 and all(field.isdecimal() for field in fields[:8]):
+            told[name] = [int(field) for field in fields[:8]]
+    names = [f"cpu{cpu}" for cpu in mask]
+    chosen = names if names and all(name in told for name in names) else ["cpu"]
+    if not all(name in told for name in chosen):
         return None, None
     # A guest's time is counted in user and nice already; of these eight, idle and waiting for a disk are not busy.
-    user, nice, system, _idle, _iowait, interrupts, soft_interrupts, stolen = map(int, fields[1:9])
+    summed = [sum(told[name][place] for name in chosen) for place in range(8)]
+    user, nice, system, _idle, _iowait, interrupts, soft_interrupts, stolen = summed
     return (user + nice + system + interrupts + soft_interrupts) / _TICKS_PER_SECOND, stolen / _TICKS_PER_SECOND

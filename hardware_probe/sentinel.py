@@ -57,7 +57,7 @@ class Reading(JsonRecord):
     others_cpus: float | None
     """CPUs' worth of time that other programs took meanwhile."""
     cpus: float
-    """CPUs' worth of time that this process could have had: affinity mask and quota."""
+    """CPUs in the affinity mask: others' time is counted on these alone. A quota's share of them is nobody's own."""
     method: str
     """What was measured with; rates compare only where it is equal."""
     taken: str
@@ -98,7 +98,7 @@ def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
         pressure_share=contention.pressure_share,
         pressure_avg10=contention.pressure_avg10,
         others_cpus=contention.others_cpus,
-        cpus=cpu.capacity_cpus,
+        cpus=float(len(cpu.affinity)),
         method=f"NumPy {result['numpy']}, {result['gemm_order']} x {result['gemm_order']}, 2 x {array_bytes} bytes",
         taken=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )

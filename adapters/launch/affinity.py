@@ -40,7 +40,10 @@ def narrow(cpus: Optional[List[int]]) -> None:
         return
     try:
         for name in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(name), cpus)
+            try:
+                os.sched_setaffinity(int(name), cpus)
+            except ProcessLookupError:
+                pass  # this thread has ended, the others have not
     except (AttributeError, OSError, ValueError):
         pass  # `refusal` tells
 

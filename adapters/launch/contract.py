@@ -74,7 +74,7 @@ def supports(adapter: Adapter, network: Network) -> Tuple[bool, str]:
         raise ContractBroken("supports() returned %.80r, not (bool, reason)" % (answer,))
     if not answer[0] and not answer[1].strip():
         raise ContractBroken("supports() refused without a reason")
-    return bool(answer[0]), answer[1]
+    return bool(answer[0]), "" if answer[0] else answer[1]
 
 
 def loss(adapter: Adapter) -> float:

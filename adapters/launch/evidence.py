@@ -7,7 +7,7 @@ guess: on many virtual machines and in containers parts of /proc are absent.
 import os
 import resource
 import time
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..protocol import Contention, ThreadEvidence
 from . import companions
@@ -29,7 +29,7 @@ class Snapshot(NamedTuple):
     pressure: Optional[float]
     pressure_avg10: Optional[float]
     steal: Optional[float]
-    machine_cpu: Optional[float]  # seconds that all CPUs together were busy
+    machine_cpu: Optional[float]  # seconds that the launch's CPUs together were busy
     throttled: Optional[float]
     company: companions.Companions = companions.Companions({}, 0.0)
 
@@ -40,8 +40,13 @@ def _schedules() -> Optional[Dict[str, List[int]]]:
         names = os.listdir("/proc/self/task")
     except OSError:
         return None
-    told = {name: (_read("/proc/self/task/%s/schedstat" % name) or "").split() for name in names}
-    return {name: [int(field) for field in fields[:2]] if len(fields) == 3 else [] for name, fields in told.items()}
+    found = {}
+    for name in names:
+        fields = (_read("/proc/self/task/%s/schedstat" % name) or "").split()
+        if not fields and not os.path.isdir("/proc/self/task/%s" % name):
+            continue  # it has ended meanwhile
+        found[name] = [int(field) for field in fields[:2]] if len(fields) == 3 else []
+    return found
 
 
 def _thread_times(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[str, float]]:
@@ -72,16 +77,21 @@ def _pressure(what: str) -> Optional[float]:
     return float(told[what]) if what in told else None
 
 
-def _machine_times() -> Tuple[Optional[float], Optional[float]]:
-    """Return the seconds that all CPUs were busy for processes here, and those that the hypervisor took."""
-    content = _read("/proc/stat")
-    if content is None:
+def _machine_times(cpus: Optional[Sequence[int]]) -> Tuple[Optional[float], Optional[float]]:
+    """Return the seconds that these CPUs (None: all) were busy, and those that the hypervisor took of all CPUs."""
+    told = {}
+    for line in (_read("/proc/stat") or "").splitlines():
+        name, _, rest = line.partition(" ")
+        if name.startswith("cpu"):
+            told[name] = [int(field) / float(_TICKS) for field in rest.split()]
+    if len(told.get("cpu", [])) < 8:
         return None, None
-    fields = [int(field) / float(_TICKS) for field in content.splitlines()[0].split()[1:]]
-    if len(fields) < 8:
-        return None, None
-    user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
-    return user + nice + system + irq + softirq, steal
+    names = ["cpu%d" % cpu for cpu in cpus or ()]
+    busy = 0.0
+    for name in names if names and all(name in told for name in names) else ["cpu"]:
+        user, nice, system, _idle, _iowait, irq, softirq = told[name][:7]
+        busy += user + nice + system + irq + softirq
+    return busy, told["cpu"][7]
 
 
 def _cgroups() -> List[Tuple[str, str]]:
@@ -114,11 +124,11 @@ def _throttled() -> Optional[float]:
     return None
 
 
-def snapshot() -> Snapshot:
-    """Read every clock and counter once."""
+def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
+    """Read every clock and counter once; the launch may use these CPUs (None: all)."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     total = _pressure("total")
-    machine_cpu, steal = _machine_times()
+    machine_cpu, steal = _machine_times(cpus)
     schedules = _schedules()
     return Snapshot(
         wall=time.perf_counter(),

@@ -157,16 +157,16 @@ def _take(adapter: Adapter, launch: Launch, warm: Warm, host: Host) -> Taken:
     # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
     gc.collect()
     warm.watch.begin()
-    host.mark(BEGIN)
-    earlier = evidence.snapshot()
-    begun = time.monotonic()
-    series = _timed(warm.sample, adapter.synchronize, launch.protocol)
-    ended = time.monotonic()
-    later = evidence.snapshot()
-    order = host.end((len(series.before) + len(series.samples)) * warm.steps_per_sample)
     # Of a team each worker is bound to its part of the launch's.
     bound = team.needed(adapter, launch) and launch.cpus
     cpus = sorted(launch.cpus or []) if bound else affinity.cpus_allowed()
+    host.mark(BEGIN)
+    earlier = evidence.snapshot(cpus)
+    begun = time.monotonic()
+    series = _timed(warm.sample, adapter.synchronize, launch.protocol)
+    ended = time.monotonic()
+    later = evidence.snapshot(cpus)
+    order = host.end((len(series.before) + len(series.samples)) * warm.steps_per_sample)
     on_device = warm.watch.end()
     loss = contract.loss(adapter) if adapter.tells_loss else None
     return Taken(series, (begun, ended), (earlier, later), cpus, on_device, loss, evidence.peak_memory_bytes(), order)

@@ -7,7 +7,7 @@ import traceback
 from typing import Any, Callable, List
 
 from ..base import Adapter, Unsupported
-from ..protocol import Launch, Outcome, Status, read_launch, write_outcome
+from ..protocol import PROFILE, Launch, Outcome, Status, read_launch, write_outcome
 from ..texts import training
 from . import affinity, batches, contract, device, team
 from .host import Host
@@ -54,7 +54,7 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
     write_outcome(directory, outcome)
     if not teams and outcome.samples_ns and device.wants_profile(launch):
         # With the measurement safe on disk: a profiler that crashes takes nothing of it along.
-        phases.enter("profile")
+        phases.enter(PROFILE)
         outcome = device.with_profile(outcome, launch, made[0])
         if os.getpid() != process:
             return 1

@@ -13,7 +13,7 @@ from .. import networks
 from ..base import Adapter
 from ..launch import batches, contract
 from ..networks import Network
-from ..protocol import Launch, Outcome
+from ..protocol import TRAINING, Launch, Outcome
 from . import mini_batches
 
 #: Tells what the guest does, and how many seconds more it will take.
@@ -60,7 +60,7 @@ def _trained(
 ) -> Outcome:
     network = networks.from_data(launch.network or {})
     steps = launch.protocol.curve_steps
-    announce("training", None)
+    announce(TRAINING, None)
     weights = batches.initial_weights(network) if adapter.computes else {}
     found = mini_batches.blocks(mini_batches.read(launch.text or ""), network, launch.cell.batch_size, steps)
     begun = time.perf_counter()
@@ -75,5 +75,5 @@ def _trained(
             return outcome._replace(curve=curve, test_loss=mean)
         done += len(losses)
         curve.append([done, mean])
-        announce("training, step %d of %d" % (done, steps), (time.perf_counter() - begun) / done * (steps - done))
+        announce("%s, step %d of %d" % (TRAINING, done, steps), (time.perf_counter() - begun) / done * (steps - done))
     raise contract.ContractBroken("train_on_text() ended after %d of %d steps" % (done, steps))

@@ -51,8 +51,10 @@ _OF_SESSIONS = (
     "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
     "side instead."
 )
+ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
+"""How a launch may end once by bad luck, such as a clock that other programs held up."""
 CRASHES = 2
-"""A side that crashed this often counts as crashed, whatever its other launches gave; once may be bad luck."""
+"""A side of which so many launches ended in such a way counts as failed, whatever its other launches gave."""
 
 
 def compare_sides(
@@ -281,9 +283,9 @@ def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
     outcome = failed[-1].outcome
     reason = outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
     where = "" if len(failed) == len(records) else f" (in {len(failed)} of {len(records)} launches)"
-    crashes_only = all(record.outcome.status is Status.CRASHED for record in failed)
-    if crashes_only and len(failed) < min(CRASHES, len(records)):
-        return Status.OK, "", f"crashed: {reason}{where}"
+    by_chance = all(record.outcome.status in ONCE_BY_CHANCE for record in failed)
+    if by_chance and len(failed) < min(CRASHES, len(records)):
+        return Status.OK, "", f"{outcome.status.value}: {reason}{where}"
     return outcome.status, reason + where, ""
 
 

@@ -250,6 +250,15 @@ def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
     return flags
 
 
+def failed_launches(failed: Sequence[Record], launches: int) -> list[Flag]:
+    """Return the flag of a cell of which some launches failed, the newest last; none where none did."""
+    if not failed:
+        return []
+    outcome = failed[-1].outcome
+    how = f"{outcome.status.value}, {outcome.reason}"
+    return [Flag(flag_kinds.FAILED_LAUNCHES, f"{len(failed)} of {launches} launches: {how}")]
+
+
 def few_launches(launches: int) -> list[Flag]:
     """Return the flag of a cell with too few launches for an interval that covers them."""
     if launches >= ENOUGH_LAUNCHES:

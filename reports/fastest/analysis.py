@@ -1,7 +1,8 @@
 """Who is fastest of each column, who cannot be told from it, and how far behind the next one is.
 
 Pure functions. Who takes part, and what noise may explain, is as for the stars of a matrix (`matrix.analysis`,
-`evidence.contrasts`), so that the two never contradict one another.
+`evidence.contrasts`), so that the two never contradict one another. One thing differs: the fastest row tuned otherwise,
+which has a star where noise cannot tell it, is no rival here.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ class Leader:
     first: MatrixCell
     """The least median of those that were fair."""
     ties: tuple[MatrixCell, ...]
-    """Others that noise cannot tell from it, the fastest first."""
+    """Others that noise cannot tell from it, the fastest first; the same row tuned otherwise is none of them."""
     next: MatrixCell | None
     """The fastest that is clearly slower, else the second; None where it is alone."""
     ratio: Ratio | None

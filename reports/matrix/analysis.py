@@ -315,11 +315,7 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     flags = raised_flags.cell_flags([raised_flags.record_flags(record, host) for record in timed])
     if fraction is not None and fraction > raised_flags.CEILING_SLACK:
         flags.append(flag_kinds.Flag(flag_kinds.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
-    if len(timed) < len(records):
-        failed = next(record for record in reversed(records) if record not in timed)
-        how = f"{failed.outcome.status.value}, {failed.outcome.reason}"
-        said = f"{len(records) - len(timed)} of {len(records)} launches: {how}"
-        flags.append(flag_kinds.Flag(flag_kinds.FAILED_LAUNCHES, said))
+    flags += raised_flags.failed_launches([record for record in records if record not in timed], len(records))
     flags += raised_flags.few_launches(len(timed))
     parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
     default = timed[-1].outcome.software.get("default_threads")

@@ -40,7 +40,7 @@ def page_data(document: Document) -> dict[str, Any]:
             {
                 **_cell(cell, hosts.index(cell.column.machine)),
                 "column": document.matrix.columns.index(cell.column),
-                "again": document.again(cell.cell, _suite(launches), sum(each.counts for each in launches)),
+                "again": _again(document, cell, launches),
                 "launches": [_launch(each, step, software, known) for each in launches],
                 "histories": [nights_data(each) for each in document.histories.get(key, ())],
             }
@@ -163,5 +163,9 @@ def _launch(launch: Launch, step: int, software: dict[str, int], known: list[dic
     }
 
 
-def _suite(launches: list[Launch]) -> str:
-    return launches[-1].record.suite if launches else ""
+def _again(document: Document, cell: MatrixCell, launches: list[Launch]) -> str:
+    """Return the command that measures a cell again; "" where there is none."""
+    newest = launches[-1].record if launches else None
+    if newest is None:
+        return document.again(cell.cell, "", 0)
+    return document.again(newest.cell, newest.suite, sum(each.counts for each in launches))

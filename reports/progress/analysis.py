@@ -80,10 +80,13 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
     for (group, _, column), cell in matrix.cells.items():
         place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
         found.setdefault((place, group), []).append(cell)
-    for (place, group), cells in found.items():
+    for (place, group), cells in list(found.items()):
         if place.cell.tuning == INSTALLED:
-            tuned = found.get((place._replace(cell=place.cell._replace(tuning=TUNED)), group), [])
-            cells += [cell for cell in tuned if builds.is_as_installed_too(cell)]
+            tuned = place._replace(cell=place.cell._replace(tuning=TUNED)), group
+            there = found.get(tuned, [])
+            cells += (both := [cell for cell in there if builds.is_as_installed_too(cell)])
+            if both and len(both) == len(there):
+                del found[tuned]  # nothing in it is tuned
     machines, groups = list(matrix.machines), list(matrix.rows)
     order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
     rankings = tuple(_ranking(group, place, found[place, group], builds, all_modes) for place, group in order)

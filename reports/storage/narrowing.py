@@ -67,11 +67,8 @@ def narrowed(results: Results, wanted: Mapping[str, str]) -> Results:
     both = untunable(results.records) if "tuning" in chosen else frozenset()
 
     def taken(record: Record) -> bool:
-        as_installed = place_of(record) in both
-        return all(
-            fits(record.cell, axis, words) or (axis == "tuning" and as_installed and INSTALLED in words)
-            for axis, words in chosen.items()
-        )
+        cells = [record.cell, *([record.cell._replace(tuning=INSTALLED)] if place_of(record) in both else [])]
+        return all(any(fits(cell, axis, words) for cell in cells) for axis, words in chosen.items())
 
     return replace(results, records=tuple(filter(taken, results.records)))
 
@@ -92,14 +89,19 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
     """
     records = list(records)
     runs = {record.run for record in records if record.cell.tuning == INSTALLED}
-    return frozenset(
-        place_of(record)
-        for record in records
-        if record.cell.tuning == TUNED
-        and record.outcome.software
-        and not record.outcome.software.get(TUNABLE)
-        and (TUNABLE in record.outcome.software or record.run in runs)
-    )
+    found, with_settings = set(), set()
+    for record in records:
+        software = record.outcome.software
+        if record.cell.tuning == INSTALLED:
+            machine, cell = place_of(record)
+            with_settings.add((machine, cell._replace(tuning=TUNED)))  # it has two, then
+        if record.cell.tuning != TUNED or not software:
+            continue
+        if software.get(TUNABLE):
+            with_settings.add(place_of(record))
+        elif TUNABLE in software or record.run in runs:
+            found.add(place_of(record))
+    return frozenset(found - with_settings)
 
 
 def fits(cell: Cell, axis: str, words: Sequence[str]) -> bool:

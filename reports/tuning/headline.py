@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dlbench.reports.naming import name_of
+from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.tuning.analysis import FASTER, Row, Tuning, verdict
 from dlbench.reports.tuning.over_networks import names_of_means, over_networks
 
@@ -12,7 +13,7 @@ def headline(found: Tuning) -> list[str]:
     lines = []
     for machine in dict.fromkeys(row.machine for row in found.rows):
         rows = [row for row in found.rows if row.machine == machine]
-        name = found.hosts[machine].name
+        name = name_among(found.hosts, machine)
         lines += [f"{name}: {sentence}." for sentence in (_over_networks(rows), _most(rows)) if sentence]
     return lines
 

@@ -42,11 +42,11 @@ def over_networks(rows: Sequence[Row]) -> list[Mean]:
 
 
 def names_of_means(means: Sequence[Mean]) -> dict[Mean, str]:
-    """Return a name for each mean of a machine: with its work and device where rows of one name differ in them."""
-    rows = Counter(row_name(each.cell) for each in means)
+    """Return a name for each mean: with its work and device where those of a machine share a name."""
+    rows = Counter((each.machine, row_name(each.cell)) for each in means)
 
-    def name(cell: Cell) -> str:
-        if rows[row_name(cell)] == 1:
+    def name(machine: str, cell: Cell) -> str:
+        if rows[machine, row_name(cell)] == 1:
             return row_name(cell)
         others = (
             work_name(cell._replace(network="")).strip(", "),
@@ -55,7 +55,7 @@ def names_of_means(means: Sequence[Mean]) -> dict[Mean, str]:
         )
         return ", ".join(word for word in (row_name(cell), *others) if word)
 
-    return {each: name(each.cell) for each in means}
+    return {each: name(each.machine, each.cell) for each in means}
 
 
 def _mean(rows: Sequence[Row]) -> Mean:

@@ -8,6 +8,7 @@ from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.naming import group_name, place_name, row_name
+from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, WORTH_NOTHING, Row, Tuning, Worth, verdict
 from dlbench.reports.tuning.over_networks import FEWEST_NETWORKS, Mean, names_of_means, over_networks
 
@@ -36,7 +37,7 @@ def tuning_page(found: Tuning) -> Page:
     machines = dict.fromkeys(row.machine for row in found.rows)
     tables = []
     for machine in machines:
-        name = f", on {found.hosts[machine].name}" if len(machines) > 1 else ""
+        name = f", on {name_among(found.hosts, machine)}" if len(machines) > 1 else ""
         rows = [row for row in found.rows if row.machine == machine]
         if means := over_networks(rows):
             tables.append(_means(means, name))
@@ -52,7 +53,7 @@ def findings(found: Tuning) -> tuple[str, ...]:
     machines = dict.fromkeys(row.machine for row in found.rows)
     sentences = []
     for machine in machines:
-        where = f" ({found.hosts[machine].name})" if len(machines) > 1 else ""
+        where = f" ({name_among(found.hosts, machine)})" if len(machines) > 1 else ""
         rows = [row for row in found.rows if row.machine == machine]
         for said, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
             if named := _named(rows, said):

@@ -30,15 +30,15 @@ class WhatToCompare(OptionGroup):
     now: Annotated[bool, typer.Option("--now", help="Measure both sides now, in interleaved pairs of launches.")] = (
         False
     )
-    suite_name: Annotated[str, typer.Option("--suite", help="With --now: the suite whose cells are measured.")] = (
-        "quick"
-    )
-    pairs: Annotated[str, typer.Option("--pairs", help="With --now: fewest and most pairs of a cell.")] = (
-        f"{FEWEST}-{MOST}"
-    )
+    suite_name: Annotated[
+        str | None, typer.Option("--suite", help="With --now: the suite whose cells are measured (quick).")
+    ] = None
+    pairs: Annotated[
+        str | None, typer.Option("--pairs", help=f"With --now: fewest and most pairs of a cell ({FEWEST}-{MOST}).")
+    ] = None
     interval: Annotated[
-        str, typer.Option("--interval", help="With --now: half-width of the ratio's 95 % interval to reach.")
-    ] = "2%"
+        str | None, typer.Option("--interval", help="With --now: half-width of the 95 % interval to reach (2%).")
+    ] = None
 
 
 @grouped
@@ -59,9 +59,11 @@ def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
     """
     form = given.output.check()
     if not what.now:
-        of_measuring = (given.axes.words, vars(given.launches), vars(given.sides))
+        session, stored = vars(given.session), ("store_file",)
+        of_session = {name: value for name, value in session.items() if name not in stored}
+        of_measuring = (given.axes.words, vars(given.launches), vars(given.sides), vars(given.builds), of_session)
         words = [word for each in of_measuring for word in each.values()]
-        if any((*words, given.builds.python, given.session.budget, given.session.resume)):
+        if any((*words, what.suite_name, what.pairs, what.interval)):
             raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
         if not what.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
@@ -70,9 +72,9 @@ def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
         return
     if what.first or what.second:
         raise UsageError("With --now both sides are measured: leave the names of stored runs out.")
-    fewest, most = values.launch_range(what.pairs, "--pairs")
+    fewest, most = values.launch_range(what.pairs or f"{FEWEST}-{MOST}", "--pairs")
     width = share_of(what.interval, "--interval") or INTERVAL
-    asked = given.asked("compare", what.suite_name)
+    asked = given.asked("compare", what.suite_name or "quick")
     cells = len(asked.plan.cells)
     following = for_compare(host_of(asked.machine), cells, fewest, most, width, asked.rule)
     say(_pairs_in_words(cells, fewest, most, asked.rule))

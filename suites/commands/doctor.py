@@ -24,7 +24,7 @@ _HEADINGS = {
     Severity.FINE: "Fine",
 }
 _COLOURS = {Severity.HARMS: "bold red", Severity.MAY_HARM: "bold yellow", Severity.FINE: "bold green"}
-_WIDTH = 80
+_WIDTH, _NARROWEST = 80, 20
 
 
 def doctor_command(as_json: options.Json = False) -> None:
@@ -83,7 +83,7 @@ def summary(findings: tuple[Finding, ...]) -> str:
 
 def show(findings: tuple[Finding, ...]) -> None:
     """Print the findings grouped by severity: what harms with its remedy, the rest in a line each."""
-    width = min(_WIDTH, out.width)
+    width = max(_NARROWEST, min(_WIDTH, out.width))
     _print(summary(findings), width)
     for severity in Severity:
         chosen = [finding for finding in findings if finding.severity is severity]

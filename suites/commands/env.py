@@ -11,7 +11,7 @@ from dlbench.reports.formats.inert import visible
 from ..display import listing
 from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
-from ..errors import DlbenchError
+from ..errors import DlbenchError, Interrupted
 from ..planning.framework import find, offered
 from . import options
 
@@ -81,6 +81,8 @@ def env_build(
         try:
             with StatusLine(err) as status:
                 environment.build(framework, say, status.draw)
+        except Interrupted:
+            raise
         except DlbenchError as error:
             failed = error
             say(f"dlbench: {error}")

@@ -111,17 +111,22 @@ def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:
     if not (row and slash and network):
         raise UsageError(f"{cell[:60]!r} is not a cell. {_FORM}.")
     if own is not None:
+        if name:
+            raise UsageError("--suite names networks and does not go with --step. Leave one of the two out.")
         if network != NETWORK or row not in own.names:
             raise UsageError(f"{cell[:60]!r} is not a cell of --step. Write {own.names[0]}/{NETWORK}.")
         one = Suite(name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
         return own.instead_of(one)
     given = load(name) if name else None
     known = given.known if given else networks.shipped()
+    meant = networks.chosen([network], (), known)
+    if len(meant) > 1:
+        raise UsageError(f"One cell is explained at a time, and {network} means {len(meant)} networks. {_FORM}.")
     kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings")
     return Suite(
         name="explain",
         summary="one cell",
-        networks=networks.chosen([network], (), known)[:1],
+        networks=meant,
         frameworks=(row,),
         threads="cores",
         protocol=_PROTOCOL,

@@ -54,7 +54,7 @@ class WhichNights(OptionGroup):
 class HowToShow(OptionGroup):
     """In what form, and how much of it."""
 
-    form: Annotated[str, typer.Option("--format", help=f"{', '.join(formats_of(REPORT))}.")] = "terminal"
+    form: Annotated[str | None, typer.Option("--format", help=f"{', '.join(formats_of(REPORT))}.")] = None
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -79,9 +79,7 @@ def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow
     - `dlbench history --plot history.png`
     - `dlbench history --network fcn5 --framework torch --since 2026-03-01 --all`
     """
-    form = "json" if how.as_json else how.form
-    if form not in formats_of(REPORT):
-        raise unknown_name("format", form, formats_of(REPORT))
+    form = options.form_of(how.form, how.as_json, formats_of(REPORT))
     least = values.share(which.magnitude, "--magnitude")
     start = _date(which.since)
     if how.plot is not None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dlbench.hardware_probe import describe, measure, probe
+from dlbench.hardware_probe import CeilingError, describe, measure, probe
 
 from ..display import listing
 from ..display.screen import counted, print_json, say, show, table
@@ -190,7 +190,9 @@ def _show_lists(*lists: list[dict[str, Any]]) -> None:
 def probe_command(
     as_json: options.Json = False,
     ceilings: Annotated[bool, typer.Option("--ceilings", help="Measure GEMM rate and memory bandwidth too.")] = False,
-    threads: Annotated[str, typer.Option(help="Thread counts of the ceilings.")] = "1,cores,cpus",
+    threads: Annotated[
+        str | None, typer.Option("--threads", help="Thread counts of the ceilings (1,cores,cpus).")
+    ] = None,
 ) -> None:
     """Say what this machine is and, with --ceilings, what it can do.
 
@@ -201,7 +203,16 @@ def probe_command(
     - `dlbench probe --ceilings --threads 1,2,4`
     """
     machine = probe()
-    measured = measure(axes.counts(threads, preparation.capacity(machine))) if ceilings else None
+    if threads is not None and not ceilings:
+        raise UsageError("--threads is of the ceilings. Add --ceilings, or leave it out.")
+    measured = None
+    if ceilings:
+        counts = axes.counts(threads or "1,cores,cpus", preparation.capacity(machine))
+        with measuring(say, wait=True):
+            try:
+                measured = measure(counts)
+            except CeilingError as error:
+                raise UsageError(f"The ceilings cannot be measured: {error}") from error
     if as_json:
         content: dict[str, Any] = {"machine": machine.to_dict()}
         if measured is not None:

@@ -1,5 +1,6 @@
 """`dlbench new`: files to start from."""
 
+import shlex
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -46,4 +47,4 @@ def step_command(
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
     interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
-    say(f"{file} is written. Next: dlbench run threads --step {file}{interpreter}")
+    say(f"{file} is written. Next: dlbench run threads --step {shlex.quote(file)}{interpreter}")

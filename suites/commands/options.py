@@ -11,7 +11,7 @@ A command takes one object for each group, and Typer sees every option of it:
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
@@ -20,9 +20,9 @@ from typer.models import OptionInfo
 
 from dlbench.reports.storage.servers import urls
 
-from ..errors import UsageError
+from ..errors import UsageError, unknown_name
 from ..planning import external_adapters, own_steps, values
-from ..planning.axes import AXIS_OPTIONS, LIMITS, option_of
+from ..planning.axes import AXIS_OPTIONS, LIMITS, AxisOption, narrowing_help, option_of
 from ..planning.choices import PROTOCOL_KEYS, Choices
 
 DEFAULT_STORE = "dlbench.sqlite"
@@ -96,6 +96,16 @@ def words_of_store(store_file: str) -> list[str]:
     return [] if store_file == DEFAULT_STORE else ["--store", urls.without_password(store_file)]
 
 
+def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
+    """Return the name of the format asked for; raises UsageError for an unknown one, and for two."""
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} contradict one another; leave one of the two out.")
+    chosen = "json" if as_json else form or "terminal"
+    if chosen not in known:
+        raise unknown_name("format", chosen, known)
+    return chosen
+
+
 def _name_of(annotation: Any) -> str:
     """Return the first name of an annotated option: to Typer what is given first is a default until it looks at it."""
     (option,) = (each for each in get_args(annotation) if isinstance(each, OptionInfo))
@@ -163,10 +173,18 @@ class AxisOptions(OptionGroup):
     def parameters(cls) -> dict[str, tuple[Any, Any]]:
         """Return an option for each line of the table."""
         return {
-            each.key: (Annotated[str | None, typer.Option(each.option, help=each.help, metavar=each.metavar)], None)
+            each.key: (
+                Annotated[str | None, typer.Option(each.option, help=cls.help_of(each), metavar=each.metavar)],
+                None,
+            )
             for each in (*AXIS_OPTIONS, *LIMITS)
             if each.key not in cls.left_out
         }
+
+    @staticmethod
+    def help_of(option: AxisOption) -> str:
+        """Return the help of an axis's option."""
+        return option.help
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -194,6 +212,7 @@ class AxesToShow(AxesOfACell):
     """What narrows stored cells to those of these values: every axis, in the plural or the singular."""
 
     left_out = tuple(each.key for each in LIMITS)
+    help_of = staticmethod(narrowing_help)
 
     @property
     def wanted(self) -> dict[str, str]:

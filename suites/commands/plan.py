@@ -1,6 +1,7 @@
 """`dlbench plan`: what a suite would measure."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -79,11 +80,18 @@ def plan_command(
 
 def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:
     """Return how long launches of this machine lasted, by a store where there is one that can be read."""
+    if not _is_there(store_file):
+        return {}
     try:
         with Store.open(store_file, create=False) as store:
             return store.launch_seconds(machine.fingerprint)
-    except StoreError:
+    except StoreError as error:
+        say(f"dlbench: {error}")
         return {}
+
+
+def _is_there(store_file: str) -> bool:
+    return "://" in store_file or Path(store_file).exists()
 
 
 def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
@@ -118,11 +126,9 @@ def planned(name: str, chosen: Choices, machine: Machine, seed: int | None, stor
 
 
 def _claims(store_file: str, machine: Machine) -> tuple[Claims, set[Cell]]:
-    """Return the claims tried on what a store has of this machine, and the cells that it has."""
-    try:
-        results = Results.read([store_file], machine=machine.fingerprint)
-    except StoreError:
-        results = Results()
+    """Return the claims tried on what a store has of this machine, and the cells that it has. Raises StoreError."""
+    there = _is_there(store_file)
+    results = Results.read([store_file], machine=machine.fingerprint) if there else Results()
     source = Source(lambda: results, releases=release_dates(), stands=stands_for_2016())
     done = {each.cell for each in results.records if each.outcome.status is not Status.SKIPPED}
     return reports()["claims"].analyse(source), done

@@ -95,7 +95,7 @@ def command_of(report: Report[Any]) -> Callable[..., None]:
 
 def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
     """Analyse, draw, print."""
-    form = _form(given["form"], given["as_json"])
+    form = options.form_of(given["form"], given["as_json"], FORMATS)
     if of_reports.CLAIMS in given:
         given[of_reports.CLAIMS] = tuple(map(read_claim, given[of_reports.CLAIMS] or ()))
     choices = Choices(**{name: value for name, value in given.items() if name in Choices.__dataclass_fields__})
@@ -111,6 +111,8 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
             raise UsageError(
                 f"--against has a table of its own and does not go with {other}; leave one of the two out."
             )
+        if given.get("plot") is not None:
+            raise UsageError("--against has a table alone: leave --plot out.")
         report = reports()["against"]
     elif choices.all_modes and of_reports.AGAINST in report.offers:
         raise UsageError("--all-modes goes with --against; the matrix shows every mode anyway.")
@@ -136,16 +138,6 @@ def _carry_out(report: Report[Any], given: dict[str, Any]) -> None:
     print(to_stdout(report, found, choices, form))
     if code := report.code(found, choices):
         raise typer.Exit(code)
-
-
-def _form(form: str | None, as_json: bool) -> str:
-    """Return the name of the format asked for; raises UsageError for an unknown one, and for two."""
-    if as_json and form not in (None, "json"):
-        raise UsageError(f"--json and --format {form} contradict one another; leave one of the two out.")
-    chosen = "json" if as_json else form or "terminal"
-    if chosen not in FORMATS:
-        raise unknown_name("format", chosen, FORMATS)
-    return chosen
 
 
 def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> Results:

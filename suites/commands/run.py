@@ -143,7 +143,7 @@ def run_command(
         with spools.opened(session.store_file, say, create=not goes_on, unfinished=unfinished) as store:
             run, ending, _ = carry_out(plan, machine, store, session, how, beginning, text=text)
             part.ends(ending.launches_left)
-            _show(store, run, ending, as_json)
+            _show(store, run, ending, as_json, beginning.part.go_on)
 
 
 def going_on(
@@ -224,12 +224,12 @@ def carry_out(
     return run, ending, runner.ledger
 
 
-def _show(store: Store, run: Run, ending: Ending, as_json: bool) -> None:
+def _show(store: Store, run: Run, ending: Ending, as_json: bool, go_on: str = "") -> None:
     print(matrix_so_far(store, run.id, as_json))
     if ending.launches_left:
         left = counted(ending.launches_left, "launch", "launches")
         spent = f"The budget is spent with {left} left, about {clock(ending.seconds_left)} of measuring."
-        say(f"{spent} Go on: {resume_command()}")
+        say(f"{spent} Go on: {go_on or resume_command()}")
     records = store.records(run=run.id)
     if not as_json:
         for line in next_lines(store.name, records):

@@ -57,9 +57,9 @@ def tune_command(
 
     Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
     (as installed, on as many threads as cores), then run pairs. Only these pairs make the gain. A way is out as soon as
-    one launch fails, for example its parity check (of implausible clocks the third). Without --threads it tries 1 to
-    the number of CPUs (on a GPU as many as the suite says); without a mode, all modes of the framework; each setting
-    alone and left out. A budget reserves time for the pairs: a short one tries fewer ways.
+    one launch fails, for example its parity check (where it has times, the third implausible one). Without --threads it
+    tries 1 to the number of CPUs (on a GPU as many as the suite says); without a mode, all modes of the framework; each
+    setting alone and left out. A budget reserves time for the pairs: a short one tries fewer ways.
     Launches are stored; reports show a search only where its --run is asked for.
 
     Examples:
@@ -86,7 +86,12 @@ def tune_command(
     if answer is None:
         _say_why_not(ledger, ending)
         raise typer.Exit(NOTHING_MEASURED)
-    remeasuring = fastest.Remeasuring(search.suite, _options(builds, search, session.store_file))
+    best = answer.ways[0].cell
+    remeasuring = fastest.Remeasuring(
+        search.suite,
+        _options(builds, search, session.store_file, best.framework),
+        trains=load(search.suite).protocol.curve_steps > 0,
+    )
     if search.as_json:
         print_json(fastest.data(plan, answer, remeasuring))
     else:
@@ -98,10 +103,12 @@ def tune_command(
         )
 
 
-def _options(builds: options.RowOptions, search: SearchOptions, store_file: str) -> list[str]:
-    """Return the options without which a way cannot be measured again; a step's file is not among them."""
+def _options(builds: options.RowOptions, search: SearchOptions, store_file: str, row: str) -> list[str]:
+    """Return the options without which a way of a row cannot be measured again; a step's file is not among them."""
     budget = ["--cell-budget", search.cell_budget] if search.cell_budget else []
-    return [*options.words_of(replace(builds, step=None)), *budget, *options.words_of_store(store_file)]
+    # An interpreter of another row would make a row, too.
+    python = [word for word in builds.python or () if word.partition("=")[0].partition(":")[0] in (row, word)]
+    return [*options.words_of(replace(builds, step=None, python=python)), *budget, *options.words_of_store(store_file)]
 
 
 def _words(plan: Plan) -> tuple[str, str]:
@@ -135,7 +142,8 @@ def _ways(
         if "frameworks" not in words:
             raise UsageError("Name the frameworks to search among: --framework torch, or --frameworks torch,jax.")
         names = values.words(words["frameworks"])
-        names += [build.name for build in builds.builds if build.name != build.framework.name]
+        named = {name.partition(":")[0] for name in names}
+        names += [each.name for each in builds.builds if each.name not in named and each.name != each.framework.name]
         words["frameworks"] = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
     asked = values.words(words["devices"]) if "devices" in words else load(search.suite).devices
     every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in asked else {})}
@@ -144,8 +152,6 @@ def _ways(
         given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
     )
     found = plan_of(search.suite, chosen, machine, seed)
-    if not found.cells:
-        raise UsageError("Nothing is left to search among: no way of running it is possible here.")
     if len(found.cells) == 1:
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:

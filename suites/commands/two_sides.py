@@ -19,7 +19,7 @@ from dlbench.reports.storage.store import Store
 from ..display.progress import PairDisplay
 from ..display.screen import counted, err, resume_command, say
 from ..environments.folders import write_whole
-from ..errors import UsageError, interruptible, unknown_name
+from ..errors import UsageError, interruptible
 from ..measuring import comparison, comparison_sides, preparation, resuming
 from ..measuring.comparison_sides import Side
 from ..measuring.pair_runner import PairRunner
@@ -29,6 +29,7 @@ from ..planning.choices import Choices
 from ..planning.own_steps import OwnSteps
 from ..planning.plan import Plan
 from ..quiet.block_gate import open_gate
+from ..quiet.busy_gpus import busy_gpus
 from ..quiet.machine_lock import measuring
 from ..storing import spools
 from . import options
@@ -43,7 +44,7 @@ FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "
 class OutputOptions(OptionGroup):
     """Where the report goes, and in what form."""
 
-    form: Annotated[str, typer.Option("--format", help=f"{', '.join(_FORMATS)}.")] = "terminal"
+    form: Annotated[str | None, typer.Option("--format", help=f"{', '.join(_FORMATS)}.")] = None
     write: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,10 +59,7 @@ class OutputOptions(OptionGroup):
         """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
         for path in self.write or ():
             format_of(path)
-        chosen = "json" if self.as_json else self.form
-        if chosen not in _FORMATS:
-            raise unknown_name("format", chosen, _FORMATS)
-        return chosen
+        return options.form_of(self.form, self.as_json, _FORMATS)
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,9 @@ class ComparisonOptions(options.GroupOfGroups):
         own = self.builds.own
         chosen = Choices(self.axes.words, steps=steps, builds=pair[1].builds, own=own, cell_budget=budget)
         # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
-        given = dict.fromkeys([*(build.name for build in pair[1].builds), *self.builds.joining])
+        candidates = {build.framework.name: build.name for build in pair[1].builds}
+        baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
+        given = dict.fromkeys([*(baselines | candidates).values(), *self.builds.joining])
         if given and not chosen["frameworks"]:
             chosen = chosen.but(frameworks=",".join(given))
         plan = plan_of(suite, chosen, machine, self.session.seed)
@@ -202,8 +202,12 @@ def measure(asked: Asked, following: Next) -> Comparison:
         spools.deliver_before(session.store_file, say)
         with Store.open(session.store_file, create=False) as store:
             unfinished = resuming.unfinished(store, plan, machine, asked.purpose, asked.bare)
+            records = list(store.records(run=unfinished.id))
         prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
         comparison.check_same(unfinished, asked.pair, prepared, asked.rule)
+        for record in records:
+            framework = prepared[record.side][record.cell.framework].build.framework
+            resuming.check_same_settings(plan, record, framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         store.add_machine(machine.fingerprint, machine.to_dict())
@@ -211,12 +215,16 @@ def measure(asked: Asked, following: Next) -> Comparison:
             prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
         run = unfinished or comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose, asked.rule)
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
+        for line in busy_gpus(plan.cells, machine.gpus):
+            say(line)
         for name, words in run.sides.items():
             say(f"  {name}: {words}")
         go_on = resume_command()
         with measuring(say, wait=True, computes=plan.computes), preparation.exclusive(run), PairDisplay(err) as display:
             gate = open_gate(store, run, say) if plan.computes else None
             ceilings = store.ceilings(machine.fingerprint)
+            if unfinished is not None:
+                store.catch_up(run.id)  # another process may have gone on with it while this one waited
             carriers = comparison.carriers(
                 plan, run, asked.pair, prepared, machine, gate, ceilings, store.records(run=run.id)
             )
@@ -224,7 +232,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
                 ending = PairRunner(store, carriers, following, display, allowed).run()
         if ending.pairs_left:
             left = counted(ending.pairs_left, "pair")
-            say(f"The budget is spent with at most {left} left. Go on: {go_on}")
+            say(f"The budget is spent with about {left} left. Go on: {go_on}")
         measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
         found = comparison.report_of(store, run, asked.rule)
         counted_in = sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
@@ -246,6 +254,8 @@ def format_of(path: str) -> str:
     folder = Path(path).absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written: {folder.name or folder} is not a folder that you may write to.")
+    if Path(path).is_dir():
+        raise UsageError(f"{path} cannot be written: it is a folder. Name a file.")
     if suffix not in FORMAT_OF_SUFFIX:
         raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(FORMAT_OF_SUFFIX)}.")
     return FORMAT_OF_SUFFIX[suffix]

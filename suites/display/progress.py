@@ -150,7 +150,7 @@ class PairDisplay(StatusLine):
 
     def starts(self, pair: PlannedPair, side: str, pairs_left: int) -> None:
         """Name the launch that begins."""
-        self._what = f"{name_of(pair.cell)}, {side}; at most {pairs_left} pairs left"
+        self._what = f"{name_of(pair.cell)}, {side}; about {pairs_left} pairs left"
 
     def ticks(self, phase: str, seconds_left: float) -> None:
         """Redraw the line, at most once a second."""

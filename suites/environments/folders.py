@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -68,6 +69,20 @@ def make_folder(folder: Path) -> Path:
             "Set DLBENCH_HOME to a folder with room that you may write to."
         ) from error
     return folder
+
+
+@contextlib.contextmanager
+def written(folder: Path) -> Iterator[None]:
+    """Raise FrameworkEnvironmentError for what cannot be written below a folder of dlbench's own within."""
+    try:
+        yield
+    except TimeoutError:
+        raise  # filelock's, of a lock that another holds
+    except OSError as error:
+        raise FrameworkEnvironmentError(
+            f"{folder} cannot be written: {error.strerror or error}. "
+            "Set DLBENCH_HOME to a folder with room that you may write to."
+        ) from error
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -20,16 +20,20 @@ def base_python(framework: Framework) -> Path | None:
     return next((found for version in framework.python if (found := find_python(version))), None)
 
 
-def how_to_get_python(framework: Framework) -> str:
-    """Return the sentence that tells how to get an interpreter this framework can live in."""
+def how_to_get_python(framework: Framework, bring: bool = True) -> str:
+    """Return the sentence that tells how to get an interpreter this framework can live in.
+
+    ``bring``: one that has the framework already is a way, too.
+    """
     if not framework.python:
         where = 'as in python = ["3.11"], in framework.toml'
         return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
     versions, newest = ", ".join(framework.python), framework.python[0]
+    brought = f", or bring an interpreter that has it: --python {framework.name}=/path/to/python" if bring else ""
     return (
         f"{framework.title} needs a Python of version {versions}, and none is on PATH, under pyenv or under uv. "
         f"Install one (for example `uv python install {newest}`, `pyenv install {newest}` or your system's "
-        f"python{newest} package), or bring an interpreter that has it: --python {framework.name}=/path/to/python."
+        f"python{newest} package){brought}."
     )
 
 

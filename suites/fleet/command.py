@@ -1,6 +1,5 @@
 """`dlbench fleet`: one suite on many machines, by Slurm, on this machine, or as scripts for any other scheduler."""
 
-import contextlib
 import shlex
 import sys
 import time
@@ -18,7 +17,7 @@ from ..commands import options
 from ..commands.options import grouped, words_of
 from ..commands.run import HowToRun
 from ..display.screen import StatusLine, complain, counted, err, print_json, program, say, show, table
-from ..errors import FLEET_INCOMPLETE, SuitesError, UsageError, unknown_name
+from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
 from ..storing import spools
 from . import going_on, schedulers, submission
@@ -116,8 +115,12 @@ def _resume(name: str, where: Where, how: Submitting, words: list[str]) -> None:
         # One that was lost may live where nobody sees it: it shall not measure beside its successor.
         replaced = {job.replaces for job in found.jobs}
         handles = [job.handle for job in fleets.jobs(store, fleet.id) if job.number in replaced and job.handle]
-        with contextlib.suppress(SuitesError):
+        try:
             scheduler.cancel(handles)
+        except Interrupted:
+            raise
+        except SuitesError as error:
+            say(f"What went before may still run: {error}")
         for line in found.lines:
             say(line)
         _submit(Submitter(store, how.store_file, fleet, scheduler), found.jobs, how.wait, found.refusals)

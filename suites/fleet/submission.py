@@ -12,7 +12,7 @@ from dlbench.reports.storage.servers.fleets import Fleet, Job
 from dlbench.reports.storage.store import Store
 
 from ..environments import folders
-from ..errors import SuitesError, UsageError
+from ..errors import Interrupted, SuitesError, UsageError
 from ..measuring import preparation
 from .schedulers.scheduler import Scheduler, Wanted
 
@@ -35,6 +35,8 @@ class Submitter:
         for job in jobs:
             try:
                 handle = self.scheduler.submit(Wanted(job.number, job.node, self._command(job.number)))
+            except Interrupted:
+                raise
             except SuitesError as error:
                 refused.append(str(error))
                 fleets.note(self.store, self.fleet.id, job.number, ending=f"it was not submitted: {error}")

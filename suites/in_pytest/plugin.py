@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Under which names the parts that do the work are registered.
 SUITE_PLUGIN = "dlbench-suite"
 VERDICT_PLUGIN = "dlbench-verdict"
-_OPTION = re.compile(r"(?<![\w-])--(?!dlbench-)([a-z][a-z-]*)")
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "launches": {
@@ -60,8 +60,17 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def of_suite(error: Exception) -> str:
-    """Return what is wrong with a session over a suite, each option named as pytest knows it."""
-    return _inert("dlbench: " + _OPTION.sub(r"--dlbench-\1", str(error)))
+    """Return what is wrong with a session over a suite, each option named as pytest knows it.
+
+    Commands, between backticks, stay as they are.
+    """
+    names = {*_OPTIONS, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
+
+    def named(found: re.Match[str]) -> str:
+        return f"--dlbench-{found[1]}" if found[1] in names else found[0]
+
+    parts = [part if place % 2 else _OPTION.sub(named, part) for place, part in enumerate(str(error).split("`"))]
+    return _inert(f"dlbench: {'`'.join(parts)}")
 
 
 def of_baseline(error: Exception) -> str:
@@ -93,7 +102,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         action="append",
         help="Judge every benchmark against this pytest-benchmark JSON or dlbench store; only a regression fails the "
-        "session. May be repeated: each JSON of a plain benchmark is one launch.",
+        "session. May be repeated. Of a plain benchmark each JSON is one launch, and this session is one more: too few "
+        "to decide; `dlbench import --one-run` brings several together for `dlbench compare`.",
     )
     group.addoption(
         "--dlbench-undecided",
@@ -115,7 +125,13 @@ def pytest_configure(config: pytest.Config) -> None:
     baselines = config.getoption("dlbench_baseline") or []
     if not suite:
         _refuse_without_suite(config)
-    if not (suite or baselines or config.getini("dlbench_verdict")):
+    judges = bool(baselines or config.getini("dlbench_verdict"))
+    if config.getoption("dlbench_undecided") == "fail" and not judges:
+        raise pytest.UsageError(
+            "dlbench: --dlbench-undecided goes with --dlbench-baseline or the ini option dlbench_verdict. Add one, or "
+            "leave it out."
+        )
+    if not (suite or judges):
         return
     if not hasattr(config.hook, "pytest_benchmark_update_json"):
         if not (suite or baselines):
@@ -127,7 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SuiteSession(config), SUITE_PLUGIN)
     from .verdict import VerdictSession
 
-    if baselines or config.getini("dlbench_verdict"):
+    if judges:
         config.pluginmanager.register(VerdictSession(config, baselines), VERDICT_PLUGIN)
 
 

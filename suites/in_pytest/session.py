@@ -92,7 +92,8 @@ class SuiteSession:
         """Measure what the chosen tests are about, then let them run."""
         option = session.config.getoption
         chosen = {name for item, name in _taking(session.items) if item.get_closest_marker("skip") is None}
-        idle = option("collectonly") or option("setupplan", False) or session.testsfailed
+        broken = session.testsfailed and not option("continue_on_collection_errors")
+        idle = option("collectonly") or option("setupplan", False) or broken
         if chosen and not idle:
             try:
                 self._measure(tuple(self._cells[name] for name in self._cells if name in chosen))

@@ -43,8 +43,8 @@ class VerdictSession:
 
     def __init__(self, config: pytest.Config, targets: Sequence[str]) -> None:
         self._config = config
-        self._asked = bool(targets)
         self._compares = bool(config.getini("dlbench_verdict"))
+        self._asked = bool(targets) or (self._compares and bool(config.getoption("benchmark_compare", None)))
         self._baselines = Baselines()
         self._judged: list[tuple[str, Judgement]] = []
         try:

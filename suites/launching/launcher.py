@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,14 @@ class Order:
         """How many steps the parity check may have: as many as the reference tells of."""
         if not self.specified:
             return ()
-        return (1,) if self.reference is None else parity.steps_told(str(self.reference))
+        if self.reference is None:
+            return (1,)
+        try:
+            return parity.steps_told(str(self.reference))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise FrameworkEnvironmentError(
+                f"The reference {self.reference} cannot be read ({error}). Remove it: it is computed again."
+            ) from error
 
     @property
     def judges_itself(self) -> bool:
@@ -109,13 +117,14 @@ class ProcessLauncher:
 
     def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
         """Carry out one launch; the processes it started are gone when this returns or raises."""
+        check_steps = order.check_steps
         directory = _control_directory(_as_understood(order))
         ours, theirs = socket.socketpair()
         try:
             start = time.monotonic()
             child = _start(order, directory, theirs.fileno())
             theirs.close()
-            witness = Witness(ours, child.pid, order.check_steps)
+            witness = Witness(ours, child.pid, check_steps)
             ending = self._run(order, child, witness, _Watch(directory, tick))
             wall_seconds = time.monotonic() - start
             outcome = outcome_of(order.launch, directory, ending, None if order.judges_itself else witness)

@@ -4,7 +4,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench.adapters.protocol import Launch, Outcome, Status
+from dlbench.adapters.protocol import PROFILE, TRAINING, Launch, Outcome, Status
 from dlbench.reports.formats.inert import one_line
 
 from .answers import read_answer
@@ -34,19 +34,28 @@ def outcome_of(launch: Launch, directory: Path, ending: Ending, witness: Witness
     """Return the outcome of a launch; without a witness its guest is one of an older version, which judged itself."""
     if ending.too_much:
         return Outcome(Status.CRASHED, ending.too_much)
-    if ending.late:
-        phase = read_phase(directory)[0]
+    phase = read_phase(directory)[0] if ending.late else ""
+    if ending.late and not _measured_before(phase):
         return Outcome(Status.TIMED_OUT, f"{ending.late} during {phase}" if phase else ending.late)
     try:
         outcome = read_answer(directory, launch, judges_itself=witness is None)
         outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST))
+        if phase == PROFILE:
+            outcome = outcome._replace(software={**outcome.software, "profile_failed": ending.late})
         if witness is None or outcome.status is not Status.OK or launch.only_capabilities:
             return outcome
         return _witnessed(outcome, witness)
     except FileNotFoundError:
+        if witness is not None and witness.wrong:
+            return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {witness.wrong}", _LONGEST))
         return _without_answer(ending)
     except UnreadableError as error:
         return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {error}", _LONGEST))
+
+
+def _measured_before(phase: str) -> bool:
+    """Tell whether the measurement was safe on disk when this phase began: it is not lost with what comes after it."""
+    return phase == PROFILE or phase.startswith(TRAINING)
 
 
 def _witnessed(outcome: Outcome, witness: Witness) -> Outcome:

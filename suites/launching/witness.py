@@ -4,6 +4,7 @@ A guest waits at each mark until it is answered, so nothing is read while a step
 timed samples is drawn by lot here, and told only then.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from socket import socket
+from socket import MSG_NOSIGNAL, SHUT_RDWR, socket
 
 import psutil
 
@@ -61,6 +62,9 @@ class Witness:
     def listen(self) -> bool:
         """Take in what the guest says, and answer it; False once nothing more is to be heard."""
         self.over = not self._listen()
+        if self.wrong:
+            with contextlib.suppress(OSError):
+                self.line.shutdown(SHUT_RDWR)  # nobody answers: the guest need not wait for it
         return not self.over
 
     def _listen(self) -> bool:
@@ -116,7 +120,8 @@ class Witness:
         # The guest waits meanwhile: it used no CPU time since.
         self._last = (time.monotonic(), now[1], now[2])
         try:
-            self.line.sendall(answer)
+            # Without a signal that would end dlbench, where the guest is gone meanwhile.
+            self.line.sendall(answer, MSG_NOSIGNAL)
         except OSError:
             self.wrong = "it does not listen"
 

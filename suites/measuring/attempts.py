@@ -80,8 +80,8 @@ class Carrier:
     a name in a cell means, and whether others disturbed a launch; without it no launch counts as disturbed."""
     gate: BlockGate | None = None
     """None: nothing is waited for."""
-    default_threads: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By row: framework and mode."""
+    default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """By framework, mode and tuning."""
     side: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     guest: Path | None = None
@@ -156,7 +156,7 @@ class Carrier:
         outcome = carried.launched.outcome
         self.first_losses.note(cell, outcome, self.plan.network_of(cell).family)
         told: dict[str, Any] = {}
-        default = self.default_threads.get((cell.framework, cell.mode))
+        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
         if default is not None and cell.on_cpu:
             told["default_threads"] = default
         if outcome.software:  # a launch that could not answer measured nothing

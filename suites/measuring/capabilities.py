@@ -5,6 +5,7 @@ processes; ``supports`` tells the networks. How threads are honoured is seen: la
 variables alone, by the framework's own calls alone, and not at all. Answers are kept for each machine and environment.
 """
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +19,14 @@ from ..environments.adapter_digest import code_digest
 from ..environments.environment import Report
 from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
-from ..errors import DlbenchError
+from ..errors import DlbenchError, Interrupted
 from ..launching.launcher import Launched, Launcher, Order, Tick, no_tick
 from ..planning.framework import Framework
 from . import short_launch
 
 NETWORK = "network:"
+_ASKED = "without settings"
+"""How they are asked: answers of before this is another are asked for again."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def probe(
     ``machine`` names what the answer depends on besides: the machine and the CPUs this process may use.
     """
     path = folders.make_folder(folders.home() / "cache" / "capabilities") / f"{framework.name}.json"
-    key = f"{machine}:{source.digest}:{code_digest(framework)}"
+    key = f"{machine}:{source.digest}:{code_digest(framework)}:{_ASKED}"
     kept = _read(path)
     if kept is not None and kept.key == key:
         return kept.found
@@ -111,7 +114,8 @@ def probe(
     watched = _Watched(launcher)
     found = _ask(framework, source, cpus, watched)
     if not found.problem and not watched.failed:  # what failed may have failed by chance
-        write_whole(path, TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1).decode())
+        with contextlib.suppress(OSError):  # it is asked again, then
+            write_whole(path, TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1).decode())
     return found
 
 
@@ -122,6 +126,8 @@ def _ask(framework: Framework, source: Source, cpus: int, launcher: Launcher) ->
         if outcome.status is not Status.OK:
             return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
         threads = _threads(framework, mode, source, cpus, launcher) if framework.computes else None
+    except Interrupted:
+        raise
     except DlbenchError as error:
         return Capabilities("", problem=str(error))
     told = outcome.software["capabilities"]

@@ -101,7 +101,14 @@ def carriers(
     ``records`` are those of the run so far.
     """
     reference = preparation.prepare_references(plan, machine, say)
-    first_losses = FirstLosses.of(records)
+    records = list(records)
+    shared = FirstLosses.of(records)
+    # Two files compute what each of them does, even where they have one name.
+    own = any(side.step is not None for side in pair)
+    first_losses = {
+        side.name: FirstLosses.of(each for each in records if each.side == side.name) if own else shared
+        for side in pair
+    }
     return {
         side.name: Carrier(
             plan,
@@ -115,7 +122,7 @@ def carriers(
             variables=side.variables,
             guest=side.guest,
             ceilings=ceilings,
-            first_losses=first_losses,
+            first_losses=first_losses[side.name],
         )
         for side in pair
     }

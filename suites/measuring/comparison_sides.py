@@ -98,11 +98,18 @@ def guest_at(revision: str) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         archive = Path(scratch) / "adapters.tar"
         if _git(where, "archive", f"--output={archive}", f"{commit.strip()}", ".") is None:
-            raise UsageError(f"At revision {revision} there are no adapters to unpack.")
+            raise UsageError(
+                f"The adapters at revision {revision} cannot be unpacked: there were none, or {target.parent} has no "
+                "room."
+            )
         unpacked = Path(scratch) / "unpacked"
         with tarfile.open(archive) as content:
             content.extractall(unpacked, filter="data")
-        unpacked.rename(target)
+        try:
+            unpacked.rename(target)
+        except OSError:
+            if not target.exists():  # another process was faster
+                raise
     return target
 
 

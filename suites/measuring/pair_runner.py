@@ -37,7 +37,7 @@ class PairObserver(TypingProtocol):
 
 @dataclass(frozen=True)
 class PairEnding:
-    """How it ended: all done, or out of budget with so many pairs left at most."""
+    """How it ended: all done, or out of budget with about so many pairs left."""
 
     pairs_left: int
 
@@ -59,6 +59,7 @@ class PairRunner:
     def __post_init__(self) -> None:
         one = self.carriers[CANDIDATE]  # both are of one run, on one machine
         self._plan, self._run, self._gate = one.plan, one.run, one.gate
+        self._start = 0.0
         self._records = self.store.records(run=self._run.id)
         self._estimates = Estimates(self._plan.protocol.seconds + 8.0)
         for record in self._records:
@@ -69,20 +70,19 @@ class PairRunner:
 
         Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
         """
-        start = self.clock()
+        self._start = self.clock()
         first = True
         index = 0
         while planned := block(self._plan.cells, self._records, self.following, self._run.seed):
             if self._gate is not None:
-                left_over = None if self.budget_seconds is None else self.budget_seconds - (self.clock() - start)
-                self._gate.before(index, left_over)
+                self._gate.before(index, self._seconds_of_budget())
             for pair in planned:
                 left = pairs_left(self._plan.cells, self._records, self.following)
                 if pair.cell not in left:
                     continue
                 expected = 2 * self._estimates.of(pair.cell)
-                spent = self.clock() - start
-                if self.budget_seconds is not None and not first and spent + expected > self.budget_seconds:
+                of_budget = self._seconds_of_budget()
+                if of_budget is not None and not first and expected > of_budget:
                     return PairEnding(sum(left.values()))
                 first = False
                 self._carry_out(pair, left)
@@ -110,8 +110,13 @@ class PairRunner:
         self.observer.ends(pair, stored, self._seconds_left())
 
     def _seconds_left(self) -> float:
-        left = pairs_left(self._plan.cells, self._records, self.following)
-        return sum(2 * count * self._estimates.of(cell) for cell, count in left.items())
+        pairs = pairs_left(self._plan.cells, self._records, self.following)
+        left = sum(2 * count * self._estimates.of(cell) for cell, count in pairs.items())
+        of_budget = self._seconds_of_budget()
+        return left if of_budget is None else max(0.0, min(left, of_budget))
+
+    def _seconds_of_budget(self) -> float | None:
+        return None if self.budget_seconds is None else self.budget_seconds - (self.clock() - self._start)
 
     def _tick(self, left: Mapping[Cell, int]) -> Callable[[Path], None]:
         began = time.monotonic()

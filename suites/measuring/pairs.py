@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.comparison.analysis import pairs_of
+from dlbench.reports.comparison.analysis import CRASHES, ONCE_BY_CHANCE, pairs_of
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SCREEN
 from dlbench.reports.comparison.paired import estimate_pairs
 from dlbench.reports.comparison.stages import Screening, next_look, screen
@@ -17,8 +17,6 @@ from dlbench.reports.comparison.verdict import DEFAULT, Rule, fewest_pairs
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
-CRASHES = 2
-"""A side that crashed this often is not launched again."""
 LOOKS_APART = 1.4
 """A comparison looks at its interval after so many times the pairs of the look before. Looking after every pair would
 favour intervals that came out narrow by chance."""
@@ -79,9 +77,9 @@ def _by_cell(records: Sequence[Record]) -> dict[Cell, list[Record]]:
 def _given_up(records: Sequence[Record]) -> bool:
     for side in (BASELINE, CANDIDATE):
         statuses = [record.outcome.status for record in records if record.side == side]
-        if any(status not in (Status.OK, Status.CRASHED) for status in statuses):
+        if any(status not in (Status.OK, *ONCE_BY_CHANCE) for status in statuses):
             return True  # it would end the same way again
-        if statuses.count(Status.CRASHED) >= CRASHES:
+        if sum(map(statuses.count, ONCE_BY_CHANCE)) >= CRASHES:
             return True
     return False
 

@@ -140,7 +140,8 @@ def exclusive(run: Run) -> Iterator[None]:
     folder = folders.make_folder(folders.home() / "runs")
     lock = filelock.FileLock(folder / f"{run.id}.lock")
     try:
-        lock.acquire(timeout=0)
+        with folders.written(folder):
+            lock.acquire(timeout=0)
     except filelock.Timeout as error:
         raise UsageError(f"Run {run.id} is being carried out by another dlbench. Wait for it, or end it.") from error
     try:

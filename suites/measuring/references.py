@@ -145,7 +145,7 @@ def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, 
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
     try:
         reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets)
-    except reference_files.ReferenceNotMadeError as error:
+    except (reference_files.ReferenceNotMadeError, OSError) as error:
         report(f"no reference: {error}")
         return None
     return path

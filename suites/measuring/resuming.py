@@ -19,7 +19,7 @@ from ..environments import contents, environment, row_interpreters
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..errors import UsageError
 from ..planning.choices import Choices
-from ..planning.framework import catalogue, offered
+from ..planning.framework import Framework, catalogue, offered
 from ..planning.plan import Plan
 from ..planning.values import Build, rows
 from ..texts.text import Text
@@ -107,8 +107,10 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
             continue
         _check_same_adapter(build, record)
         _check_same_environment(build, record)
+    rows = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
     for record in told:
-        _check_same_settings(plan, record)
+        if (framework := rows.get((record.cell.framework, record.cell.mode))) is not None:
+            check_same_settings(plan, record, framework)
 
 
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
@@ -123,17 +125,20 @@ def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
             )
 
 
-def _check_same_settings(plan: Plan, record: Record) -> None:
-    """Refuse settings that the row did not have then: tuned would be something else from here on."""
+def check_same_settings(plan: Plan, record: Record, framework: Framework) -> None:
+    """Refuse settings that the row did not have then: tuned would be something else from here on.
+
+    ``framework`` is the row's as it is now. Raises UsageError.
+    """
     then, cell = record.outcome.software.get(TUNABLE), record.cell
-    rows = {(row.build.name, row.mode) for row in plan.rows}
-    if then is None or cell.network not in plan.networks or (cell.framework, cell.mode) not in rows:
+    if then is None or cell.network not in plan.networks:
         return
-    now = plan.tunable(cell)
+    now = framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name)
     if list(then) != list(now):
+        had = f"with the settings {', '.join(then)}" if then else "without settings"
         raise UsageError(
-            f"The unfinished run measured {cell.framework} with the settings {', '.join(then) or 'none'}; it has "
-            f"{', '.join(now) or 'none'} now. Leave out --resume to start a new run."
+            f"The unfinished run measured {cell.framework} {had}; it has {', '.join(now) or 'none'} now. Leave out "
+            "--resume to start a new run."
         )
 
 

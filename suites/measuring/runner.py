@@ -124,13 +124,13 @@ class Runner:
             self.ledger.protocol(cell),
             most=self._most_attempts(cell),
             skip=self.ledger.not_worth_starting(cell),
-            tick=self._tick(seconds, self.ledger.seconds_left() - seconds),
+            tick=self._tick(seconds, max(0.0, self._seconds_left() - seconds)),
         ):
             self.store.append(record)
             self.ledger.add(record)
         assert record is not None
         total = self._launched + self.ledger.launches_left()
-        self.observer.ends(record, self._launched, total, self.ledger.seconds_left())
+        self.observer.ends(record, self._launched, total, self._seconds_left())
 
     def _most_attempts(self, cell: Cell) -> int:
         """Return how often a launch may be attempted; what computes nothing is not worth repeating."""
@@ -141,6 +141,11 @@ class Runner:
 
     def _seconds_of_budget(self) -> float | None:
         return None if self.budget_seconds is None else self.budget_seconds - (self.clock() - self._start)
+
+    def _seconds_left(self) -> float:
+        """Return how long it goes on: until all is done, or the budget is spent."""
+        left, of_budget = self.ledger.seconds_left(), self._seconds_of_budget()
+        return left if of_budget is None else max(0.0, min(left, of_budget))
 
     def _tick(self, expected: float, afterwards: float) -> Callable[[Path], None]:
         began = time.monotonic()

@@ -3,12 +3,13 @@
 How many threads it takes when nobody asks for a number is one such question: see ``threads_by_default``.
 """
 
+import contextlib
 import json
 import math
 from pathlib import Path
 
 from dlbench.adapters.networks import to_data
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
+from dlbench.adapters.protocol import INSTALLED, Cell, Launch, Outcome, Protocol
 from dlbench.hardware_probe import Machine
 from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
 
@@ -36,9 +37,10 @@ def ask(
     *,
     calls: int = 0,
     variables: int = 0,
+    installed: bool = False,
     only_capabilities: bool = False,
 ) -> Outcome:
-    """Launch a mode of a framework for a few steps and return the outcome.
+    """Launch a mode of a framework for a few steps, tuned or as installed, and return the outcome.
 
     ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that the environment
     variables name; 0 leaves each out.
@@ -46,7 +48,7 @@ def ask(
     known = networks.shipped()
     network = known[_NETWORK]
     # What a build can do must not hang on a setting that it may lack.
-    chosen = () if only_capabilities else None
+    chosen = () if installed or only_capabilities else None
     cell = Cell(framework.name, framework.folder, mode, network.name, "cpu", calls, network.batch_size)
     launch = Launch(
         cell,
@@ -81,36 +83,41 @@ def place(machine: Machine) -> str:
 
 def threads_by_default(
     plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
-) -> dict[tuple[str, str], int]:
-    """Return how many threads each row (framework and mode) takes when nobody asks for a number, where that is known.
+) -> dict[tuple[str, str, str], int]:
+    """Return how many threads a framework's mode takes, with a tuning, when nobody asks for a number, where known.
 
-    Left out are rows without a cell on the CPU: their threads only start what a GPU computes.
+    As installed a framework may compute its products with another library, so those cells have an answer of their own;
+    all others have that of the tuned ones. Left out are rows without a cell on the CPU: their threads only start what a
+    GPU computes.
 
     Not typed in but seen: one short launch that sets no thread count at all. The framework's own word counts where it
     has one, else the threads that the operating system saw working. The answer is kept for each place (see ``place``),
     environment, adapter's code and mode, so that it is asked once.
     """
     path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
-    known = _read(path)
-    found: dict[tuple[str, str], int] = {}
-    on_cpu = {(cell.framework, cell.mode) for cell in plan.cells if cell.on_cpu}
-    for row in plan.rows:
-        framework, source = row.build.framework, sources[row.build.name]
-        if source.interpreter is None or not framework.computes or (row.build.name, row.mode) not in on_cpu:
+    known: dict[str, int | None] = {**_read(path)}
+    family = networks.shipped()[_NETWORK].family.name
+    found = {}
+    for name, mode, tuning in dict.fromkeys((c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu):
+        source = sources[name]
+        framework = source.build.framework
+        if source.interpreter is None or not framework.computes:
             continue
         if framework.file is not None:  # it builds nothing but its own, and may take its time for it
             continue
-        key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{row.mode}"
+        installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
+        words = ", installed" if installed else ""
+        key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{mode}{words}"
         if key not in known:
-            report(f"asking {row.build.name} {row.mode} for its default thread count, once")
-            outcome = ask(framework, row.mode, source, launcher)
+            report(f"asking {name} {mode}{words} for its default thread count, once")
+            outcome = ask(framework, mode, source, launcher, installed=installed)
             says = outcome.threads.framework_says if outcome.threads is not None else None
-            told = says or threads_seen(outcome)
-            if told is None:
-                continue
-            known[key] = told
-            write_whole(path, json.dumps(known, indent=1))
-        found[row.build.name, row.mode] = known[key]
+            known[key] = says or threads_seen(outcome)
+            with contextlib.suppress(OSError):  # it is asked again, then
+                write_whole(path, json.dumps({key: told for key, told in known.items() if told is not None}, indent=1))
+        threads = known[key]
+        if threads is not None:
+            found[name, mode, tuning] = threads
     return found
 
 

@@ -84,9 +84,9 @@ def _find(word: str, store_file: str) -> Found:
 
     A word is latest, previous, the beginning of an id, a store (its newest run), or STORE:ID.
     """
-    file, colon, of_file = word.rpartition(":")
-    if colon and _is_file(file):
-        return _find(of_file, file)
+    place, colon, of_place = word.rpartition(":")
+    if colon and (_is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
+        return _find(of_place, place)
     target = word if _is_file(word) or "://" in word else os.fspath(store_file)
     with Store.open(target, create=False) as store:
         runs = store.runs()

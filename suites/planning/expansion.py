@@ -6,7 +6,7 @@ from typing import Any
 
 from dlbench.adapters import axes as table
 from dlbench.adapters import tuning
-from dlbench.adapters.protocol import BOUND, INSTALLED, OVERSUBSCRIBED, TUNED, Cell
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
@@ -22,6 +22,14 @@ LARGEST_PLAN = 100_000
 """Cells of a plan, at most."""
 _IN_ORDER = ("network", "framework", "device", "batch_size", *(each.axis for each in PLAIN), "threads")
 """The axes from the outermost loop to the innermost; ``framework`` is the row, its mode with it."""
+
+_NO_CELL = {
+    "device": "No row here has a mode for these networks on these devices. Name others (--networks, --devices).",
+    "tuning": "No row here has such settings. `dlbench list --settings` shows which there are.",
+    "placement": f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
+    "--devices, or leave --placements out.",
+}
+"""What is wrong where an axis leaves no cell."""
 
 
 def expand(suite: Suite, choices: Choices, capacity: Capacity, seed: int) -> Plan:
@@ -93,15 +101,9 @@ class _Expansion:
                     f"{self._suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow it "
                     "(--networks, --frameworks, --threads, --batch-sizes)."
                 )
-        distinct = tuple(dict.fromkeys(cells))  # what was named twice is measured once
-        if not distinct and not {INSTALLED, TUNED} & set(self._plain["tuning"]):
-            raise UsageError("No row here has such settings. `dlbench list --settings` shows which there are.")
-        if not distinct:
-            raise UsageError(
-                f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
-                "--devices, or leave --placements out."
-            )
-        return distinct
+            if not cells:
+                raise UsageError(_NO_CELL.get(axis, f"No cell has such a value of {axis}."))
+        return tuple(dict.fromkeys(cells))  # what was named twice is measured once
 
     def _vary(self, cell: Cell, axis: str) -> Iterable[Cell]:
         """Return the cell with each value of an axis that it can have; axes before it in order are settled."""

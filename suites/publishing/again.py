@@ -5,11 +5,16 @@ from functools import cache
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.pytest_benchmark.runs import FRAMEWORK
+from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
-from ..planning import values
+from ..planning import own_steps, values
 from ..planning.axes import AXIS_OPTIONS, AxisOption, option_of
-from ..planning.suite import load
+from ..planning.framework import catalogue
+from ..planning.suite import load, shipped
+
+_WITH_ALL_ROWS = "table4"
 
 
 def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
@@ -26,6 +31,40 @@ def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> 
             words.append(f"{option.option} {shlex.quote(value)}")
     words += [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]
     return " ".join(words)
+
+
+def again_by_name(cell: Cell, suite: str, launches: int) -> str:
+    """Return the command for a cell of whose run only names are known.
+
+    A suite that does not come with dlbench, and a user's own step, are files of their names. A cell that its suite
+    gathered from others (`claims`) is measured by one that has its network. The path of a row's own interpreter or
+    adapter is left to the reader. "" for a benchmark of others, which no suite measures.
+    """
+    if cell.framework == FRAMEWORK:
+        return ""
+    step = Path(f"{cell.framework}.py") if cell.network == own_steps.NETWORK else None
+    found = suite if step and suite in shipped() else _with_network(suite, cell.network, cell.specification)
+    return " ".join([again(cell, found, step, launches=max(1, launches)), *([] if step else _brought(cell))])
+
+
+def _brought(cell: Cell) -> list[str]:
+    """Return the option by which a row came that is none of dlbench's."""
+    known = {framework.folder: name for name, framework in catalogue().items()}
+    if cell.framework in known.values():
+        return []
+    base = known.get(cell.adapter)
+    return [f"--python {cell.framework}:{base}=PATH" if base else f"--adapter {cell.framework}=PATH"]
+
+
+@cache
+def _with_network(suite: str, network: str, specification: str) -> str:
+    """Return this suite, or another that comes with dlbench and has the network; else the file of this name."""
+    known = shipped()
+    for name in (suite, _WITH_ALL_ROWS, *known):
+        its = known[name].known.get(network) if name in known else None
+        if its is not None and specification_of_cells(its) == specification:
+            return name
+    return f"{suite}.toml"
 
 
 def _usual(option: AxisOption) -> str:

@@ -1,7 +1,6 @@
 """`dlbench report page`: one HTML file of a store, or of several machines' beside each other."""
 
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,8 +25,7 @@ from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..measuring import preparation
 from ..planning.lineage import release_dates, stands_for_2016
-from ..planning.suite import shipped
-from .again import again
+from .again import again_by_name
 from .pdf import check_pdf, find_chromium, print_to_pdf
 
 _OUT = typer.Option("--out", metavar="FILE", help="The HTML file to write.")
@@ -92,7 +90,7 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         sentinels=partial(sentinels_of, targets),
         narrowing=narrowing,
         note=_note(given["note"]),
-        again=commands_of_cells(),
+        again=again_by_name,
         all_runs=given[of_reports.ALL_RUNS],
         releases=release_dates(),
         stands=stands_for_2016(),
@@ -115,14 +113,6 @@ def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], l
     for (machine, cell, _), each in found.items():
         by_cell.setdefault((machine, cell), []).append(each)
     return by_cell
-
-
-def commands_of_cells() -> Callable[[Cell, str, int], str]:
-    """Return what writes the command for a cell; a suite that does not come with dlbench is a file of that name."""
-    known = shipped()
-    return lambda cell, suite, launches: again(
-        cell, suite if suite in known else f"{suite}.toml", launches=max(1, launches)
-    )
 
 
 def _note(file: Path | None) -> str:

@@ -35,7 +35,7 @@ from ..errors import UsageError
 from ..measuring import preparation
 from ..measuring.comparison import report_of
 from ..planning.lineage import release_dates, stands_for_2016
-from .page import commands_of_cells
+from .again import again_by_name
 from .site_folder import SiteFolder
 
 _EXPLAINED = 100
@@ -89,7 +89,7 @@ def site_command(**given: Any) -> None:
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
         folder = SiteFolder(given["out"])
         try:
-            _pages(_Site(folder, store, commands_of_cells(), preparation.version()), runs)
+            _pages(_Site(folder, store, again_by_name, preparation.version()), runs)
         finally:
             folder.save()
     contents = folder.contents

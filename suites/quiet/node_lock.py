@@ -25,7 +25,7 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN)
 def folder() -> Path | None:
     """Return the folder of the lock, the same for every user: DLBENCH_LOCK_FOLDER, else one that all may write to."""
     given = os.environ.get("DLBENCH_LOCK_FOLDER")
-    return Path(given) if given else next((Path(name) for name in _EVERYBODYS if _open_to_all(name)), None)
+    return Path(given).expanduser() if given else next((Path(name) for name in _EVERYBODYS if _open_to_all(name)), None)
 
 
 def why_narrow(in_container: bool) -> str:
@@ -44,7 +44,8 @@ def why_narrow(in_container: bool) -> str:
 def held(report: Callable[[str], None], wait: bool, holder: Callable[[], str]) -> Iterator[None]:
     """Hold the machine for this process, or with ``wait`` take its turn; ``holder`` names who has it.
 
-    Raises UsageError where another has it and there is no waiting. Where there can be no such lock, there is none.
+    Raises UsageError where another has it and there is no waiting, and for a folder in DLBENCH_LOCK_FOLDER that cannot
+    hold the lock. Where nobody named one and there can be no such lock, there is none.
     """
     descriptor = _opened()
     try:
@@ -80,6 +81,11 @@ def _opened() -> int | None:
             if made:
                 os.fchmod(descriptor, 0o644)  # whatever the umask
             return descriptor
+    if os.environ.get("DLBENCH_LOCK_FOLDER"):
+        raise UsageError(
+            f"DLBENCH_LOCK_FOLDER names {place}, where no lock can be made. Name a folder that you may write to, or "
+            "unset it."
+        )
     return None
 
 

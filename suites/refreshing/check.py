@@ -7,7 +7,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from ..environments.environment import Report
-from ..errors import DlbenchError
+from ..errors import DlbenchError, Interrupted
 from .new_lock import is_newer
 from .row import Row
 
@@ -53,17 +53,27 @@ def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:
         locked = newest = ""
         try:
             locked = row.old.version(package)
-            newest = row.index.newest(package).partition("+")[0]
+            releases = [release.partition("+")[0] for release in row.index.releases(package)]
+            newest = next(iter(releases), "")
             newer = is_newer(newest, locked)
-            why = f"`dlbench env refresh {row.name}`" if newer else "" if newest else "no release for this Python"
+            why = _why(row, package, locked, releases) if newer else "" if newest else "no release for this Python"
             if newer and package in held:
                 why = f"held: {held[package]}"
-            elif newer and newest not in row.asked.get(package, SpecifierSet()):
-                why = f"framework.toml asks for {package}{row.asked[package]}"
+        except Interrupted:
+            raise
         except DlbenchError as error:
             failed, newer, why = failed or error, False, str(error)
         found.append(Found(row.name, pythons, package, locked, newest, newer, why))
     return found, failed
+
+
+def _why(row: Row, package: str, locked: str, releases: list[str]) -> str:
+    """Return what a refresh does about a package that has newer releases, the newest first."""
+    asked = row.asked.get(package, SpecifierSet())
+    taken = next(iter(asked.filter(releases)), "")
+    limit = "" if taken == releases[0] else f"framework.toml asks for {package}{asked}"
+    command = f"`dlbench env refresh {row.name}`" if is_newer(taken, locked) else ""
+    return f"{command} takes {taken}: {limit}" if command and limit else command or limit
 
 
 def data(found: list[Found]) -> list[dict[str, Any]]:

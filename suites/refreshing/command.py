@@ -21,7 +21,7 @@ from ..commands.two_sides import Asked, measure, show
 from ..display.screen import StatusLine, err, print_json, say, table
 from ..environments import environment, needs
 from ..environments.environment import Environment
-from ..environments.folders import write_whole
+from ..environments.folders import write_whole, written
 from ..errors import (
     GATE_BROKEN,
     GATE_FAILED,
@@ -109,7 +109,7 @@ def refresh_command(
         suite.load(given.suite)  # before anything is built
     wanted = rows(names or ())
     for row in (absent := without_python(wanted)):
-        say(f"Left out: {row.framework.lock_file.name}. {needs.how_to_get_python(row.framework)}")
+        say(f"Left out: {row.framework.lock_file.name}. {needs.how_to_get_python(row.framework, bring=False)}")
     wanted = [row for row in wanted if row not in absent]
     code = _check(wanted, given.as_json) if given.only_check else 0
     for row in wanted if not given.only_check else ():
@@ -135,7 +135,8 @@ def _alone(row: Row) -> Iterator[None]:
     """Hold a row's folder; raises UsageError where another refresh holds it."""
     lock = filelock.FileLock(row.folder / "refreshing", timeout=0)
     try:
-        lock.acquire()
+        with written(row.folder):
+            lock.acquire()
     except filelock.Timeout as error:
         raise UsageError("Another `dlbench env refresh` is at it. Wait for it, or end it.") from error
     try:
@@ -173,7 +174,8 @@ def _refresh(row: Row, given: RefreshOptions) -> int:
         pythons = row.framework.python
         text = new_lock.compose(row.framework, row.old, resolved, lambda unknown: row.index.checksums(unknown, pythons))
     new = row.candidate(text)
-    versions = [[name, was or "-", now or "-"] for name, was, now in new_lock.changes(row.old, new.old)]
+    changes = new_lock.changes(row.old, new.old)
+    versions = [[name, was or "-", "other files" if now == was else now or "-"] for name, was, now in changes]
     if not versions:
         say(f"{title}: nothing is newer than {row.framework.lock_file.name}, or what is newer is held.")
         return 0

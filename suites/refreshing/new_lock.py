@@ -81,7 +81,8 @@ def compose(framework: Framework, old: OldLock, resolved: Iterable[Package], che
             f"{framework.lock_file} has several builds of {several.name}, which a refresh cannot write. Name it in "
             f"[held] of framework.toml, or change its lines by hand."
         )
-    known = known_lines(framework.python) if hashed else {}
+    own = {line.split()[0]: line for lines in old.lines.values() for line in lines}
+    known = {**known_lines(framework.python), **own} if hashed else {}
     kept = {each.pinned: line for each in packages if _fits(line := known.get(each.pinned, ""), each)}
     stays = {each.name for each in packages if each.name in held and each.name in old.lines}
     unknown = [each for each in packages if each.name not in stays and each.pinned not in kept]
@@ -106,9 +107,13 @@ def _fits(line: str, package: Package) -> bool:
 
 
 def changes(old: OldLock, new: OldLock) -> list[tuple[str, str, str]]:
-    """Return what differs between two locks: package, old version, new version ("": not there)."""
-    names = sorted({*old.lines, *new.lines})
-    return [(name, old.version(name), new.version(name)) for name in names if old.version(name) != new.version(name)]
+    """Return what differs between two locks: package, old version, new version ("": not there).
+
+    Where the version stays the files differ; in which order lines and checksums stand does not matter.
+    """
+    words = [{name: set(" ".join(lines).split()) for name, lines in each.lines.items()} for each in (old, new)]
+    names = sorted(name for name in {*old.lines, *new.lines} if words[0].get(name) != words[1].get(name))
+    return [(name, old.version(name), new.version(name)) for name in names]
 
 
 def is_newer(version: str, than: str) -> bool:

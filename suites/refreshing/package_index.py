@@ -62,8 +62,8 @@ class PackageIndex:
     python: Path
     log: Path
 
-    def newest(self, package: str) -> str:
-        """Return the newest release of a package that has a file for this interpreter; "" where none has.
+    def releases(self, package: str) -> list[str]:
+        """Return the releases of a package that have a file for this interpreter, the newest first.
 
         Raises FrameworkEnvironmentError where the index cannot be asked.
         """
@@ -71,8 +71,7 @@ class PackageIndex:
         if code != 0 and "No matching distribution" not in said:
             raise self._failed(f"The versions of {package} cannot be asked", said)
         found = _VERSIONS.search(said)
-        versions = found[1].split(", ") if found else []
-        return max(versions, key=Version, default="")
+        return sorted(found[1].split(", ") if found else [], key=Version, reverse=True)
 
     def resolve(self, requirements: Sequence[str], constraints: Sequence[str]) -> list[Package]:
         """Return the newest set of packages that meets these requirements and constraints, by pip's resolver.

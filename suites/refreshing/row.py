@@ -74,7 +74,7 @@ class Row:
     def index(self) -> PackageIndex:
         """The package index for its Python; raises FrameworkEnvironmentError where this machine has none."""
         if self.python is None:
-            raise FrameworkEnvironmentError(needs.how_to_get_python(self.framework))
+            raise FrameworkEnvironmentError(needs.how_to_get_python(self.framework, bring=False))
         return PackageIndex(self.python, self.folder / "pip.log")
 
     def candidate(self, text: str) -> "Row":

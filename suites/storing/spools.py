@@ -45,18 +45,18 @@ def opened(target: str, report: Report, create: bool = True, unfinished: Run | N
     with Store.open(target, create=create, upgrade=True, report=report) as server:
         _deliver_before(target, server, report)
         path = _new_file(target)
-        delivered = True
+        delivering: DeliveringStore | None = None
         with _held(path):
             try:
                 with Store.open(path) as here:
-                    store = DeliveringStore(server, here, report, None if unfinished is None else unfinished.id)
+                    delivering = DeliveringStore(server, here, report, None if unfinished is None else unfinished.id)
                     try:
-                        yield store
+                        yield delivering
                     finally:
-                        store.close()
-                        delivered = store.delivered or not store.begun
+                        delivering.close()
             finally:
-                if delivered:
+                # Also where Ctrl-C broke into the last delivery.
+                if delivering is None or delivering.delivered or not delivering.begun:
                     _remove(path)
 
 

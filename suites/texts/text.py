@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..environments.folders import home, make_folder
+from ..environments.folders import home, make_folder, written
 
 Symbols = npt.NDArray[np.uint8]
 
@@ -41,6 +41,7 @@ class Text:
         path = make_folder(home() / "texts") / f"{self.digest}.bin"
         if not (path.is_file() and path.read_bytes() == self.symbols.tobytes()):
             partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-            partial.write_bytes(self.symbols.tobytes())
-            partial.replace(path)
+            with written(path.parent):
+                partial.write_bytes(self.symbols.tobytes())
+                partial.replace(path)
         return path

@@ -72,6 +72,8 @@ class Remeasuring:
 
     suite: str
     options: Sequence[str] = ()
+    trains: bool = False
+    """Whether the suite's launches train on a text, which a search leaves out: no command measures the same again."""
 
 
 def answer(plan: Plan, race: Race) -> Answer | None:
@@ -130,8 +132,9 @@ def _beside_variables(plan: Plan, cell: Cell) -> list[str]:
         told.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
     if cell.affinity == BOUND:
         told.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
-    elif cell.on_cpu and cell.threads and not has_one:
-        told.append(f"Threads: {cell.threads}, which the program sets: {framework.title} has no variable for it")
+    if cell.on_cpu and cell.threads and not has_one:
+        how_told = f"`dlbench list --capabilities` says how {framework.title} is told a number"
+        told.append(f"Threads: {cell.threads}; {how_told}")
     return told
 
 
@@ -141,8 +144,10 @@ def _folder(build: Build) -> Path | None:
     return environment.locate(build.framework).directory
 
 
-def command(plan: Plan, cell: Cell, remeasuring: Remeasuring) -> str:
-    """Return what measures a way again."""
+def command(plan: Plan, cell: Cell, remeasuring: Remeasuring) -> str | None:
+    """Return what measures a way again; None where nothing does."""
+    if remeasuring.trains:
+        return None
     words = again(cell, remeasuring.suite, plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS)
     return " ".join([words, *map(shlex.quote, remeasuring.options)])
 
@@ -176,8 +181,8 @@ def lines(plan: Plan, found: Answer, remeasuring: Remeasuring) -> list[str]:
     told += reasons(found.failed)
     if found.tried < found.planned:
         told.append(f"The budget was too short for the other {found.planned - found.tried}.")
-    told.append(f"Measure it again: {command(plan, best.cell, remeasuring)}")
-    return told
+    again_by = command(plan, best.cell, remeasuring)
+    return told + ([f"Measure it again: {again_by}"] if again_by else [])
 
 
 def reasons(failed: Mapping[str, int]) -> list[str]:

@@ -29,7 +29,7 @@ PAIRS = 8
 SPARE = 4
 """Further blocks at most, in the place of pairs that other programs disturbed."""
 IMPLAUSIBLE = 3
-"""Of a cell that has times, so many launches of an implausible clock put it out: other programs may cause one."""
+"""Of a cell that has times, so many launches of an implausible time put it out: other programs may cause one."""
 
 
 def sizes(cells: int) -> list[int]:
@@ -116,7 +116,7 @@ class Race(Ledger):
             record.launch: median(record.outcome.step_seconds())
             for record in self._counting(cell)
             if record.launch >= self._pairs_from
-            and record.outcome.samples_ns
+            and record.outcome.gives_a_number()
             and not (fit and left_out(record, self._host))
         }
 
@@ -126,9 +126,11 @@ class Race(Ledger):
         return sorted(set.intersection(*timed)) if timed else []
 
     def flags(self, cell: Cell) -> list[Flag]:
-        """Return what the evidence of a cell's pairs says against it, as a matrix marks it."""
-        known = [each for each in self._counting(cell) if each.launch in self.timed(cell)]
-        return raised_flags.cell_flags([raised_flags.record_flags(each, self._host) for each in known])
+        """Return what the evidence of a cell's pairs says against it, and how many of all its launches gave no time."""
+        counting, timed = self._counting(cell), self.timed(cell)
+        failed = [each for each in counting if not each.outcome.gives_a_number()]
+        found = [raised_flags.record_flags(each, self._host) for each in counting if each.launch in timed]
+        return raised_flags.cell_flags(found) + raised_flags.failed_launches(failed, len(counting))
 
     def tried(self) -> int:
         """Return how many cells have a record."""
@@ -145,7 +147,7 @@ class Race(Ledger):
         return effective((each for each in known if before is None or each.launch < before), self._host)
 
     def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
-        """Return the launches that put a cell out: one is enough, but for an implausible clock."""
+        """Return the launches that put a cell out: one is enough, but for an implausible time."""
         counting = self._counting(cell, before)
         return [] if _forgiven(counting) else [each for each in counting if each.outcome.status is not Status.OK]
 
@@ -157,7 +159,7 @@ class Race(Ledger):
         if self._failed(cell, before):
             return []
         counting = self._counting(cell, before)
-        return [median(each.outcome.step_seconds()) for each in counting if each.outcome.samples_ns]
+        return [median(each.outcome.step_seconds()) for each in counting if each.outcome.gives_a_number()]
 
     def wants(self, cell: Cell, block: int) -> bool:
         """Tell whether a block launches this cell yet; a block that others have followed launches nothing more."""
@@ -205,6 +207,6 @@ class Race(Ledger):
 
 
 def _forgiven(counting: Sequence[Record]) -> bool:
-    """Tell whether all that a cell's launches lack is some times: too few clocks are implausible to put it out."""
+    """Tell whether all that a cell's launches lack is some times: too few are implausible to put it out."""
     statuses = Counter(each.outcome.status for each in counting)
     return set(statuses) == {Status.OK, Status.IMPLAUSIBLE} and statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE

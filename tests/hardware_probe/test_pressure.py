@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_trees import write_tree
 
-from dlbench.hardware_probe.pressure import Snapshot, between, snapshot
+from dlbench.hardware_probe.pressure import Snapshot, _cpu_times, between, snapshot
 
 TICK = os.sysconf("SC_CLK_TCK")
+CPUS = {"": 7, "0": 1, "1": 2, "2": 4}
 
 
 def tree(stat: str = "", psi: str = "") -> dict[str, str]:
@@ -34,6 +35,13 @@ def test_recorded_counters(tmp_path: Path) -> None:
     assert (seen.busy, seen.stolen) == (6.0, 2.0)
     assert seen.stalled == pytest.approx(3.721877)
     assert seen.stalled_avg10 == pytest.approx(0.125)
+
+
+def test_of_the_cpus_that_are_named_only(tmp_path: Path) -> None:
+    lines = [f"cpu{number}{' ' * (number == '')} {busy * TICK} 0 0 9 0 0 0 {TICK}" for number, busy in CPUS.items()]
+    root = write_tree(tmp_path, tree("\n".join([*lines, "intr 1 2 3"])))
+    assert _cpu_times(root, [0, 2]) == (5.0, 2.0)
+    assert _cpu_times(root, [0, 7]) == _cpu_times(root, ()) == (7.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -291,3 +291,4 @@ def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
         TUNED: ["caffe", "torch"],
         INSTALLED: ["caffe", "torch"],
     }
+    assert [ranking.place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]

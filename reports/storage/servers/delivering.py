@@ -126,11 +126,11 @@ class DeliveringStore(Store):
 
     def _pass_on(self, write: Callable[[Store], None]) -> None:
         """Write to the server what was kept here; where it is away, ask again now and then."""
+        self.delivered = False  # also where Ctrl-C breaks in
         if self._asked_at is not None:
             if self._clock() - self._asked_at >= RETRY_SECONDS:
                 self._deliver()
             return
-        self.delivered = False  # also where Ctrl-C breaks in
         try:
             write(self._server)
             self.delivered = True

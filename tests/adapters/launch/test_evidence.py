@@ -72,6 +72,23 @@ def test_sleeping_gives_the_cpu_away_of_ones_own_accord():
     assert found.voluntary_switches >= 10
 
 
+def test_others_are_counted_on_the_launchs_own_cpus(monkeypatch):
+    ticks = evidence._TICKS
+    lines = [f"cpu{number} {busy * ticks} 0 0 5 0 0 0 {ticks}" for number, busy in (("", 42), (0, 1), (1, 1), (2, 40))]
+    monkeypatch.setattr(evidence, "_read", lambda path: "\n".join(lines) if path == "/proc/stat" else None)
+    assert (evidence.snapshot([0, 1]).machine_cpu, evidence.snapshot([0, 1]).steal) == (2.0, 1.0)
+    assert evidence.snapshot().machine_cpu == evidence.snapshot([0, 9]).machine_cpu == 42.0
+
+
+def test_a_thread_that_ends_meanwhile_takes_no_evidence_along(monkeypatch):
+    names = evidence.os.listdir("/proc/self/task")
+    monkeypatch.setattr(evidence.os, "listdir", lambda path: [*names, "0"])
+    told = evidence.snapshot().run_queue
+    if told is None:
+        pytest.skip("this system has no schedstat")
+    assert set(told) == set(names)
+
+
 def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
     monkeypatch.setattr(evidence, "_read", lambda path: None)
 

@@ -29,7 +29,13 @@ def test_what_has_no_setting_is_shown_as_installed_and_as_tuned() -> None:
         told(make.record(framework="tinygrad")),
     ]
     assert shown(records, "installed") == [("torch", "installed"), ("tinygrad", "tuned")]
+    assert shown(records, "i*") == shown(records, "installed")
     assert shown(records, "tuned") == [("torch", "tuned"), ("tinygrad", "tuned")]
+
+
+def test_a_row_that_got_a_setting_since_is_not_as_installed() -> None:
+    records = [told(make.record(framework="tinygrad")), told(make.record(framework="tinygrad"), "kept_gates")]
+    assert untunable(records) == frozenset()
 
 
 def test_records_that_do_not_tell_are_as_installed_only_beside_others_of_their_run() -> None:

@@ -229,6 +229,8 @@ def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
     ]
     means = over_networks(worth_of_settings(records, {}).rows)
     assert sorted(names_of_means(means).values()) == ["torch eager", "torch eager, bfloat16"]
+    elsewhere = [replace(each, machine="elsewhere") for each in means if each.cell.precision == "float32"]
+    assert names_of_means([*elsewhere, *means])[elsewhere[0]] == "torch eager"
 
 
 def test_of_another_build_or_with_other_settings_no_older_pairs_count(tmp_path):

@@ -12,6 +12,7 @@ from properties import examples
 from dlbench.adapters.protocol import SCHEMA_VERSION, Contention, Outcome, Status, ThreadEvidence, to_dict
 from dlbench.suites.launching.answers import read_answer
 from dlbench.suites.launching.control import UnreadableError
+from dlbench.suites.launching.outcomes import Ending, outcome_of
 
 HONEST = Outcome(
     Status.OK,
@@ -39,6 +40,14 @@ def read(folder, content, **options):
     text = content if isinstance(content, str) else json.dumps(content)
     (folder / "outcome.json").write_text(text)
     return read_answer(folder, null_order(folder).launch, **options)
+
+
+@pytest.mark.parametrize(("phase", "status"), [("training, step 5 of 9", Status.OK), ("timed", Status.TIMED_OUT)])
+def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
+    (tmp_path / "outcome.json").write_text(json.dumps(told()))
+    (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
+    late = Ending(-15, late="ended after 5 s")
+    assert outcome_of(null_order(tmp_path).launch, tmp_path, late, None).status is status
 
 
 def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):

@@ -47,6 +47,21 @@ def launch(folder, body, ticks=None, **options):
     return judged(order, ProcessLauncher().launch(order, *([ticks] if ticks else [])), None).outcome
 
 
+#: Says what is no word, waits for its answer, and notes that it ended.
+ASKS = (
+    f'{sys.executable} -c \'import os; line = int(os.environ["DLBENCH_HOST"]); os.write(line, b"nonsense\\n"); '
+    "os.read(line, 100)'"
+)
+
+
+def test_a_guest_that_waits_for_an_answer_to_nonsense_waits_no_longer(tmp_path):
+    begun = time.monotonic()
+    outcome = launch(tmp_path, ASKS, timeout=100.0)
+    assert time.monotonic() - begun < 50
+    assert outcome.status is Status.CRASHED
+    assert "it said 'nonsense' where 'begin' belongs" in outcome.reason
+
+
 def is_well(folder):
     """Tell whether an honest launch ends well after a bad one."""
     order = null_order(folder)

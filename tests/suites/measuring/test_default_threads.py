@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pretended_runs import Pretender
 
-from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.measuring import short_launch
 from dlbench.suites.planning import suite
@@ -26,10 +26,18 @@ def evidence(says, *busy):
     return ThreadEvidence(0, says, len(busy), sum(busy), 1.0, list(busy))
 
 
-@pytest.fixture
-def plan(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
-    return expand(suite.load("quick"), Choices(frameworks="mxnet,null"), Capacity(2, 2), 0)
+
+
+@pytest.fixture
+def plan():
+    return planned(TUNED)
+
+
+def planned(tuning):
+    return expand(suite.load("quick"), Choices(frameworks="mxnet,null", tuning=tuning), Capacity(2, 2), 0)
 
 
 def ask(plan, launcher, machine="here", digest="env"):
@@ -56,14 +64,22 @@ def test_the_launch_sets_no_thread_count(plan):
     ids=["its word", "zero is no word", "no word", "three take turns on two"],
 )
 def test_the_frameworks_word_counts_and_else_what_was_seen(plan, shown, expected):
-    assert ask(plan, showing(shown)) == {("mxnet", "hybrid"): expected}
+    assert ask(plan, showing(shown)) == {("mxnet", "hybrid", TUNED): expected}
 
 
 def test_it_is_asked_once_for_each_machine_and_environment(plan):
     launcher = showing(evidence(2))
     for machine, digest in (("here", "a"), ("here", "a"), ("there", "a"), ("here", "b"), ("here", "a")):
-        assert ask(plan, launcher, machine, digest) == {("mxnet", "hybrid"): 2}
+        assert ask(plan, launcher, machine, digest) == {("mxnet", "hybrid", TUNED): 2}
     assert len(launcher.orders) == 3
+
+
+def test_as_installed_it_is_asked_for_itself_and_with_a_single_setting_it_is_not():
+    launcher = showing(evidence(2))
+    plan = planned("each")
+    found = ask(plan, launcher)
+    assert set(found) == {("mxnet", "hybrid", cell.tuning) for cell in plan.cells if cell.framework == "mxnet"}
+    assert sorted(order.launch.settings.get("static", False) for order in launcher.orders) == [False, True]
 
 
 def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
@@ -90,4 +106,4 @@ def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):
 def test_a_damaged_memory_is_asked_anew(plan, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "default-threads.json").write_text("[not json")
-    assert ask(plan, showing(evidence(4))) == {("mxnet", "hybrid"): 4}
+    assert ask(plan, showing(evidence(4))) == {("mxnet", "hybrid", TUNED): 4}

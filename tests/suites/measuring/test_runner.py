@@ -10,7 +10,7 @@ from pretended_gpus import TWO, gpus
 from pretended_runs import ORDER, PLAN, TEXT, Watcher, carry_out, launched, ok, sources
 from properties import examples
 
-from dlbench.adapters.protocol import Outcome, Parity, Status
+from dlbench.adapters.protocol import TUNED, Outcome, Parity, Status
 from dlbench.suites.measuring.ledger import Estimates
 from dlbench.suites.measuring.references import Reference
 from dlbench.suites.measuring.runner import Ending
@@ -196,7 +196,8 @@ def test_estimates_learn_from_the_same_network_first():
 
 def test_a_record_carries_its_rows_default_thread_count():
     row = PLAN.rows[0]
-    store, _, _ = carry_out(default_threads={(row.build.name, row.mode): 7})
+    store, _, _ = carry_out(default_threads={(row.build.name, row.mode, TUNED): 7})
     for record in store.records():
         told = record.outcome.software.get("default_threads")
-        assert told == (7 if (record.cell.framework, record.cell.mode) == (row.build.name, row.mode) else None)
+        is_row = (record.cell.framework, record.cell.mode, record.cell.tuning) == (row.build.name, row.mode, TUNED)
+        assert told == (7 if is_row else None)

@@ -107,6 +107,12 @@ def test_words_that_mean_nothing_are_refused():
         )
 
 
+@pytest.mark.parametrize("words", ["tuned", "installed+allocator"])
+def test_a_placement_that_leaves_no_cell_is_told_and_not_the_settings(words):
+    with pytest.raises(UsageError, match="On the CPU the mini-batch is always"):
+        plan("torch", networks="fcn5", tuning=words, placements="pinned")
+
+
 def test_pairs_are_neighbours_in_time():
     planned = plan("torch,mxnet", networks="fcn5,lstm32,alexnet", tuning="each")
     for block in range(3):

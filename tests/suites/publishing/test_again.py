@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dlbench.adapters.protocol import BOUND, INSTALLED, Cell
+from dlbench.reports.storage.networks import specification_of_cells
 from dlbench.suites.cli import app
-from dlbench.suites.publishing.again import again
+from dlbench.suites.planning.suite import load
+from dlbench.suites.publishing.again import again, again_by_name
 
 cells = st.builds(
     lambda **given: Cell(adapter="", mode="null", framework="null", device="cpu", **given),
@@ -51,3 +53,32 @@ def test_unusual_values_are_said_and_usual_ones_are_not() -> None:
     assert again(cell, "quick") == usual
     assert again(cell._replace(tuning=INSTALLED), "quick", launches=6) == f"{usual} --tuning installed --launches 6"
     assert "--devices cuda:0" in again(cell._replace(device="cuda:0"), "table4")
+
+
+def test_a_cell_of_the_claims_is_measured_by_a_suite_that_has_its_network() -> None:
+    for network in ("fcn5", "resnet50"):
+        cell = Cell("null", "", "null", network, "cpu", 2, 16)
+        (only,) = planned(again_by_name(cell, "claims", 3))
+        assert (only["network"], only["threads"], only["batch_size"]) == (network, 2, 16)
+    paper = load("rnn2017")
+    name = paper.its_networks[0]
+    cell = Cell("null", "", "null", name, "cpu", 1, 64, specification=specification_of_cells(paper.known[name]))
+    (only,) = planned(again_by_name(cell, "claims", 3))
+    assert only["network"] == name
+
+
+def test_what_does_not_come_with_dlbench_is_a_file_of_its_name() -> None:
+    own = Cell("train_step", "", "file", "own", "cpu", 2, 1)
+    assert again_by_name(own, "threads", 2).startswith("dlbench run threads --step train_step.py --threads 2")
+    of_user = Cell("null", "", "null", "fcn5", "cpu", 2, 64, specification="0123")
+    assert again_by_name(of_user, "table4", 0) == (
+        "dlbench run table4.toml --networks fcn5 --frameworks null:null --threads 2 --batch-sizes 64 --launches 1"
+    )
+
+
+def test_a_row_of_the_users_own_names_the_option_that_brings_it() -> None:
+    torch = Cell("torch-nightly", "pytorch", "eager", "fcn5", "cpu", 2, 64)
+    assert again_by_name(torch, "quick", 1).endswith(" --python torch-nightly:torch=PATH")
+    assert again_by_name(torch._replace(framework="mine", adapter="mine"), "quick", 1).endswith(" --adapter mine=PATH")
+    assert "PATH" not in again_by_name(torch._replace(framework="torch"), "quick", 1)
+    assert again_by_name(torch._replace(framework="pytest-benchmark"), "pytest-benchmark", 1) == ""

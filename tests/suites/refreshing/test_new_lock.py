@@ -80,3 +80,10 @@ def test_changes_name_what_came_went_and_moved(tmp_path):
     assert new_lock.changes(old, new) == [("came", "", "3"), ("gone", "1", ""), ("moved", "1", "2")]
     assert new_lock.is_newer("1.10", "1.9")
     assert not new_lock.is_newer("", "1")
+
+
+def test_of_the_same_version_other_files_are_a_change_and_their_order_is_none(tmp_path):
+    locks = [line("one==1", A, B) + line("two==1", A), line("two==1", A) + line("one==1", B, A), line("one==1", A, C)]
+    first, reordered, other = (OldLock.of(make_framework(tmp_path, text)) for text in locks)
+    assert new_lock.changes(first, reordered) == []
+    assert new_lock.changes(first, other) == [("one", "1", "1"), ("two", "1", "")]

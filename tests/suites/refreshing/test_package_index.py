@@ -22,7 +22,8 @@ def index(tmp_path, monkeypatch) -> PackageIndex:
 
 
 def test_the_newest_release_and_the_newest_set_that_fits(index):
-    assert index.newest("tiny") == "1.10"
+    assert index.releases("tiny") == ["1.10", "1.9"]
+    assert index.releases("absent") == []
     found = index.resolve(["tiny<1.10"], ["numpy==1.0"])
     assert [each.pinned for each in found] == ["numpy==1.0", "tiny==1.9"]
     assert all(len(checksum) == 64 for each in found for checksum in each.checksums)

@@ -224,6 +224,9 @@ def test_a_release_that_framework_toml_does_not_ask_for_is_told(refresh, lock):
     about.write_text(about.read_text().replace('packages = ["tiny"]', 'packages = ["tiny<2"]'))
     (found,) = json.loads(refresh("--check", "tiny", "--json").stdout)
     assert (found["newer"], found["why"]) == (True, "framework.toml asks for tiny<2")
+    tiny_wheels.tiny(lock.parent.with_name("wheels"), "1.5")
+    (found,) = json.loads(refresh("--check", "tiny", "--json").stdout)
+    assert found["why"] == "`dlbench env refresh tiny` takes 1.5: framework.toml asks for tiny<2"
 
 
 def test_a_lock_in_another_order_whose_releases_are_the_newest_stays(refresh, lock):

@@ -85,6 +85,15 @@ def test_while_the_server_is_there_it_gets_all_at_once(session: Session) -> None
     assert (session.said, session.store.delivered, session.server.closed) == ([], True, True)
 
 
+def test_what_is_written_after_a_question_failed_waits_until_it_is_delivered(session: Session) -> None:
+    session.server.up = False
+    assert session.store.runs() == [make.run()]  # its own, since nobody else answers
+    session.store.append(make.record())
+    assert not session.store.delivered
+    session.store.close()
+    assert "Not everything was delivered" in session.said[-1]
+
+
 def test_without_the_server_a_run_goes_on_and_what_waits_is_delivered_once(session: Session) -> None:
     session.store.append(make.record())
     session.server.up = False
