@@ -161,10 +161,10 @@ def _of_threads(outcome: Outcome, capacity: float | None) -> list[Flag]:
     wanting = wanting_threads(threads, outcome.contention)
     if more_threads_than(asked, threads, outcome.contention):
         return [Flag(flag_kinds.THREADS_EXCEEDED, f"{wanting:.1f} threads wanted to run on average, {asked} asked")]
-    if says is not None and says > asked:
-        return [Flag(flag_kinds.THREADS_EXCEEDED, f"the framework says it uses {says} threads, {asked} asked")]
-    if says is not None and says < asked:
-        return [Flag(flag_kinds.THREADS_UNUSED, f"the framework says it uses {says} threads, {asked} asked")]
+    if says is not None and says != asked:
+        kind = flag_kinds.THREADS_EXCEEDED if says > asked else flag_kinds.THREADS_UNUSED
+        uses = f"{says} thread{'s' if says != 1 else ''}"
+        return [Flag(kind, f"the framework says it uses {uses}, {asked} asked")]
     # Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run;
     # beyond the quota, throttled ones.
     if asked < 2 or capacity is None or asked > capacity:
