@@ -28,6 +28,7 @@ from ..planning import feasible, values
 from ..planning.choices import Choices
 from ..planning.own_steps import OwnSteps
 from ..planning.plan import Plan
+from ..planning.suite import load
 from ..quiet.block_gate import open_gate
 from ..quiet.busy_gpus import busy_gpus
 from ..quiet.machine_lock import measuring
@@ -185,7 +186,9 @@ class ComparisonOptions(options.GroupOfGroups):
         baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
         given = dict.fromkeys([*(baselines | candidates).values(), *self.builds.joining])
         if given and not chosen["frameworks"]:
-            chosen = chosen.but(frameworks=",".join(given))
+            rows = load(suite).frameworks
+            modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in given}
+            chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
         plan = plan_of(suite, chosen, machine, self.session.seed)
         feasible.check_count(plan, self.session.yes)
         return Asked(plan, pair, machine, purpose, rule, self.session, bare=not chosen.narrows)

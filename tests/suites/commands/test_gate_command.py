@@ -14,6 +14,7 @@ from processes import run_command, running_command, wait_until
 from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
+from dlbench.suites.commands.two_sides import ComparisonOptions
 
 SUITE = suite_of_null("nightly", 0.001, threads=[1, 2], protocol={"steps": 5})
 # A step of 1 ms becomes one of 21 ms: whatever else this machine does meanwhile, that is slower.
@@ -120,39 +121,13 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
     assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr
 
 
-OWN = """
-name = "mine"
-title = "Mine"
-summary = "made up"
-environment = "host"
-imports = "numpy"
-computes = false
-[modes.only]
-summary = "the only one"
-default = true
-"""
-SETTING = """
-[tuning.fewer]
-replaces = "many"
-why = "few are enough"
-variables = { FEWER = "1" }
-"""
-
-
-@pytest.mark.slow
-def test_a_gate_does_not_go_on_with_settings_that_it_was_begun_without(folder) -> None:
-    mine = folder / "mine"
-    mine.mkdir()
-    (mine / "framework.toml").write_text(OWN)
-    (mine / "adapter.py").write_text("from ..null.adapter import ADAPTER\n")
-    words = ["gate", "nightly.toml", "--same", "--adapter", f"mine={mine}", "--threads", "1", "--budget", "1s"]
-    begun = run(folder, *words)
-    assert begun.returncode == 6, begun.stderr
-    (mine / "framework.toml").write_text(OWN + SETTING)
-    other = run(folder, *words, "--resume")
-    assert other.returncode == 2, other.stderr
-    told = " ".join(other.stderr.split())
-    assert "The unfinished run measured mine without settings; it has fewer now." in told
+def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) -> None:
+    text = SUITE.replace('frameworks = ["null"]', 'frameworks = ["null", "torch:compile", "torch:eager", "jax"]')
+    assert text != SUITE
+    (folder / "rows.toml").write_text(text)
+    usual = {name: default for name, (_, default) in ComparisonOptions.parameters().items()}
+    asked = ComparisonOptions.of(usual).asked("gate", str(folder / "rows.toml"), [f"torch={sys.executable}"])
+    assert {(cell.framework, cell.mode) for cell in asked.plan.cells} == {("torch", "compile"), ("torch", "eager")}
 
 
 def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> None:

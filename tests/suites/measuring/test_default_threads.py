@@ -89,7 +89,11 @@ def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
     (folder / "framework.toml").write_text("")
     rows = [row for row in plan.rows if row.build.name == "mxnet"]
     framework = rows[0].build.framework.model_copy(update={"directory": folder})
-    moved = replace(plan, rows=tuple(replace(row, build=replace(row.build, framework=framework)) for row in rows))
+    moved = replace(
+        plan,
+        rows=tuple(replace(row, build=replace(row.build, framework=framework)) for row in rows),
+        cells=tuple(cell for cell in plan.cells if cell.framework == "mxnet"),
+    )
     for content, asked in (("a", 1), ("a", 1), ("b", 2), ("a", 2)):
         (folder / "inner" / "part.py").write_text(content)
         ask(moved, launcher)
