@@ -127,11 +127,11 @@ def _legend(papers: Iterable[str]) -> Iterator[str]:
         "figure, and that is within a factor of 2 of the size it says, if it says one; in direction: of another size; "
         "differs: on the other side; of several figures 80 % decide, else partly."
     )
-    yield (
-        "Own results take part where every axis is as usual: tuned, float32, a resident mini-batch, one worker, "
-        "threads not bound."
-    )
     if set(papers) != {OWN}:
+        yield (
+            "For papers' claims own results take part where every axis is as usual: tuned, float32, a resident "
+            "mini-batch, one worker, threads not bound (G4 and W2: whatever they are)."
+        )
         yield (
             "Printed numbers have no interval. Here tools are the frameworks that stand for the paper's, in their "
             "fastest mode, and machines are others."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from dlbench.adapters import axes
 from dlbench.reports.against.wuensche2018 import NETWORK, table1
 from dlbench.reports.claims.cells import FCNS, Cells
 from dlbench.reports.claims.claim import Test
@@ -36,7 +37,8 @@ def doubling_gpus(cells: Cells) -> Iterator[Question]:
     by_workers: dict[object, dict[int, MatrixCell]] = {}
     for cell in cells.matrix.cells.values():
         if not cell.cell.on_cpu:
-            where = cells.tool_of(cell), cell.group, cell.row, cell.column.machine
+            column = cell.column
+            where = cells.tool_of(cell), cell.group, cell.row, column.machine, axes.without(column.cell, "world_size")
             by_workers.setdefault(where, {})[cell.column.world_size] = cell
     for found in by_workers.values():
         for workers, cell in found.items():

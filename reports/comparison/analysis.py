@@ -185,7 +185,7 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
 
 def _unselected(cell: CellComparison) -> Judgement | None:
     """Return what a cell shows before any result of it decided on measuring more."""
-    if not cell.stage:
+    if not cell.stage or cell.judgement.ratio is None:
         return cell.judgement
     first = DEFAULT.screen_looks[0]
     before, after = cell.pairs.get(SCREEN, ((), ()))

@@ -17,6 +17,7 @@ NIGHTS = (
     "log_mean",
     "log_variance",
     "contended_launches",
+    "quiet",
 )
 """The columns of `Store.nights`."""
 
@@ -44,6 +45,7 @@ def frame_of_nights(
     frame["log_variance"] = spread / (launches - 1).where(launches > 1)
     frame["launches"] = launches.astype("int64")
     frame["contended_launches"] = frame["contended_launches"].astype("int64")
+    frame["quiet"] = quiet
     frame["started"] = frame["run"].map(started)
     frame["machine"] = frame["cell"].map(machines)
     return frame.sort_values(["started", "run", "cell", "side"], kind="stable", ignore_index=True)[list(NIGHTS)]

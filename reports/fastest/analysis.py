@@ -29,7 +29,7 @@ class Leader:
     ratio: Ratio | None
     """Seconds of the next over its own."""
     certain: bool
-    """Whether nothing ties with it, and the interval of the ratio lies above 1."""
+    """Whether nothing ties with it, and the interval of the ratio to another of its run lies above 1."""
 
     @property
     def compared(self) -> tuple[MatrixCell, ...]:
@@ -73,5 +73,6 @@ def _leader(group: Group, column: Column, ordered: Sequence[tuple[MatrixCell, Su
         return Leader(group, column, first, ties, None, None, certain=False)
     following, seconds = behind[0]
     slower = ratio(seconds, least)
-    certain = not ties and judge(slower) == "worse" and slower.low is not None
+    # Between runs a machine shifts by more than its launches in one run vary by.
+    certain = first.run == following.run and not ties and judge(slower) == "worse" and slower.low is not None
     return Leader(group, column, first, ties, following, slower, certain)

@@ -27,6 +27,10 @@ _LEGEND = (
     "the fastest's, with the 95 % interval; clear: noise does not explain the lead over any other.",
     "Each comparison misses in one case of twenty: of many lines a few seem clear by chance.",
 )
+_APART = (
+    "A lead over a cell of another run is not called clear: the machine may have shifted between the two, and the "
+    "intervals do not cover that."
+)
 _NAMED = 3
 """Rows are named up to so many, ..."""
 _TIES = 12
@@ -44,6 +48,7 @@ def fastest_page(found: Fastest) -> Page:
     common = common_flags(shown)
     tables = [_table(found, machine, compared, common) for machine in found.matrix.machines]
     lines = [*_LEGEND, *flag_lines(shown, common)]
+    lines += [_APART] if any(each.next.run != each.first.run for each in compared if each.next is not None) else []
     lines += [WORKERS_LEGEND] if any(each.column.world_size > 1 for each in compared) else []
     if (alone := len(found.leaders) - len(compared)) > 0:
         lines.append(f"Not shown: {alone} place{'s' if alone > 1 else ''} of networks with one row alone.")
@@ -57,7 +62,7 @@ def headline(found: Fastest) -> list[str]:
         here = [each for each in found.leaders if each.column.machine == machine and each.next is not None]
         if not here:
             continue
-        wins = Counter(row_name(each.first.row) for each in here if not each.ties)
+        wins = Counter(row_name(each.first.row) for each in here if each.certain or not (each.ties or _measured(each)))
         named = wins.most_common(_NAMED)
         told = ", ".join(f"{name} in {count}" for name, count in named)
         told += f", others in {rest}" if (rest := wins.total() - sum(count for _, count in named)) else ""

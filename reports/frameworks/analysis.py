@@ -26,7 +26,9 @@ class Mean:
     ratio: Ratio
     """Geometric mean of the seconds of the one over those of the other."""
     networks: tuple[Group, ...]
-    """Over these; a network counts once for each place and mini-batch."""
+    """Over these, each once; the mean holds it once for each place."""
+    pairs: int
+    """Of a network and a place."""
     wins: int
     """Where noise does not explain that it is faster, ..."""
     losses: int
@@ -95,7 +97,7 @@ def mean_over(one: Times, other: Times, columns: Sequence[Column]) -> Mean | Non
     verdicts = Counter(judge(ratio(one[place], other[place])) for place in common)
     mean = mean_of_pairs([(one[place], other[place]) for place in common])
     networks = tuple(dict.fromkeys(group for _, group in common))
-    return Mean(mean, networks, verdicts["better"], verdicts["worse"])
+    return Mean(mean, networks, len(common), verdicts["better"], verdicts["worse"])
 
 
 def _compared(matrix: Matrix, machine: str) -> Compared | None:
@@ -126,4 +128,4 @@ def _standing(row: Row, times: Times, reference: Times, itself: bool, columns: S
 
 
 def _of_itself(mean: Mean) -> Mean:
-    return Mean(Ratio(1.0, 1.0, 1.0, "the reference itself"), mean.networks, 0, 0)
+    return Mean(Ratio(1.0, 1.0, 1.0, "the reference itself"), mean.networks, mean.pairs, 0, 0)

@@ -39,15 +39,15 @@ def headline(found: Frameworks) -> list[str]:
     """Return for each machine how far the fastest row is ahead of the reference, where noise does not explain it."""
     lines = []
     for each in found.machines:
-        most = max(len(standing.overall.networks) for standing in each.standings)
-        whole = [standing for standing in each.standings if len(standing.overall.networks) == most]
+        most = max(standing.overall.pairs for standing in each.standings)
+        whole = [standing for standing in each.standings if standing.overall.pairs == most]
         first = whole[0]
         if first.row == each.reference or judge(first.overall.ratio) != "better":
             continue
         lines.append(
             f"{name_among(found.matrix.hosts, each.machine)}: over all networks and places, {row_name(first.row)} "
             f"takes {times(first.overall.ratio)} the time of {row_name(each.reference)} (geometric mean of "
-            f"{len(first.overall.networks)} network{'s' if most > 1 else ''})."
+            f"{len(first.overall.networks)} network{'s' if len(first.overall.networks) > 1 else ''})."
         )
     return lines
 

@@ -162,7 +162,7 @@ class _Columns(NamedTuple):
             frame["log_mean"].to_numpy(dtype=float),
             frame["log_variance"].to_numpy(dtype=float),
             launches,
-            frame["contended_launches"].to_numpy(dtype=float) < launches,
+            frame["quiet"].to_numpy(dtype=bool),
             frame["environment"].to_numpy(dtype=object),
         )
 

@@ -22,7 +22,10 @@ _LEGEND = (
     "slower, faster: noise does not explain it (Welch's t, adjusted after Holm for the number of cells; of fewer than "
     "3 launches the interval, widened by an assumed 2 %). same: the whole interval lies within 2 % of 1.",
 )
-_MEANS = "mean: geometric mean over the cells that both machines have; cells: how many."
+_MEANS = (
+    "mean: geometric mean over the cells that both machines have; its verdict is by its own interval, not adjusted. "
+    "cells: how many."
+)
 
 
 def machines_page(found: Machines) -> Page:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.evidence.contrasts import judge
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
 from dlbench.reports.formats import layout
 from dlbench.reports.naming import row_name, work_name
@@ -115,11 +116,10 @@ def _verdicts(line: Line) -> Iterable[str]:
         rival = None if point.one_process is None else point.one_process.speedup
         if rival is None:
             continue
-        word = "cannot be told from it"
-        if rival.low is not None and rival.low > 1.0:
-            word = "faster"
-        elif rival.high is not None and rival.high < 1.0:
-            word = "slower"
+        # Of speeds: a ratio above 1 is faster.
+        word = {"worse": "faster", "better": "slower"}.get(
+            "" if rival.low is None else judge(rival), "cannot be told from it"
+        )
         disturbed = any(
             other.cell.has(flag_kinds.CONTENDED)
             for other in line.points

@@ -127,7 +127,7 @@ def _rule(tested: Sequence[Contrast], some_only: bool) -> str:
     if not tested:
         return f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
     test = f"Welch's t, Holm-adjusted for {tested[0].family} comparisons, p < {SIGNIFICANCE}"
-    return f"{test}; untested: by the ratio alone, fewer than {ENOUGH_LAUNCHES} launches" if some_only else test
+    return f"{test}; untested: by the ratio's interval, fewer than {ENOUGH_LAUNCHES} launches" if some_only else test
 
 
 def _finding(

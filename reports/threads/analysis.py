@@ -68,12 +68,12 @@ class Threads:
 
     curves: tuple[Curve, ...]
     left_out: tuple[str, ...]
-    """A sentence about each kind of CPU cells that no curve is made of."""
+    """A sentence about each kind of CPU cells that no curve is made of, then the matrix's own notes."""
 
 
 def threads(matrix: Matrix) -> Threads:
     """Return the analysis of a matrix."""
-    return Threads(tuple(curves(matrix)), tuple(left_out(matrix)))
+    return Threads(tuple(curves(matrix)), (*left_out(matrix), *matrix.notes))
 
 
 def curves(matrix: Matrix) -> list[Curve]:

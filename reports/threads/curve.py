@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dlbench.adapters import axes
+from dlbench.adapters.families.own import Own
 from dlbench.adapters.protocol import BOUND, Cell
 from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.evidence.statistics import Summary
@@ -80,7 +81,9 @@ class Curve:
 def computes_nothing(cell: MatrixCell) -> bool:
     """Tell whether a timed cell is of a framework without mathematics: no parameters, hence no rate, nor any parity.
 
-    A published cell has no parity either, but does not say "unchecked".
+    A published cell has no parity either, but does not say "unchecked". Of a user's own step only its author knows it.
     """
+    if cell.group.network == Own.name:
+        return False
     unchecked = cell.parity is not None and cell.parity.verdict == "unchecked"
     return cell.seconds is not None and unchecked and cell.gflops is None

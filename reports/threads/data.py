@@ -17,8 +17,7 @@ _OF_A_LAW = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
 _COLUMNS = (
     "machine",
     "machine_name",
-    "network",
-    "batch_size",
+    *(axis.name for axis in axes.of_role(axes.GROUP)),
     *(axis.name for axis in axes.of_role(axes.ROW)),
     "threads",
     "status",

@@ -81,5 +81,6 @@ def rows(cell: int, side: str, logs: np.ndarray, **changes: Any) -> pd.DataFrame
         "log_mean": logs.mean(axis=1),
         "log_variance": logs.var(axis=1, ddof=1) if count > 1 else math.nan,
         "contended_launches": 0,
+        "quiet": True,
     }
     return pd.DataFrame({**columns, **changes})

@@ -105,6 +105,7 @@ def test_nights_are_those_of_the_launches_medians(kept: list[Record]) -> None:
         row = found[key]
         values = [value for contended, value in launches if not contended] or [value for _, value in launches]
         assert (row.launches, row.contended_launches) == (len(values), sum(bool(c) for c, _ in launches))
+        assert row.quiet == any(not contended for contended, _ in launches)
         assert row.log_mean == pytest.approx(statistics.fmean(values), abs=1e-12)
         if len(values) > 1:
             assert row.log_variance == pytest.approx(statistics.variance(values), abs=1e-12)

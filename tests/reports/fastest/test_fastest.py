@@ -42,6 +42,14 @@ def test_the_fastest_is_certain_where_noise_explains_nothing():
     assert (leader.ties, leader.certain) == ((), True)
 
 
+def test_a_lead_over_a_cell_of_another_run_is_not_certain():
+    records = [*make.launches(1.0), *make.launches(2.0, framework="mxnet", run="another")]
+    leader = only(records)
+    assert (leader.ties, leader.ratio.low > 1, leader.certain) == ((), True, False)
+    (told,) = REPORT.headline(fastest(build_matrix(Results(tuple(records), HOSTS))))
+    assert "in one comparison noise may explain" in told or "in 1 noise may explain who is ahead" in told
+
+
 def test_what_noise_cannot_tell_from_it_ties_and_the_next_is_clearly_slower():
     records = [*make.launches(1.0), *make.launches(1.005, framework="mxnet"), *make.launches(2.0, framework="jax")]
     leader = only(records)

@@ -106,10 +106,13 @@ def test_disturbed_nights_are_kept_and_not_searched():
     rng = np.random.default_rng(9)
     baseline, candidate = simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])
     disturbed = np.isin(np.arange(60), [10, 11, 12, 39, 40, 41])
+    some = disturbed | np.isin(np.arange(60), [20, 21])  # of these nights as many launches were quiet
     candidate[disturbed] += 0.5
     frame = together(
         simulated.rows(1, "baseline", baseline),
-        simulated.rows(1, "candidate", candidate, contended_launches=np.where(disturbed, simulated.LAUNCHES, 0)),
+        simulated.rows(
+            1, "candidate", candidate, contended_launches=np.where(some, simulated.LAUNCHES, 0), quiet=~disturbed
+        ),
     )
     history = build_history(frame, CELLS)
     ((cell, change),) = history.changes

@@ -76,7 +76,7 @@ def test_a_page_holds_so_many_and_the_rest_follow_when_asked_for(tmp_path, monke
 
 
 def test_nights_without_an_interval_and_without_any_searched_night_are_drawn(tmp_path):
-    frame = simulated.rows(0, "", np.zeros((12, 1)), contended_launches=1)
+    frame = simulated.rows(0, "", np.zeros((12, 1)), contended_launches=1, quiet=False)
     history = build_history(frame, {0: factory.cell()})
     assert history.cells[0].level is None
     assert history_to_picture(history, tmp_path / "disturbed.png")[0].stat().st_size > 1000
