@@ -15,7 +15,6 @@ SCHEMA_VERSION = 1
 CELL_FILE = "cell.json"
 OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
-PROFILE, TRAINING = "profile", "training"  # phases with the measurement safe on disk
 
 
 class ProtocolError(Exception):

@@ -123,7 +123,10 @@ def frameworks(on_request: bool) -> list[str]:
 
 def variables_of_tests(on_request: bool) -> dict[str, str]:
     """Return the environment of tests that are about these frameworks: the tests of the others are skipped."""
-    return {"DLBENCH_TEST_FRAMEWORKS": ",".join(frameworks(on_request)), **os.environ}
+    variables = {"DLBENCH_TEST_FRAMEWORKS": ",".join(frameworks(on_request)), **os.environ}
+    # The tests start hundreds of interpreters, each of which would compile every module anew: half of its time.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    return variables
 
 
 def narrowed(names: list[str], arguments: list[str]) -> list[str]:

@@ -12,6 +12,9 @@ from typing import Any, Dict, NamedTuple, Optional
 #: The variable that names the file descriptor of the line.
 VARIABLE = "DLBENCH_HOST"
 
+#: Phases that begin with the measurement safe on disk.
+PROFILE, TRAINING = "profile", "training"
+
 #: The marks, in the order in which they come; those of the rounds come over and over.
 BEGIN, END, RESET, STEPS, READ = "begin", "end", "reset", "steps", "read"
 

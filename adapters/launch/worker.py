@@ -7,10 +7,10 @@ import traceback
 from typing import Any, Callable, List
 
 from ..base import Adapter, Unsupported
-from ..protocol import PROFILE, Launch, Outcome, Status, read_launch, write_outcome
+from ..protocol import Launch, Outcome, Status, read_launch, write_outcome
 from ..texts import training
 from . import affinity, batches, contract, device, team
-from .host import Host
+from .host import PROFILE, Host
 from .measurement import Phases, measure, network_of
 
 

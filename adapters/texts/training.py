@@ -12,8 +12,9 @@ from typing import Callable, List, Optional
 from .. import networks
 from ..base import Adapter
 from ..launch import batches, contract
+from ..launch.host import TRAINING
 from ..networks import Network
-from ..protocol import TRAINING, Launch, Outcome
+from ..protocol import Launch, Outcome
 from . import mini_batches
 
 #: Tells what the guest does, and how many seconds more it will take.

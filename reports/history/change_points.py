@@ -283,6 +283,5 @@ def _fit(values: Values, before: int, drifting: bool) -> tuple[float, float, flo
         own = math.sqrt(sum(float(part.var(ddof=1)) / len(part) for part in segments))
     error = math.sqrt(variance * float(inverse[1, 1]))
     size = float(solution[1])
-    error = max(error, own)
-    p = 2 * float(stdtr(freedom, -abs(size) / error))
+    p = 2 * float(stdtr(freedom, -abs(size) / max(error, own)))
     return p, size, float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error

@@ -44,8 +44,8 @@ def why_narrow(in_container: bool) -> str:
 def held(report: Callable[[str], None], wait: bool, holder: Callable[[], str]) -> Iterator[None]:
     """Hold the machine for this process, or with ``wait`` take its turn; ``holder`` names who has it.
 
-    Raises UsageError where another has it and there is no waiting, and for a folder in DLBENCH_LOCK_FOLDER that cannot
-    hold the lock. Where nobody named one and there can be no such lock, there is none.
+    Raises UsageError where another has it and there is no waiting, and for a DLBENCH_LOCK_FOLDER that is no folder.
+    Where there can be no such lock, there is none.
     """
     descriptor = _opened()
     try:
@@ -81,10 +81,10 @@ def _opened() -> int | None:
             if made:
                 os.fchmod(descriptor, 0o644)  # whatever the umask
             return descriptor
-    if os.environ.get("DLBENCH_LOCK_FOLDER"):
+    if os.environ.get("DLBENCH_LOCK_FOLDER") and not place.is_dir():
         raise UsageError(
-            f"DLBENCH_LOCK_FOLDER names {place}, where no lock can be made. Name a folder that you may write to, or "
-            "unset it."
+            f"DLBENCH_LOCK_FOLDER names {place}, which is no folder: no lock can be there. Name one that is "
+            "there, or unset it."
         )
     return None
 

@@ -132,7 +132,7 @@ def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
 def test_where_only_some_were_tested_the_others_are_marked() -> None:
     found = curves_of([*records_of({2: 0.5, 4: 0.8}), *records_of({2: [0.5], 4: [0.8]}, network="fcn8")])
     head, said = findings(found)
-    assert "untested: by the ratio alone, fewer than 3 launches" in head
+    assert "untested: by the ratio's interval, fewer than 3 launches" in head
     assert "such a count has no p-value" in FEW_LAUNCHES_LEGEND
     assert "fcn5 1.60x at 4, fcn8 1.60x at 4 (untested)" in said
 

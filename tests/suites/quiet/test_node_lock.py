@@ -84,14 +84,6 @@ def test_with_wait_it_takes_its_turn(place: Path, monkeypatch: pytest.MonkeyPatc
         assert said == ["A dlbench of another user or container is measuring on this machine; waiting for it to end"]
 
 
-def test_a_folder_that_nobody_may_write_to_keeps_nobody_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DLBENCH_LOCK_FOLDER", str(tmp_path / "missing"))
-    with held(tmp_path), held(tmp_path):
-        pass
-
-
 def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
     (place / node_lock._NAME).symlink_to(tmp_path / "elsewhere")
@@ -106,3 +98,9 @@ def test_why_it_does_not_hold_for_everybody_is_said(monkeypatch: pytest.MonkeyPa
     assert "DLBENCH_LOCK_FOLDER" in node_lock.why_narrow(in_container=False)
     monkeypatch.setenv("DLBENCH_LOCK_FOLDER", "/somewhere")
     assert node_lock.why_narrow(in_container=True) == ""
+
+
+def test_a_folder_that_is_named_and_is_none_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLBENCH_LOCK_FOLDER", str(place / "none"))
+    with pytest.raises(UsageError, match="is no folder"), held(place):
+        pass

@@ -177,10 +177,8 @@ def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times
         how=UNLIKELY,
     )
     found = fastest.answer(of, race)
-    assert (found.ways[0].cell == fast) is stays
-    assert (found.failed == {}) is stays
+    assert (found.ways[0].cell == fast, found.failed == {}) == (stays, stays)
     assert ("failed_launches" in {flag.kind.name for flag in found.ways[0].flags}) is stays
-    assert found.ways[0].seconds >= 0.5
     assert len(race.pairs()) == PAIRS
     assert race.launches_left() == 0
 
