@@ -130,7 +130,7 @@ def _legend(papers: Iterable[str]) -> Iterator[str]:
     if set(papers) != {OWN}:
         yield (
             "For papers' claims own results take part where every axis is as usual: tuned, float32, a resident "
-            "mini-batch, one worker, threads not bound (G4 and W2: whatever they are)."
+            "mini-batch, one worker, threads not bound; of an axis that a claim is about it takes every value."
         )
         yield (
             "Printed numbers have no interval. Here tools are the frameworks that stand for the paper's, in their "
