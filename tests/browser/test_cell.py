@@ -121,14 +121,14 @@ def test_it_closes_by_escape_and_the_focus_returns(show: Show, example: Path) ->
 def test_its_address_opens_it_again(show: Show, example: Path) -> None:
     page = show(example)
     opened(page, "torch eager")
-    heading, fragment = page.locator("#cell h2").inner_text(), page.url.partition("#")[2]
+    heading, fragment = page.locator("#cell h2").inner_text(), page.evaluate("location.hash")
     page.reload()
     expect(page.locator("#cell h2")).to_have_text(heading)
     page.go_back()
     expect(page.locator("#cell")).to_be_hidden()
     page.go_forward()
     expect(page.locator("#cell h2")).to_have_text(heading)
-    other = show(example, fragment=f"#{fragment}")
+    other = show(example, fragment=fragment)
     expect(other.locator("#cell h2")).to_have_text(heading)
 
 
