@@ -13,7 +13,7 @@ from ..environments import row_interpreters
 from ..errors import UsageError
 from ..launching.launcher import ProcessLauncher
 from ..measuring import capabilities, preparation, short_launch
-from ..planning import values as axes
+from ..planning import values
 from ..planning.framework import offered
 from ..planning.values import Build
 from ..quiet.machine_lock import measuring
@@ -22,12 +22,12 @@ from . import options
 
 def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]]:
     """Ask the frameworks that have an environment here, or an interpreter given, what they can do."""
-    given = {build.framework.name: build for build in map(axes.build, python)}
+    given = {build.framework.name: build for build in map(values.build, python)}
     for name, build in given.items():
         if build.name != name:
             raise UsageError(f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH.")
-    names = axes.words(frameworks) if frameworks else list(given or offered())
-    asked = [row.build.framework for row in axes.rows(names, [])]
+    names = values.words(frameworks) if frameworks else list(given or offered())
+    asked = [row.build.framework for row in values.rows(names, [])]
     if unasked := [name for name in given if name not in {each.name for each in asked}]:
         raise UsageError(f"--python is given for {', '.join(unasked)}, which --frameworks does not name.")
     machine = probe()
@@ -207,7 +207,7 @@ def probe_command(
         raise UsageError("--threads is of the ceilings. Add --ceilings, or leave it out.")
     measured = None
     if ceilings:
-        counts = axes.counts(threads or "1,cores,cpus", preparation.capacity(machine))
+        counts = values.counts(threads or "1,cores,cpus", preparation.capacity(machine))
         with measuring(say, wait=True):
             try:
                 measured = measure(counts)

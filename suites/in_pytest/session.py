@@ -34,7 +34,7 @@ from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
 from ..storing import spools
 from .cells import CellsModule
-from .plugin import of_suite
+from .options import of_suite
 from .replay import MeasuredCell, clock
 
 FIXTURE = "dlbench_cell"

@@ -24,7 +24,7 @@ from dlbench.reports.storage.hosts import host_of
 
 from ..errors import GATE_UNDECIDED, DlbenchError
 from .baselines import Baselines, Key, Launches, launches_of
-from .plugin import of_baseline
+from .options import of_baseline
 
 _FINDINGS = {
     Verdict.REGRESSION: Finding.REGRESSION,

@@ -19,8 +19,7 @@ from ..environments.adapter_digest import adapter_digest
 from ..environments.interpreters import inspect
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
-from ..planning import own_steps
-from ..planning import values as axes
+from ..planning import own_steps, values
 from ..planning.framework import GUEST_DIRECTORY, Framework
 from ..planning.values import Build
 from .privacy import private_value
@@ -68,7 +67,7 @@ def builds(words: Sequence[str]) -> tuple[tuple[Build, ...], tuple[Build, ...]]:
     """
     by_framework: dict[str, list[Build]] = {}
     for word in words:
-        made = axes.build(word)
+        made = values.build(word)
         by_framework.setdefault(made.framework.name, []).append(made)
     baseline, candidate = [], []
     for name, found in by_framework.items():
@@ -157,7 +156,7 @@ def pair(
     if baseline_python:
         if first:
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
-        first = tuple(axes.build(word, "--baseline") for word in baseline_python)
+        first = tuple(values.build(word, "--baseline") for word in baseline_python)
     sides = []
     for name, chosen, words, revision, file in zip(
         (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True

@@ -15,14 +15,13 @@ from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Protocol
 
 from ..errors import SuiteError, UsageError, unknown_name
-from . import devices, networks
-from . import values as axes
+from . import devices, networks, values
 from .axes import PLAIN, joined, parse_plain
 from .framework import offered
 from .toml_words import sentence, text_of
 
 # Any numbers do for checking words at reading time; the real ones come with the plan.
-_SOME_CAPACITY = axes.Capacity(cores=1, cpus=1)
+_SOME_CAPACITY = values.Capacity(cores=1, cpus=1)
 LARGEST_COUNT = 1_000_000
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
@@ -74,14 +73,14 @@ class ProtocolSection(_Data):
 
     def launches_of_a_cell(self) -> tuple[int, int, float | None]:
         """Return (fewest, most, interval): interval None for a fixed number. Raises UsageError."""
-        fewest, most = axes.launch_range(str(self.launches), "launches")
+        fewest, most = values.launch_range(str(self.launches), "launches")
         if fewest == most:
             if self.interval:
                 raise UsageError(
                     f'An interval needs a range of launches, as in launches = "{USUAL_RANGE}", not {self.launches}.'
                 )
             return fewest, most, None
-        return fewest, most, axes.share(self.interval, "interval") if self.interval else USUAL_INTERVAL
+        return fewest, most, values.share(self.interval, "interval") if self.interval else USUAL_INTERVAL
 
 
 class Suite(_Data):
@@ -113,6 +112,11 @@ class Suite(_Data):
         # What is no word at all is refused by name when words are checked.
         return {**others, "axes": {each.key: str(joined(given.get(each.key, each.usual))) for each in PLAIN}}
 
+    @classmethod
+    def keys_in_file(cls) -> set[str]:
+        """Return the keys that a suite's file may have: each axis has one of its own."""
+        return (set(cls.model_fields) - {"axes"}) | {each.key for each in PLAIN}
+
     @field_validator("threads", "device_threads", mode="before")
     @classmethod
     def _join(cls, value: object) -> object:
@@ -131,25 +135,25 @@ class Suite(_Data):
 
     def chosen(self, words: str) -> tuple[str, ...]:
         """Return the networks that a command's words name; all that it measures where there are none."""
-        return networks.chosen(axes.words(words), self.its_networks, self.known) if words else self.its_networks
+        return networks.chosen(values.words(words), self.its_networks, self.known) if words else self.its_networks
 
 
 def _check_words(suite: Suite, where: str) -> None:
     networks.known(suite.network, suite.grid, where)
 
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("threads", lambda: axes.counts(suite.threads, _SOME_CAPACITY)),
-        ("threads_limit", lambda: axes.count(suite.threads_limit, _SOME_CAPACITY)),
-        ("device_threads", lambda: axes.one_count(suite.device_threads, _SOME_CAPACITY)),
+        ("threads", lambda: values.counts(suite.threads, _SOME_CAPACITY)),
+        ("threads_limit", lambda: values.count(suite.threads_limit, _SOME_CAPACITY)),
+        ("device_threads", lambda: values.one_count(suite.device_threads, _SOME_CAPACITY)),
         ("devices", lambda: [devices.check(word) for word in suite.devices]),
         *((each.key, partial(parse_plain, each, suite.axes[each.key], _SOME_CAPACITY)) for each in PLAIN),
-        ("protocol.launches", lambda: axes.launch_range(str(suite.protocol.launches), "launches")),
+        ("protocol.launches", lambda: values.launch_range(str(suite.protocol.launches), "launches")),
         ("protocol.interval", suite.protocol.launches_of_a_cell),
         ("networks", lambda: _check_networks(suite)),
         ("batch_sizes", lambda: networks.chosen(suite.batch_sizes, (), suite.known)),
         ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
         ("protocol.curve_steps", lambda: _check_training(suite)),
-        ("frameworks", lambda: axes.rows(list(suite.frameworks), [])),
+        ("frameworks", lambda: values.rows(list(suite.frameworks), [])),
         ("settings", lambda: _check_frameworks(suite)),
     )
     for key, check in checks:

@@ -4,13 +4,11 @@ import difflib
 import errno
 import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-
-from .axes import PLAIN
 
 _MEANT: Mapping[str, str] = {
     "string": 'text in quotes, as in "torch"',
@@ -47,7 +45,10 @@ def text_of(path: Path) -> str:
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right."."""
+    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right.".
+
+    A model whose file has other keys than the model has fields says which: its class method ``keys_in_file``.
+    """
     first = error.errors()[0]
     place = list(first["loc"])
     if len(place) > 1 and place[-1] in _TYPES:  # of several types that are allowed each has its complaint
@@ -119,6 +120,5 @@ def _keys(model: Any, place: list[Any]) -> set[str]:
             model = inner[0]
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return set()
-    # The axes of a suite are keys of their own in its file.
-    own = set(model.model_fields)
-    return (own - {"axes"}) | {each.key for each in PLAIN} if "axes" in own else own
+    keys: Callable[[], set[str]] | None = getattr(model, "keys_in_file", None)
+    return keys() if keys else set(model.model_fields)

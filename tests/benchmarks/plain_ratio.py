@@ -39,8 +39,7 @@ from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.cpu import bound_mask, probe_cpu
 from dlbench.suites.environments import environment, folders
 from dlbench.suites.launching.launcher import Order, ProcessLauncher, guest_environment
-from dlbench.suites.planning import suite
-from dlbench.suites.planning import values as axes
+from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
 
 PLAIN = Path(__file__).resolve().parent.parent / "plain"
@@ -156,11 +155,11 @@ def compared(what: Trained, rounds: int, quantile: float) -> tuple[str, str, str
 
 def cells(arguments: argparse.Namespace) -> Iterator[tuple[Framework, str, str]]:
     """Yield framework, mode and network of each cell."""
-    for word in axes.words(arguments.frameworks):
+    for word in values.words(arguments.frameworks):
         name, _, mode_wanted = word.partition(":")
         framework = find(name)
         for mode in modes_meant(framework, mode_wanted):
-            for network in axes.words(arguments.networks):
+            for network in values.words(arguments.networks):
                 yield framework, mode, network
 
 

@@ -41,7 +41,7 @@ def test_the_package_brings_the_plugin():
 def test_who_does_not_use_it_hardly_pays_for_it():
     code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; print(sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    light = {"dlbench.adapters.protocol", "dlbench.suites.planning.axes", PLUGIN}
+    light = {"dlbench.adapters.protocol", "dlbench.suites.planning.axes", "dlbench.suites.in_pytest.options", PLUGIN}
     packages = {name.rpartition(".")[0] for name in light}
     assert set(ast.literal_eval(loaded)) <= {*light, *packages, "dlbench", "dlbench.suites"}
 

@@ -13,8 +13,7 @@ from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import contents, row_interpreters
 from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring import preparation, resuming
-from dlbench.suites.planning import suite
-from dlbench.suites.planning import values as axes
+from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
@@ -96,11 +95,11 @@ def test_nothing_to_resume_is_said(store):
 
 
 def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
-    build = axes.build("mine:null=/opt/mine/bin/python")
+    build = values.build("mine:null=/opt/mine/bin/python")
     preparation.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
     with pytest.raises(UsageError, match="Give its --python again"):
         resuming.resume(plan_of(), store, HERE, Choices())
-    moved = axes.build("mine:null=/opt/moved/bin/python")
+    moved = values.build("mine:null=/opt/moved/bin/python")
     resumed, _ = resuming.resume(plan_of(builds=(moved,)), store, HERE, Choices(builds=(moved,)))
     assert [row.build for row in resumed.rows] == [moved]
 

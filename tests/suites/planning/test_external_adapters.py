@@ -301,9 +301,10 @@ def test_the_work_of_its_helpers_counts(tmp_path):
         "def step(self): time.sleep(0.5)\n"
     )
     threads = launch(write_adapter(tmp_path / "a", more)).threads
-    # Others may be taking the CPUs meanwhile; the adapter's own thread sleeps.
-    assert len([seconds for seconds in threads.cpu_seconds_by_thread if seconds > 0.05]) == 2
-    assert threads.cpu_seconds > 0.4
+    # Others may be taking the CPUs meanwhile; the adapter's own thread sleeps, and takes milliseconds.
+    helpers = [seconds for seconds in threads.cpu_seconds_by_thread if seconds > 0.02]
+    assert len(helpers) == 2
+    assert threads.cpu_seconds > 0.8 * sum(helpers)
 
 
 def test_a_daemon_does_not_outlive_its_launch(tmp_path):

@@ -9,8 +9,7 @@ from pretended_gpus import TWO, gpus
 
 from dlbench.adapters.protocol import Cell
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import suite
-from dlbench.suites.planning import values as axes
+from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.framework import find
@@ -86,7 +85,7 @@ def test_later_blocks_do_not_prefer_few_threads():
     assert 10 < firsts.count(1) < 50
 
 
-def values(plan, field):
+def values_of(plan, field):
     return {getattr(cell, field) for cell in plan.cells}
 
 
@@ -108,7 +107,7 @@ def values(plan, field):
     ],
 )
 def test_every_axis_can_be_chosen(choices, field, expected):
-    assert values(plan_of(choices), field) == expected
+    assert values_of(plan_of(choices), field) == expected
 
 
 def test_to_the_cpu_nothing_is_copied_and_its_threads_are_an_axis():
@@ -143,15 +142,15 @@ def test_a_mode_of_gpus_only_has_cells_there_alone():
 
 
 def test_threads_typed_by_the_user_are_not_limited_by_the_suite():
-    assert values(plan_of(Choices(threads="64"), of=TABLE, machine=Capacity(2, 4)), "threads") == {64}
-    assert values(plan_of(Choices(threads="1,64", threads_limit="8"), of=TABLE, machine=Capacity(2, 4)), "threads") == {
-        1
-    }
+    assert values_of(plan_of(Choices(threads="64"), of=TABLE, machine=Capacity(2, 4)), "threads") == {64}
+    assert values_of(
+        plan_of(Choices(threads="1,64", threads_limit="8"), of=TABLE, machine=Capacity(2, 4)), "threads"
+    ) == {1}
 
 
 def test_the_suites_threads_keep_to_its_limit():
-    assert values(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
-    assert values(plan_of(Choices(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
+    assert values_of(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
+    assert values_of(plan_of(Choices(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
     with pytest.raises(UsageError, match="Raise --threads-limit"):
         plan_of(Choices(threads="8", threads_limit="4"))
 
@@ -161,7 +160,7 @@ def test_batch_sizes_come_from_the_user_else_the_suite_else_the_paper():
     sizes = {cell.batch_size for cell in plan_of(of=batch).cells if cell.network == "alexnet"}
     assert sizes == {4, 8, 16, 32}
     assert {cell.batch_size for cell in plan_of(Choices(networks="lstm64")).cells} == {128}
-    assert values(plan_of(Choices(batch_sizes="3"), of=batch), "batch_size") == {3}
+    assert values_of(plan_of(Choices(batch_sizes="3"), of=batch), "batch_size") == {3}
 
 
 def test_launches_and_steps_override_the_protocol():
@@ -216,14 +215,14 @@ def test_a_plan_computes_where_any_of_its_rows_does():
         (Choices(frameworks="null:fast"), "It has: null"),
         (Choices(frameworks="reference"), "There is no framework"),
         (Choices(frameworks="zzz"), "There are: "),
-        (Choices(frameworks="torch-nightl", builds=(axes.build("torch-nightly:torch=/x"),)), "'torch-nightly'?"),
+        (Choices(frameworks="torch-nightl", builds=(values.build("torch-nightly:torch=/x"),)), "'torch-nightly'?"),
         (Choices(batch_sizes="1000001"), "1000000"),
         (Choices(devices="cuda:0", threads="1"), "--device-threads"),
         (Choices(placements="pinned"), "Name a GPU"),
         (Choices(launches=0), "1 to 1000000"),
         (Choices(interval="1%", launches="5"), "needs a range of launches"),
         (Choices(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
-        (Choices(builds=(axes.build("a:torch=/x"),) * 2), "Give them different names"),
+        (Choices(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
         (Choices(steps=0), "from 1"),
         (Choices(steps=10**12), "from 1 to 1000000"),
     ],
@@ -234,12 +233,12 @@ def test_a_wrong_choice_is_refused_with_the_remedy(choices, remedy):
     assert remedy in str(caught.value)
 
 
-NIGHTLY = axes.build("torch-nightly:torch=/opt/nightly/bin/python")
+NIGHTLY = values.build("torch-nightly:torch=/opt/nightly/bin/python")
 
 
 def test_a_build_under_a_name_of_its_own_stands_beside_the_frameworks_row():
     plan = plan_of(Choices(builds=(NIGHTLY,)))
-    assert values(plan, "framework") == {*values(plan_of(), "framework"), "torch-nightly"}
+    assert values_of(plan, "framework") == {*values_of(plan_of(), "framework"), "torch-nightly"}
     cell = next(cell for cell in plan.cells if cell.framework == "torch-nightly")
     assert cell.adapter == "pytorch"
     assert plan.row_of(cell).build.interpreter == Path("/opt/nightly/bin/python")
@@ -248,7 +247,7 @@ def test_a_build_under_a_name_of_its_own_stands_beside_the_frameworks_row():
 
 
 def test_a_build_under_a_frameworks_name_takes_its_place():
-    plan = plan_of(Choices(builds=(axes.build("torch=/opt/mine/bin/python"),)))
+    plan = plan_of(Choices(builds=(values.build("torch=/opt/mine/bin/python"),)))
     assert plan.cells == plan_of().cells
     torch = next(cell for cell in plan.cells if cell.framework == "torch")
     assert plan.row_of(torch).build.interpreter == Path("/opt/mine/bin/python")

@@ -8,14 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import devices
-from dlbench.suites.planning import values as axes
+from dlbench.suites.planning import devices, values
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build, Capacity
 
 MACHINE = Capacity(cores=3, cpus=7)
 
-numbers = st.integers(1, axes.MOST_THREADS)
+numbers = st.integers(1, values.MOST_THREADS)
 ranges = st.tuples(numbers, numbers).map(sorted)
 # What a person, a script or a cat on the keyboard types: anything, and much that is nearly right.
 typed = st.one_of(st.text(max_size=40), st.text(alphabet="0123456789-*,. corespu:msh=~/٣²", max_size=20))
@@ -43,48 +42,48 @@ def tried(function, *arguments):
 def test_counts_are_the_distinct_numbers_of_all_words_rising(parts):
     text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
     expected = sorted({n for low, high in parts for n in range(low, high + 1)})
-    assert axes.counts(text, MACHINE) == tuple(expected)
+    assert values.counts(text, MACHINE) == tuple(expected)
 
 
 @given(st.integers(1, 50), st.integers(1, 64), st.integers(1, 64))
 def test_words_for_the_machine_multiply(factor, cores, cpus):
     capacity = Capacity(cores, cpus)
-    assert axes.count(f"{factor}*cores", capacity) == factor * cores
-    assert axes.count(f"{factor}*cpus", capacity) == factor * cpus
-    assert axes.counts(f"cores-{factor}*cores", capacity) == tuple(range(cores, factor * cores + 1))
+    assert values.count(f"{factor}*cores", capacity) == factor * cores
+    assert values.count(f"{factor}*cpus", capacity) == factor * cpus
+    assert values.counts(f"cores-{factor}*cores", capacity) == tuple(range(cores, factor * cores + 1))
 
 
 @given(st.integers(1, 2048), st.integers(1, 2048))
 def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     low, high = sorted((low, high))
-    found = axes.counts(f"{low}..{high}", MACHINE)
+    found = values.counts(f"{low}..{high}", MACHINE)
     assert (found[0], found[-1]) == (low, high)
     steps_of_two_kinds = {2**n for n in range(12)} | {3 * 2**n for n in range(11)}
     assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
 
 
 def test_the_ladder_of_the_oversubscription_study():
-    assert axes.counts("1..2*cpus, 32", Capacity(2, 2)) == (1, 2, 3, 4, 32)
-    assert axes.counts("1, 2,4-6,cores,2*cores,cpus", MACHINE) == (1, 2, 3, 4, 5, 6, 7)
-    assert axes.counts("1..2*cpus, 32", Capacity(8, 16)) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-    assert "Write 2..4" in refused(axes.counts, "4..2", MACHINE)
+    assert values.counts("1..2*cpus, 32", Capacity(2, 2)) == (1, 2, 3, 4, 32)
+    assert values.counts("1, 2,4-6,cores,2*cores,cpus", MACHINE) == (1, 2, 3, 4, 5, 6, 7)
+    assert values.counts("1..2*cpus, 32", Capacity(8, 16)) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+    assert "Write 2..4" in refused(values.counts, "4..2", MACHINE)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("5", (5, 5)), ("5-20", (5, 20)), (" 3 - 3 ", (3, 3)), ("1-1000000", (1, 1000000))]
 )
 def test_ranges_of_launches(text, expected):
-    assert axes.launch_range(text, "--launches") == expected
+    assert values.launch_range(text, "--launches") == expected
 
 
 @pytest.mark.parametrize("text", ["", "0", "5-", "-5", "20-5", "5-20-30", "many", "1e3", "5..20", "1-1000001"])
 def test_a_wrong_range_of_launches_is_refused_by_its_option(text):
-    assert refused(axes.launch_range, text, "--launches").startswith("--launches")
+    assert refused(values.launch_range, text, "--launches").startswith("--launches")
 
 
 @pytest.mark.parametrize(("text", "expected"), [("2%", 0.02), ("2.5 %", 0.025), ("0.01", 0.01), ("99%", 0.99)])
 def test_shares(text, expected):
-    assert axes.share(text, "--precision") == pytest.approx(expected)
+    assert values.share(text, "--precision") == pytest.approx(expected)
 
 
 @given(typed)
@@ -97,12 +96,12 @@ def test_shares(text, expected):
 @example("1-2-3")
 @example("1" * 5000 + "*cpus")
 def test_counts_are_positive_or_refused(text):
-    found, refusal = tried(axes.counts, text, MACHINE)
+    found, refusal = tried(values.counts, text, MACHINE)
     assert "\n" not in refusal
     if refusal:
         return
     assert found
-    assert all(1 <= n <= axes.MOST_THREADS for n in found)
+    assert all(1 <= n <= values.MOST_THREADS for n in found)
     assert set(text) <= set(string.digits + string.whitespace + "-*,coresps" + "u")
 
 
@@ -123,18 +122,18 @@ def test_counts_are_positive_or_refused(text):
     ],
 )
 def test_a_wrong_count_is_refused_with_the_remedy(text, remedy):
-    assert remedy in refused(axes.counts, text, MACHINE)
+    assert remedy in refused(values.counts, text, MACHINE)
 
 
 def test_a_wrong_count_is_named_by_what_it_counts():
-    assert "'x' is not a mini-batch size" in refused(axes.counts, "x", MACHINE, "mini-batch size")
+    assert "'x' is not a mini-batch size" in refused(values.counts, "x", MACHINE, "mini-batch size")
 
 
 @given(st.integers(1, 10**6), st.sampled_from([("s", 1), ("ms", 0.001), ("m", 60), ("h", 3600)]))
 def test_durations(number, unit):
     suffix, seconds = unit
-    assert axes.duration(f"{number}{suffix}") == pytest.approx(number * seconds)
-    assert axes.duration(f" {number}.5 {suffix} ") == pytest.approx((number + 0.5) * seconds)
+    assert values.duration(f"{number}{suffix}") == pytest.approx(number * seconds)
+    assert values.duration(f" {number}.5 {suffix} ") == pytest.approx((number + 0.5) * seconds)
 
 
 @given(typed)
@@ -144,7 +143,7 @@ def test_durations(number, unit):
 @example("nan")
 @example("1e3")
 def test_a_duration_is_positive_and_finite_or_refused(text):
-    seconds, refusal = tried(axes.duration, text)
+    seconds, refusal = tried(values.duration, text)
     assert "\n" not in refusal
     if refusal:
         assert any(words in refusal for words in ("10m", "needs a unit", "give more than 0"))
@@ -153,12 +152,12 @@ def test_a_duration_is_positive_and_finite_or_refused(text):
 
 
 def test_a_duration_without_a_unit_is_refused_with_what_may_be_meant():
-    assert "'3' needs a unit: 3s, 3m or 3h." in refused(axes.duration, "3")
+    assert "'3' needs a unit: 3s, 3m or 3h." in refused(values.duration, "3")
 
 
 @pytest.mark.parametrize("text", ["", "-2%", "2%%", "two", "nan", "inf", "0%", "0", "100%", "1", "250%"])
 def test_a_wrong_share_is_refused_by_its_option_and_one_out_of_range_told_the_range(text):
-    said = refused(axes.share, text, "--tolerance")
+    said = refused(values.share, text, "--tolerance")
     assert said.startswith("--tolerance")
     in_range = f"--tolerance {text} is out of range: give more than 0% and less than 100%"
     assert (in_range in said) == text.removesuffix("%").isdecimal()
@@ -177,29 +176,29 @@ def test_devices_of_any_machine():
 
 
 def test_one_count():
-    assert axes.one_count("2*cores", MACHINE) == 6
-    assert "2 thread counts" in refused(axes.one_count, "1,2", MACHINE)
-    assert "whole number from 1" in refused(axes.one_count, "many", MACHINE)
+    assert values.one_count("2*cores", MACHINE) == 6
+    assert "2 thread counts" in refused(values.one_count, "1,2", MACHINE)
+    assert "whole number from 1" in refused(values.one_count, "many", MACHINE)
 
 
 def test_a_build_takes_a_frameworks_row_or_one_of_its_own(tmp_path):
     python = tmp_path / "bin" / "python"
-    assert axes.build(f"torch={python}") == Build("torch", find("torch"), python)
-    assert axes.build(f"torch-nightly:torch={python}") == Build("torch-nightly", find("torch"), python)
-    assert axes.build(f"torch:torch={python}") == Build("torch", find("torch"), python)
+    assert values.build(f"torch={python}") == Build("torch", find("torch"), python)
+    assert values.build(f"torch-nightly:torch={python}") == Build("torch-nightly", find("torch"), python)
+    assert values.build(f"torch:torch={python}") == Build("torch", find("torch"), python)
 
 
 def test_a_build_lies_where_it_was_said_to_lie_whatever_the_folder_of_the_launch(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/somewhere")
-    assert axes.build("null=venv/bin/python").interpreter == tmp_path / "venv/bin/python"
-    assert axes.build("null=~/venv/bin/python").interpreter == Path("/somewhere/venv/bin/python")
+    assert values.build("null=venv/bin/python").interpreter == tmp_path / "venv/bin/python"
+    assert values.build("null=~/venv/bin/python").interpreter == Path("/somewhere/venv/bin/python")
 
 
 def test_a_virtual_environments_python_is_not_followed_to_what_it_links_to(tmp_path):
     link = tmp_path / "python"
     link.symlink_to("/bin/sh")
-    assert axes.build(f"null={link}").interpreter == link
+    assert values.build(f"null={link}").interpreter == link
 
 
 def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
@@ -207,7 +206,7 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
     command.write_text("#!/bin/sh\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert axes.build("null=my-python").interpreter == command
+    assert values.build("null=my-python").interpreter == command
 
 
 @pytest.mark.parametrize(
@@ -228,14 +227,14 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
     ],
 )
 def test_a_wrong_build_is_refused_with_the_remedy(text, remedy):
-    assert remedy in refused(axes.build, text)
+    assert remedy in refused(values.build, text)
 
 
 @given(typed)
 @example("torch=~\0")
 @example("torch=\0")
 def test_any_text_is_a_build_or_refused(text):
-    found, refusal = tried(axes.build, text)
+    found, refusal = tried(values.build, text)
     assert "\n" not in refusal or "\n" in text
     assert refusal or found.interpreter.is_absolute()
 
@@ -244,7 +243,7 @@ def test_rows_are_modes_of_frameworks_and_builds():
     nightly = Build("torch-nightly", find("torch"), Path("/opt/nightly/bin/python"))
 
     def named(wanted):
-        return [(row.build.name, row.mode) for row in axes.rows(wanted, [nightly])]
+        return [(row.build.name, row.mode) for row in values.rows(wanted, [nightly])]
 
     modes = list(find("torch").modes)
     assert named(["torch"]) == [("torch", find("torch").default_mode)]
