@@ -15,7 +15,7 @@ from ..networks import Network
 from ..protocol import Cell, Profile
 from ..texts.mini_batches import Block, RmsProp
 from . import ceilings, devices, parallel, profile, training
-from .networks import CONVOLUTIONS, canonical, held, mean_loss, place
+from .networks import CONVOLUTIONS, Loss, canonical, held, mean_loss, place
 
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
 
@@ -64,8 +64,7 @@ class JaxAdapter(Adapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Put copies of the weights and the mini-batch on the devices; JAX compiles at the first step."""
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
-        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
-        differentiated = jax.value_and_grad(mean_loss(network, CONVOLUTIONS[self._pointwise], narrow))
+        differentiated = jax.value_and_grad(self._mean_loss(network))
         self._differentiated = differentiated
         if self.cell.world_size == 1:
             self._everywhere: Any = self._devices[0]
@@ -82,11 +81,27 @@ class JaxAdapter(Adapter):
         self.reset(weights, batch)
         self.set_learning_rate(LEARNING_RATE)
 
+    def _mean_loss(self, network: Network) -> Loss:
+        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
+        return mean_loss(network, CONVOLUTIONS[self._pointwise], narrow)
+
+    def _held(self, name: str, value: np.ndarray) -> np.ndarray:
+        """Turn a parameter in canonical layout into the layout it is held in."""
+        return held(value)
+
+    def _canonical(self, name: str, value: Any) -> np.ndarray:
+        """Return a held parameter as NumPy array in canonical layout."""
+        return canonical(value)
+
+    def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+        """Return a copy of the mini-batch as the loss reads it."""
+        return place(self._family, batch)
+
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Put copies of them on the devices: all that the program is given."""
         for name, value in weights.items():
             # One by one, so that no second set of parameters is held; the buffers of the old ones are given back.
-            self._parameters[name] = self._put(held(value), self._everywhere)
+            self._parameters[name] = self._put(self._held(name, value), self._everywhere)
         self._place(batch)
         self._loss: Any = None
 
@@ -95,7 +110,7 @@ class JaxAdapter(Adapter):
         arrays: Any
         homes: Any
         if self._workers is None:
-            arrays, homes = place(self._family, batch), (self._everywhere, self._everywhere)
+            arrays, homes = self._read(batch), (self._everywhere, self._everywhere)
         else:
             arrays, homes = self._workers.deal(batch), self._workers.split()
         if self.cell.placement == "resident":
@@ -134,7 +149,7 @@ class JaxAdapter(Adapter):
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the parameters in canonical layout."""
         for name, value in self._parameters.items():
-            yield name, canonical(value)
+            yield name, self._canonical(name, value)
 
     def refuses_training(self, network: Network) -> str:
         """Train whatever can be built."""
@@ -144,10 +159,10 @@ class JaxAdapter(Adapter):
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
         """Train with one jitted step."""
-        there = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
+        there = {name: self._put(self._held(name, value), self._everywhere) for name, value in weights.items()}
 
         def on_device(batch: Batch) -> Any:
-            return jax.device_put(place(self._family, batch), self._everywhere)
+            return jax.device_put(self._read(batch), self._everywhere)
 
         return training.losses(self._differentiated, there, on_device, blocks, update)
 

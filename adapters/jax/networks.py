@@ -77,12 +77,17 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
         scores = logits(parameters, inputs)
         if narrow is not None:
             scores = scores.astype(jnp.float32)
-        if family.loss == "squares":
-            return jnp.mean(jnp.square(scores - labels))
-        chosen = jnp.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
-        return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
+        return mean_of(family.loss, scores, labels)
 
     return loss
+
+
+def mean_of(loss: str, scores: Any, labels: Any) -> Any:
+    """Return the mean loss of this kind: of squared errors, or of cross-entropies over rows of logits."""
+    if loss == "squares":
+        return jnp.mean(jnp.square(scores - labels))
+    chosen = jnp.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
+    return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
 
 
 def _narrowed(parameters: Arrays, inputs: Any, narrow: Any) -> Tuple[Arrays, Any]:

@@ -5,13 +5,14 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from ..environments.environment import Report
 from ..errors import DlbenchError, Interrupted
 from .new_lock import is_newer
 from .row import Row
 
-COLUMNS = ("framework", "Python", "package", "locked", "newest", "what to do")
+COLUMNS = ("framework", "Python", "package", "locked", "newest", "")
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,21 @@ class Found:
     why: str
     """Why the locked one stays, or what to do."""
 
+    held: bool = False
+
     @property
     def cells(self) -> list[str]:
-        """The line of a table."""
-        return [self.framework, self.python, self.package, self.locked or "-", self.newest or "?", self.why]
+        """The line of a table; `note` says more."""
+        word = "held" if self.held else "newer" if self.newer else ""
+        pythons = self.python.split(", ")
+        span = f"{min(pythons, key=Version)}-{max(pythons, key=Version)}" if len(pythons) > 1 else self.python
+        return [self.framework, span, self.package or "-", self.locked or "-", self.newest or "?", word]
+
+    @property
+    def note(self) -> str:
+        """A line below the table: what to do, or why nothing is done; empty where there is nothing to say."""
+        what = f"{self.framework}, {self.package} {self.newest}".strip() if self.package else self.framework
+        return f"{what}: {self.why}" if self.why else ""
 
 
 def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:
@@ -63,7 +75,7 @@ def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:
             raise
         except DlbenchError as error:
             failed, newer, why = failed or error, False, str(error)
-        found.append(Found(row.name, pythons, package, locked, newest, newer, why))
+        found.append(Found(row.name, pythons, package, locked, newest, newer, why, newer and package in held))
     return found, failed
 
 

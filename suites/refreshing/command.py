@@ -18,6 +18,7 @@ from ..commands import options
 from ..commands.options import OptionGroup, SessionOptions, grouped
 from ..commands.plan import plan_of
 from ..commands.two_sides import Asked, measure, show
+from ..display import screen
 from ..display.screen import StatusLine, err, print_json, say, table
 from ..environments import environment, needs
 from ..environments.environment import Environment
@@ -162,6 +163,8 @@ def _check(wanted: list[Row], as_json: bool) -> int:
         print_json(check.data(found))
         return code
     table("Locked and newest releases", check.COLUMNS, [each.cells for each in found])
+    for note in filter(None, (each.note for each in found)):
+        screen.show(note)
     return code
 
 

@@ -1,0 +1,52 @@
+"""Flax NNX: its layers in JAX's one jitted step."""
+
+from typing import Any, Dict, Tuple
+
+import flax
+import numpy as np
+
+from ..base import Adapter
+from ..families import Elman
+from ..jax.adapter import JaxAdapter
+from ..jax.networks import Loss
+from ..networks import Network
+from .networks import CELLS, canonical, held, mean_loss
+
+
+class FlaxAdapter(JaxAdapter):
+    """Trains as `JaxAdapter` does, whose settings it takes, with networks of Flax's layers; on the CPU."""
+
+    families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    data_parallel = ""
+    refuses_gpu = Adapter.refuses_gpu
+    refuses_training = Adapter.refuses_training
+    train_on_text = Adapter.train_on_text
+
+    def supports(self, network: Network) -> Tuple[bool, str]:
+        """Decline, beside what every adapter declines, leaky units."""
+        supported, reason = super().supports(network)
+        if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
+            reason = "alpha %g: Flax's SimpleCell has no leaky units" % network.family.alpha
+        return not reason, reason
+
+    def _mean_loss(self, network: Network) -> Loss:
+        return mean_loss(network)
+
+    def _held(self, name: str, value: np.ndarray) -> np.ndarray:
+        return held(name, value)
+
+    def _canonical(self, name: str, value: Any) -> np.ndarray:
+        return canonical(name, value)
+
+    def describe(self) -> Dict[str, Any]:
+        """Name Flax's version beside what JAX's adapter tells."""
+        described = super().describe()
+        del described["pointwise_convolutions"]
+        described.update(
+            framework="flax", version=flax.__version__, jax=described["version"], recurrence="nnx.RNN, a scan"
+        )
+        return described
+
+
+ADAPTER = FlaxAdapter
