@@ -31,6 +31,8 @@ MAY_IMPORT = {
 FURTHER = {
     "caffe": {"google"},
     "chainer": {"chainermn", "ideep4py"},
+    "equinox": {"jax"},
+    "flax": {"jax"},
     "jax": {"jaxlib"},
     "libraries": {"onnx", "onnxruntime"},
     "keras": {"jax", "jaxlib", "tensorflow", "torch"},

@@ -1,6 +1,6 @@
 """Equinox: its layers, mapped over the mini-batch, in JAX's one jitted step."""
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 import equinox
 import numpy as np
@@ -10,11 +10,14 @@ from ..jax.adapter import JaxAdapter
 from ..jax.networks import Loss
 from ..launch.batches import Batch, laid_out
 from ..networks import Network
-from .networks import mean_loss
+from .networks import canonical, held, mean_loss
 
 
 class EquinoxAdapter(JaxAdapter):
-    """Trains as `JaxAdapter` does, whose settings it takes, with networks of Equinox's layers; on the CPU."""
+    """Trains as `JaxAdapter` does, with networks of Equinox's layers; on the CPU.
+
+    Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`.
+    """
 
     families = (*Adapter.families, "attention")
     cells = ("lstm",)
@@ -26,11 +29,12 @@ class EquinoxAdapter(JaxAdapter):
     def _mean_loss(self, network: Network) -> Loss:
         return mean_loss(network)
 
-    def _held(self, name: str, value: np.ndarray) -> np.ndarray:
-        return value
+    def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
+        return held(name, value)
 
-    def _canonical(self, name: str, value: Any) -> np.ndarray:
-        return np.asarray(value)
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield the parameters in canonical layout, what is held in parts put together."""
+        return canonical(self._parameters)
 
     def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         return laid_out(self._family, batch)

@@ -5,11 +5,12 @@ from parameters that stand in a dictionary by canonical name, so that the adapte
 Equinox's layouts are the canonical ones. Sequences are time-major.
 """
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from equinox import nn
 from jax import lax
 
@@ -21,6 +22,28 @@ from ..networks import Network
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 BATCH = "batch"  # the axis that batch normalisations work over
+
+
+PROJECTIONS = ("query", "key", "value")
+
+
+def held(name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
+    """Return what is held of a parameter: of the projections for attention, which are one here, each by itself."""
+    before, projections, after = name.partition("qkv.")
+    if not projections:
+        return {name: value}
+    return dict(zip(("%s%s.%s" % (before, which, after) for which in PROJECTIONS), np.split(value, 3)))
+
+
+def canonical(parameters: Arrays) -> Iterator[Tuple[str, np.ndarray]]:
+    """Yield the parameters in canonical layout, the projections for attention as one."""
+    for name, value in parameters.items():
+        before, query, after = name.rpartition("query.")
+        if query:
+            parts = [parameters["%s%s.%s" % (before, which, after)] for which in PROJECTIONS]
+            yield before + "qkv." + after, np.concatenate([np.asarray(part) for part in parts])
+        elif not any(which + "." in name for which in PROJECTIONS):
+            yield name, np.asarray(value)
 
 
 def _with(make: Callable[[Any], Any], **values: Any) -> Any:
@@ -72,7 +95,7 @@ def _residual(family: Residual, p: Arrays, values: Any) -> Any:
         norm = eqx.tree_at(
             lambda each: (each.weight, each.bias), made, (p[spec.norm + ".gamma"], p[spec.norm + ".beta"])
         )
-        # What it notes of running statistics is let go: nothing here reads it.
+        # Running statistics are not kept, so that XLA leaves their update out.
         of_batch = jax.vmap(norm, axis_name=BATCH, in_axes=(0, None), out_axes=(0, None))
         return of_batch(_convolved(p, spec.name, spec.stride, spec.padding, values), state)[0]
 
@@ -131,12 +154,8 @@ def _attention(family: Attention, p: Arrays, tokens: Any) -> Any:
         return jax.vmap(jax.vmap(layer))(values)
 
     def attend(name: str, values: Any) -> Any:
-        # Equinox has a projection each; here a parameter holds the three, and their gradients are put together.
-        projections = {"output_proj": _linear(p, name + "project")}
-        for place, which in enumerate(("query_proj", "key_proj", "value_proj")):
-            rows = slice(place * width, (place + 1) * width)
-            own = {"qkv.weight": p[name + "qkv.weight"][rows], "qkv.bias": p[name + "qkv.bias"][rows]}
-            projections[which] = _linear(own, "qkv")
+        projections = {which + "_proj": _linear(p, name + which) for which in PROJECTIONS}
+        projections["output_proj"] = _linear(p, name + "project")
         biases = {"use_%s_bias" % which: True for which in ("query", "key", "value", "output")}
         layer = _with(lambda key: nn.MultiheadAttention(family.heads, width, key=key, **biases), **projections)
         return jax.vmap(lambda each: layer(each, each, each, mask=earlier))(values)

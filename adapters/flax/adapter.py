@@ -1,6 +1,6 @@
 """Flax NNX: its layers in JAX's one jitted step."""
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 import flax
 import numpy as np
@@ -14,7 +14,10 @@ from .networks import CELLS, canonical, held, mean_loss
 
 
 class FlaxAdapter(JaxAdapter):
-    """Trains as `JaxAdapter` does, whose settings it takes, with networks of Flax's layers; on the CPU."""
+    """Trains as `JaxAdapter` does, with networks of Flax's layers; on the CPU.
+
+    Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`.
+    """
 
     families = (*Adapter.families, "elman", "attention")
     cells = tuple(CELLS)
@@ -24,7 +27,7 @@ class FlaxAdapter(JaxAdapter):
     train_on_text = Adapter.train_on_text
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, leaky units."""
+        """Decline, beside what JAX's adapter declines, leaky units."""
         supported, reason = super().supports(network)
         if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
             reason = "alpha %g: Flax's SimpleCell has no leaky units" % network.family.alpha
@@ -33,11 +36,13 @@ class FlaxAdapter(JaxAdapter):
     def _mean_loss(self, network: Network) -> Loss:
         return mean_loss(network)
 
-    def _held(self, name: str, value: np.ndarray) -> np.ndarray:
-        return held(name, value)
+    def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
+        return {name: held(name, value)}
 
-    def _canonical(self, name: str, value: Any) -> np.ndarray:
-        return canonical(name, value)
+    def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield the parameters in canonical layout."""
+        for name, value in self._parameters.items():
+            yield name, canonical(name, value)
 
     def describe(self) -> Dict[str, Any]:
         """Name Flax's version beside what JAX's adapter tells."""

@@ -41,12 +41,15 @@ def canonical(name: str, value: Any) -> np.ndarray:
 
 
 def _with(make: Callable[[Any], Any], values: Dict[Tuple[str, ...], Any]) -> Any:
-    """Return the layer with these parameters, by their paths in it; running statistics begin anew."""
+    """Return the layer with these parameters, by their paths in it.
+
+    Running statistics are not kept, so that XLA leaves their update out.
+    """
     graph, state = nnx.split(nnx.eval_shape(lambda: make(nnx.Rngs(0))))
     flat = dict(nnx.to_flat_state(state))
     for path, variable in flat.items():
-        value = values[path] if path in values else jnp.zeros(variable.shape, variable.dtype)
-        flat[path] = variable.replace(value)
+        is_parameter = isinstance(variable, nnx.Param)
+        flat[path] = variable.replace(values[path] if is_parameter else jnp.zeros(variable.shape, variable.dtype))
     return nnx.merge(graph, nnx.from_flat_state(flat))
 
 
@@ -157,11 +160,10 @@ def _attention(family: Attention, p: Arrays, tokens: Any) -> Any:
         return layer(values)
 
     values = _embedded(p, "embedding", tokens) + _embedded(p, "position", jnp.arange(steps))
-    mask = nnx.make_causal_mask(tokens)
     for layer in range(1, family.layers + 1):
         name = "layer%d." % layer
         parts = _linear(p, name + "qkv")(norm(name + "norm1", values)).reshape(batch, steps, 3, family.heads, -1)
-        mixed = nnx.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], mask=mask)
+        mixed = nnx.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
         values = values + _linear(p, name + "project")(mixed.reshape(batch, steps, family.width))
         raised = nnx.gelu(_linear(p, name + "upper")(norm(name + "norm2", values)), approximate=True)
         values = values + _linear(p, name + "lower")(raised)

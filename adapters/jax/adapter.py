@@ -85,13 +85,9 @@ class JaxAdapter(Adapter):
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
         return mean_loss(network, CONVOLUTIONS[self._pointwise], narrow)
 
-    def _held(self, name: str, value: np.ndarray) -> np.ndarray:
-        """Turn a parameter in canonical layout into the layout it is held in."""
-        return held(value)
-
-    def _canonical(self, name: str, value: Any) -> np.ndarray:
-        """Return a held parameter as NumPy array in canonical layout."""
-        return canonical(value)
+    def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
+        """Turn a parameter in canonical layout into what is held of it, by name."""
+        return {name: held(value)}
 
     def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         """Return a copy of the mini-batch as the loss reads it."""
@@ -101,7 +97,8 @@ class JaxAdapter(Adapter):
         """Put copies of them on the devices: all that the program is given."""
         for name, value in weights.items():
             # One by one, so that no second set of parameters is held; the buffers of the old ones are given back.
-            self._parameters[name] = self._put(self._held(name, value), self._everywhere)
+            for part, array in self._held(name, value).items():
+                self._parameters[part] = self._put(array, self._everywhere)
         self._place(batch)
         self._loss: Any = None
 
@@ -149,7 +146,7 @@ class JaxAdapter(Adapter):
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the parameters in canonical layout."""
         for name, value in self._parameters.items():
-            yield name, self._canonical(name, value)
+            yield name, canonical(value)
 
     def refuses_training(self, network: Network) -> str:
         """Train whatever can be built."""
@@ -159,7 +156,7 @@ class JaxAdapter(Adapter):
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
         """Train with one jitted step."""
-        there = {name: self._put(self._held(name, value), self._everywhere) for name, value in weights.items()}
+        there = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
 
         def on_device(batch: Batch) -> Any:
             return jax.device_put(self._read(batch), self._everywhere)

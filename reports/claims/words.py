@@ -71,7 +71,7 @@ def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
             how = "Missing for" if each.here.of else "Not measured for"
             lacking.setdefault((how, _missing(each), each.claim.measure), []).append(each.claim.id)
     for (how, what, command), names in lacking.items():
-        yield f"{how} {', '.join(names)}: {what}." + (f" Measure: {command}" if command else "")
+        yield f"{how} {', '.join(names)}: {what}." + (f" Measure: `{command}`" if command else "")
 
 
 def figures(found: Evidence) -> str:
@@ -123,9 +123,9 @@ def _missing(tried: Tried) -> str:
 
 def _legend(papers: Iterable[str]) -> Iterator[str]:
     yield (
-        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies where the claim has the "
-        "figure, and that is within a factor of 2 of the size it says, if it says one; in direction: of another size; "
-        "differs: on the other side; of several figures 80 % decide, else partly."
+        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the side that the claim "
+        "says, and the figure is within a factor of 2 of the claimed size, if there is one; in direction: of another "
+        "size; differs: on the other side; of several figures 80 % decide, else partly."
     )
     if set(papers) != {OWN}:
         yield (
@@ -133,8 +133,8 @@ def _legend(papers: Iterable[str]) -> Iterator[str]:
             "mini-batch, one worker, threads not bound; of an axis that a claim is about it takes every value."
         )
         yield (
-            "Printed numbers have no interval. Here tools are the frameworks that stand for the paper's, in their "
-            "fastest mode, and machines are others."
+            "Printed numbers have no interval. In the column of own results each tool of a paper is replaced by the "
+            "framework that stands for it, in its fastest mode."
         )
 
 

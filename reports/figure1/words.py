@@ -75,7 +75,7 @@ def _place_name(found: Figure1, place: Place, places: Sequence[Place], machine: 
         # A usual value is said where others stand beside it.
         if axis.usual is not None and seen != {axis.usual}:
             parts.append(axis.long.format(getattr(place.cell, axis.name)))
-    name = ", ".join(parts)
+    name = ", ".join(filter(None, parts))
     if not (machine or several_machines):
         return name
     return f"{name}{',' if ',' in name else ''} of {name_among(found.hosts, place.machine)}"

@@ -4,7 +4,6 @@ Colours are Okabe and Ito's (2008), told apart with every common colour vision; 
 """
 
 import math
-import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.inert import FIELD, visible
+from dlbench.reports.formats.outputs import why_not
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,16 +34,16 @@ def check_picture(path: Path) -> None:
     """Raise ReportError where this path cannot be a picture of ours: before anything costly is done."""
     if path.suffix.lower() not in EXTENSIONS:
         raise ReportError(f"A plot is written as PNG or SVG, not as {path.name!r}; end its name in .png or .svg.")
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ReportError(f"The plot {path} cannot be written there; name a file in a folder that you may write to.")
+    if reason := why_not(path):
+        raise ReportError(f"The plot {path} cannot be written: {reason}.")
 
 
 def write_pages(figures: Iterable["Figure"], path: Path) -> list[Path]:
     """Write figures to this path, to NAME-2.png beside it and so on, and return the files; raises ReportError."""
-    check_picture(path)
     written = []
     for number, figure in enumerate(figures, start=1):
         target = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        check_picture(target)
         write_picture(figure, target)
         written.append(target)
     return written

@@ -6,6 +6,7 @@ columns dealt out evenly; nothing is cut off.
 
 import io
 import itertools
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -20,6 +21,7 @@ from dlbench.reports.formats import layout
 
 WIDTH = 80
 _INDENT = "  "
+_UNBROKEN = "\u00a0"  # a blank at which no line is broken
 _MOST_INDENT = 8
 
 
@@ -155,13 +157,26 @@ def _paragraphs(lines: Iterable[str], width: int) -> str:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Return a line in lines that fit, all but the first indented by two blanks more."""
+    """Return a line in lines that fit, all but the first indented by two blanks more.
+
+    A command between backticks stays whole, so that it can be copied (not beside characters that are wider than one
+    column, or have no width); where one is longer than a line, other long words are not broken either.
+    """
     text = line.strip()
     start = " " * min(len(line) - len(line.lstrip()), _MOST_INDENT)
     if cell_len(text) == len(text):
-        return textwrap.wrap(
-            text, width, initial_indent=start, subsequent_indent=start + _INDENT, break_on_hyphens=False
+        commands = [part for part in re.findall("`[^`]*`", text) if part.startswith("`dlbench ")]
+        for each in commands:
+            text = text.replace(each, each.replace(" ", _UNBROKEN))
+        lines = textwrap.wrap(
+            text,
+            width,
+            initial_indent=start,
+            subsequent_indent=start + _INDENT,
+            break_on_hyphens=False,
+            break_long_words=not any(len(each) > width - len(start + _INDENT) for each in commands),
         )
+        return [each.replace(_UNBROKEN, " ") for each in lines]
     # Wide characters, and those without a width of their own: what textwrap counts is not what a terminal shows.
     parts = Text(text).wrap(Console(width=width), width - len(start) - len(_INDENT))
     return [start + (_INDENT if number else "") + part.plain.rstrip() for number, part in enumerate(parts)]

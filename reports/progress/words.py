@@ -146,7 +146,7 @@ def _summary(found: Progress, overall: list[Overall]) -> layout.Table:
         if each.disturbed
     ]
     if without := [condition_name(each.place.cell) for each in overall if each.oldest is None]:
-        notes.append(f"No two frameworks of different dates have a number for every network at {', '.join(without)}.")
+        notes.append(f"No two frameworks of different dates have a number for every network at {'; '.join(without)}.")
     head = ("", "newest", "over oldest", "networks", "speed-up") if rows else ()
     return layout.Table("Newest over oldest", head, tuple(rows), tuple(notes))
 

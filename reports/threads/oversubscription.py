@@ -29,7 +29,7 @@ def capacities(host: Host) -> tuple[tuple[str, int | None], ...]:
     """Return the three capacities of a machine, each with its name; None where nobody told."""
     return (
         ("physical cores", host.physical_cores),
-        ("logical CPUs (SMT)", host.logical_cpus),
+        ("logical CPUs", host.logical_cpus),
         ("effective CPUs", host.effective_cpus),
     )
 

@@ -19,11 +19,16 @@ SEARCHED = (
 _LEGEND = (
     "Ratios are seconds with the setting over seconds without it, medians over pairs of launches with 95 % intervals "
     f"(none below {FEWEST_PAIRS} pairs): below 1 the setting makes the step faster.",
-    "alone: against nothing in force; among: against all others in force. A setting is worth nothing where the whole "
-    "interval lies within 2 % of 1.",
-    "Over networks: geometric means, each network once; the interval is Student's t over the networks, so that it "
-    f"covers what they differ by too (none below {FEWEST_NETWORKS} networks).",
     "Each interval misses in one case of twenty: of many settings some seem to help or hurt by chance.",
+)
+
+_OF_SETTINGS = (
+    "alone: against nothing in force; among: against all others in force. A setting is worth nothing where the whole "
+    "interval lies within 2 % of 1."
+)
+_OF_MEANS = (
+    "Over networks: geometric means, each network once; the interval is Student's t over the networks, so that it "
+    f"covers what they differ by too (none below {FEWEST_NETWORKS} networks)."
 )
 
 
@@ -36,16 +41,19 @@ def tuning_page(found: Tuning) -> Page:
         return Page((*(searched or (NOTHING,)), *left_out), (), ())
     machines = dict.fromkeys(row.machine for row in found.rows)
     tables = []
+    legend = dict.fromkeys(_LEGEND[:1])
     for machine in machines:
         name = f", on {name_among(found.hosts, machine)}" if len(machines) > 1 else ""
         rows = [row for row in found.rows if row.machine == machine]
         if means := over_networks(rows):
             tables.append(_means(means, name))
+            legend[_OF_MEANS] = None
         tables.append(_together(rows, name))
         if any(worth.verdict for row in rows for worth in row.settings):
             tables.append(_settings(rows, name))
+            legend[_OF_SETTINGS] = None
     before = [f"On {found.hosts[machine].name}." for machine in machines] if len(machines) == 1 else []
-    return Page((*before, *findings(found)), tuple(tables), (*left_out, *_LEGEND))
+    return Page((*before, *findings(found)), tuple(tables), (*left_out, *legend, *_LEGEND[1:]))
 
 
 def findings(found: Tuning) -> tuple[str, ...]:

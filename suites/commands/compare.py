@@ -9,7 +9,7 @@ from dlbench.reports.comparison.verdict import Rule, fewest_pairs
 from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say
-from ..errors import UsageError
+from ..errors import NOTHING_MEASURED, UsageError
 from ..measuring import stored_runs
 from ..measuring.pairs import for_compare
 from ..planning import values
@@ -46,7 +46,8 @@ def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
     """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and a verdict.
 
     Of --python given twice for a framework the first is the baseline; given once it is the candidate, against dlbench's
-    own environment. Measured now, the two sides of a cell are launched one after the other, in random order.
+    own environment (a step of your own has none: there it serves both sides). Measured now, the two sides of a cell are
+    launched one after the other, in random order. Exit code 1: no cell was measured on both sides.
 
     Examples:
 
@@ -78,7 +79,10 @@ def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
     cells = len(asked.plan.cells)
     following = for_compare(host_of(asked.machine), cells, fewest, most, width, asked.rule)
     say(_pairs_in_words(cells, fewest, most, asked.rule))
-    show(measure(asked, following), form, given.output.write)
+    measured = measure(asked, following)
+    show(measured, form, given.output.write)
+    if not any(cell.measured for cell in measured.cells):
+        raise typer.Exit(NOTHING_MEASURED)
 
 
 def _pairs_in_words(cells: int, fewest: int, most: int, rule: Rule) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..display.screen import say
+from ..display.screen import program, say
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own_steps
@@ -47,4 +47,4 @@ def step_command(
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
     interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
-    say(f"{file} is written. Next: dlbench run threads --step {shlex.quote(file)}{interpreter}")
+    say(f"{file} is written. Next: {shlex.quote(program())} run threads --step {shlex.quote(file)}{interpreter}")

@@ -101,11 +101,13 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     )
     expected = [seconds or 0.0 for seconds in expected_seconds(plan.cells, known)]
     if not all(expected):
-        return f"It is not known how long this takes: the store has no such launches of this machine; {at_most}."
+        which = "of some of these networks" if any(expected) else "of these networks"
+        return f"It is not known how long this takes: the store has no launches {which} on this machine; {at_most}."
     same = sum(cell in known for cell in plan.cells)
-    told = (
-        "of these cells" if same == len(expected) else f"of {same} of these cells and of other cells of their networks"
-    )
+    if same == len(expected):
+        told = "of these cells"
+    else:
+        told = f"of {same} of these cells and of others" if same else "of other cells of the same networks"
     longest = f" to {in_words(sum(expected) * plan.most)}" if plan.most > plan.launches else ""
     return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {told}; {at_most}."
 

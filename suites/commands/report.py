@@ -1,6 +1,7 @@
 """`dlbench report`: one command for each report that there is, made of what the report says of itself."""
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from dlbench.reports.report import Choices, Report, Source
 from dlbench.reports.storage.narrowing import Narrowing, run_named
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.servers import urls
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
@@ -151,7 +153,12 @@ def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -
     asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
     if not results.records and any(asked.values()):
         words = " ".join(f"{option} {value}" for option, value in asked.items() if value)
-        raise UsageError(f"Nothing in {', '.join(targets)} matches {words}. `dlbench report runs` lists what is there.")
+        stores = "".join(f" {word}" for each in targets for word in map(shlex.quote, options.words_of_store(each)))
+        where = ", ".join(map(urls.without_password, targets))
+        raise UsageError(
+            f"Nothing in {where} matches {words}. `dlbench report runs{stores}` lists the runs, and `dlbench report "
+            f"matrix{stores}` shows what was measured."
+        )
     return results
 
 

@@ -1,6 +1,5 @@
 """What `compare` and `gate` share: options, measuring two sides, and showing what came of it."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from dlbench.reports.comparison.compared import Comparison
 from dlbench.reports.comparison.report import REPORT as COMPARED
 from dlbench.reports.comparison.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
+from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.report import Choices as ToShow
 from dlbench.reports.storage.store import Store
 
@@ -26,6 +26,7 @@ from ..measuring.pair_runner import PairRunner
 from ..measuring.pairs import Next
 from ..planning import feasible, values
 from ..planning.choices import Choices
+from ..planning.framework import find
 from ..planning.own_steps import OwnSteps
 from ..planning.plan import Plan
 from ..planning.suite import load
@@ -113,6 +114,7 @@ class SideOptions(OptionGroup):
             (self.baseline_env or (), self.candidate_env or ()),
             (self.baseline_adapters or "", self.candidate_adapters or ""),
             files,
+            find(own.names[0]) if own is not None and len(own.names) == 1 else None,
             self.same,
         )
 
@@ -176,6 +178,7 @@ class ComparisonOptions(options.GroupOfGroups):
         """
         rule = self.rules.over(DEFAULT)
         options.check_own(self.axes, self.builds)
+        rows = load(suite).frameworks
         pair = self.sides.pair(self.builds.interpreters, baseline, self.builds.own)
         machine = probe()
         steps, budget = self.launches.steps, self.launches.cell_budget
@@ -186,7 +189,6 @@ class ComparisonOptions(options.GroupOfGroups):
         baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
         given = dict.fromkeys([*(baselines | candidates).values(), *self.builds.joining])
         if given and not chosen["frameworks"]:
-            rows = load(suite).frameworks
             modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in given}
             chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
         plan = plan_of(suite, chosen, machine, self.session.seed)
@@ -254,11 +256,8 @@ def share_of(text: str | None, option: str) -> float | None:
 def format_of(path: str) -> str:
     """Return the format that a file's name asks for; raises UsageError for a suffix of none."""
     suffix = Path(path).suffix.lower()
-    folder = Path(path).absolute().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written: {folder.name or folder} is not a folder that you may write to.")
-    if Path(path).is_dir():
-        raise UsageError(f"{path} cannot be written: it is a folder. Name a file.")
+    if reason := why_not(Path(path)):
+        raise UsageError(f"{path} cannot be written: {reason}.")
     if suffix not in FORMAT_OF_SUFFIX:
         raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(FORMAT_OF_SUFFIX)}.")
     return FORMAT_OF_SUFFIX[suffix]

@@ -28,6 +28,11 @@ def program() -> str:
     return os.path.relpath(called) if called.is_absolute() and called.is_relative_to(Path.cwd()) else str(called)
 
 
+def as_called(command: str) -> str:
+    """Return a command of dlbench's as it can be typed here."""
+    return f"{shlex.quote(program())}{command.removeprefix('dlbench')}"
+
+
 def resume_command() -> str:
     """Return the command that goes on where this one ends early: the same with --resume, as it can be typed.
 

@@ -13,7 +13,7 @@ DIGEST = "adapter_digest"
 def adapter_digest(framework: Framework) -> str:
     """Return what changes with the adapter's own code and description; of a step of the user's own, with its file."""
     if framework.file is not None:
-        return _digest(framework.file.parent, [framework.file])
+        return hashlib.sha256(_content(framework.file) or b"").hexdigest()[:12]  # as its records have it
     folder = framework.directory
     return _digest(folder, [*folder.rglob("*.py"), folder / "framework.toml"])
 
@@ -27,10 +27,16 @@ def code_digest(framework: Framework) -> str:
 def _digest(folder: Path, paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
-        try:
-            content = path.read_bytes()
-        except OSError:  # a link to nowhere, a folder of that name: nothing that a launch could import
+        content = _content(path)
+        if content is None:
             continue
         digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape"))
         digest.update(content)
     return digest.hexdigest()[:12]
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:  # a link to nowhere, a folder of that name: nothing that a launch could import
+        return None

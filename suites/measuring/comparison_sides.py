@@ -1,7 +1,8 @@
 """The two sides of a comparison measured now: which interpreter, variables and adapters each is launched with.
 
-A side differs from the other in any of three things, and in nothing else: the framework's interpreter (another build),
-environment variables of its launches, and the adapters' code at a revision of this repository.
+A side differs from the other in any of four things, and in nothing else: the framework's interpreter (another build),
+environment variables of its launches, the adapters' code at a revision of this repository, and the file of a training
+step of the user's own.
 """
 
 import re
@@ -130,7 +131,7 @@ def words(side: Side, sources: Iterable[Source]) -> str:
             continue
         framework = source.build.framework
         packages = inspect(source.interpreter).distributions if framework.computes else {}
-        version = packages.get(framework.imports, "")
+        version = "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
         code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if brought else ""
         about = f"(environment {source.digest}{code})"
         parts.append(" ".join(w for w in (source.build.name, version, about) if w))
@@ -139,17 +140,25 @@ def words(side: Side, sources: Iterable[Source]) -> str:
     return ", ".join(parts)
 
 
+def _step(framework: Framework | None) -> tuple[Path, str] | None:
+    if framework is None or framework.file is None:
+        return None
+    return framework.file.parent, adapter_digest(framework)
+
+
 def pair(
     python: tuple[Sequence[str], Sequence[str]],
     environments: tuple[Sequence[str], Sequence[str]],
     revisions: tuple[str, str],
     files: tuple[str | None, str | None] = (None, None),
+    own: Framework | None = None,
     same: bool = False,
 ) -> tuple[Side, Side]:
     """Return (baseline, candidate) from the command line's words; raises UsageError where they do not differ at all.
 
     ``python`` are the words of --baseline and of --python. ``environments`` are NAME=VALUE words, ``revisions`` those
-    of the adapters and ``files`` steps of the user's own, each (baseline's, candidate's).
+    of the adapters and ``files`` steps of the user's own, each (baseline's, candidate's); ``own`` is the one that a
+    side without a file of its own runs.
     """
     baseline_python = python[0]
     first, second = builds(python[1])
@@ -157,6 +166,9 @@ def pair(
         if first:
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
         first = tuple(values.build(word, "--baseline") for word in baseline_python)
+    # A step of the user's own has no environment that a baseline could have: a single interpreter serves both sides.
+    told = {build.framework.name for build in first}
+    first += tuple(each for each in second if each.framework.file is not None and each.framework.name not in told)
     sides = []
     for name, chosen, words, revision, file in zip(
         (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True
@@ -164,11 +176,13 @@ def pair(
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
         step = own_steps.read(file, f"--{name}-step") if file else None
         sides.append(Side(name, chosen, variables(words), revision, guest, step))
-    launched_with = [(side.builds, side.variables, side.guest, side.step) for side in sides]
+    # What lies beside a file can be imported by it, and is not looked into: only in one folder can files be the same.
+    steps = [_step(side.step or own) for side in sides]
+    launched_with = [(side.builds, side.variables, side.guest, step) for side, step in zip(sides, steps, strict=True)]
     if launched_with[0] == launched_with[1] and not same:
         raise UsageError(
-            "Both sides are the same. Give what differs: an interpreter (--python; of a gate --baseline "
-            "FRAMEWORK=PATH), --candidate-env NAME=VALUE, --candidate-step FILE, or --baseline-adapters REVISION; "
-            "--same compares identical code on purpose."
+            "Both sides are the same. Give what differs: an interpreter (compare: --python FRAMEWORK=PATH; gate: "
+            "--baseline FRAMEWORK=PATH), --candidate-env NAME=VALUE, --candidate-step FILE with another content, or "
+            "--baseline-adapters REVISION; --same compares identical code on purpose."
         )
     return sides[0], sides[1]

@@ -86,6 +86,8 @@ class _Expansion:
         self._plain = {
             each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN
         }
+        self._applied: set[str] = set()
+        """The words of the axis tuning that some cell has the settings for."""
         self._check_settings()
         # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
         self._leading = {devices.CPU, *[device for device in self._devices if device != devices.CPU][:1]}
@@ -101,6 +103,8 @@ class _Expansion:
                     f"{self._suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow it "
                     "(--networks, --frameworks, --threads, --batch-sizes)."
                 )
+            if axis == "tuning":
+                self._check_applied()
             if not cells:
                 raise UsageError(_NO_CELL.get(axis, f"No cell has such a value of {axis}."))
         return tuple(dict.fromkeys(cells))  # what was named twice is measured once
@@ -146,6 +150,17 @@ class _Expansion:
                 there_are = "; ".join(f"{each}: {', '.join(of.tuning)}" for each, of in frameworks.items() if of.tuning)
                 raise UsageError(f"No row has a setting {name!r}. There are {there_are or 'none'}.")
 
+    def _check_applied(self) -> None:
+        """Raise UsageError for a word that was asked for, whose settings rows have, but no cell here."""
+        for word in self._plain["tuning"] if self._choices["tuning"] else ():
+            if word != tuning.EACH and word not in self._applied:
+                names = tuning.named(word)
+                settings = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
+                raise UsageError(
+                    f"No cell here has the {settings} (--tuning {word}). `dlbench list --settings` shows where each "
+                    "setting means anything."
+                )
+
     def _tunings(self, cell: Cell) -> Iterable[str]:
         """Return the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
         names = self._tunable(cell)
@@ -153,6 +168,7 @@ class _Expansion:
             if word == tuning.EACH:
                 yield from tuning.each(names)
             elif set(tuning.named(word)) <= set(names):
+                self._applied.add(word)
                 yield tuning.written(tuning.in_force(word, names), names)
 
     def _exists(self, cell: Cell) -> bool:

@@ -12,6 +12,7 @@
 A grid is the product of its values, in the order of the file.
 """
 
+import difflib
 import fnmatch
 import functools
 import itertools
@@ -88,7 +89,9 @@ def _network(table: Table, place: str) -> Network:
     try:
         made = family_of({"family": family.name, "numbers": numbers})
     except NumbersError as error:
-        raise SuiteError(f"{place}, key {error.key}: {error}") from error
+        near = difflib.get_close_matches(error.key, _ABOUT, n=1) if error.key in numbers else ()
+        said = f"there is no such key here. Did you mean {near[0]!r}?" if near else error
+        raise SuiteError(f"{place}, key {error.key}: {said}") from error
     return of_family(name, made, batch_size, str(table.get("summary", "")) or made.words())
 
 

@@ -79,8 +79,10 @@ def counts(text: str, capacity: Capacity, what: str = "thread count", most: int 
     for word in words(text):
         sign = ".." if ".." in word else "-"
         first, dash, last = word.partition(sign)
+        if sign == "-" and dash and not first.strip():
+            return (count(word, capacity, what),)  # which refuses it: a number below 0
         if dash and not (first.strip() and last.strip()):
-            raise UsageError(f"The range {word!r} lacks an end. Write both, as in 4-8.")
+            raise UsageError(f"The range {word!r} lacks an end. Write both, as in 4{sign}8.")
         low = count(first.strip(), capacity, what)
         high = count(last.strip(), capacity, what) if dash else low
         if high < low:

@@ -10,6 +10,7 @@ import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
+from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.history.analysis import CellHistory, build_history
 from dlbench.reports.history.series import NIGHTLY
 from dlbench.reports.page.document import Document
@@ -58,6 +59,8 @@ def page_command(**given: Any) -> None:
     - `dlbench report page --pdf report.pdf`
     """
     pdf = given["pdf"]
+    if reason := why_not(given["out"]):
+        raise UsageError(f"The page {given['out']} cannot be written: {reason}.")
     if pdf is not None:
         check_pdf(pdf)
         chromium = find_chromium()
@@ -66,9 +69,7 @@ def page_command(**given: Any) -> None:
     try:
         write_whole(given["out"], text)
     except OSError as error:
-        raise UsageError(
-            f"{given['out']} cannot be written ({error.strerror or error}); choose another place."
-        ) from error
+        raise UsageError(f"The page {given['out']} cannot be written: {error.strerror or error}.") from error
     say(f"Written: {given['out']} ({len(text.encode()) / 1e6:.2f} MB).")
     if pdf is not None:
         print_to_pdf(text, pdf, chromium)

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from dlbench.reports.formats.inert import FIELD, one_line
+from dlbench.reports.formats.outputs import why_not
 
 from ..errors import UsageError
 
@@ -48,8 +49,8 @@ def check_pdf(path: Path) -> None:
     """Raise UsageError where this path cannot be a PDF file of ours: before anything costly is done."""
     if path.suffix.lower() != ".pdf":
         raise UsageError(f"A PDF is not named {path.name!r}; end its name in .pdf.")
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"The PDF {path} cannot be written there; name a file in a folder that you may write to.")
+    if reason := why_not(path):
+        raise UsageError(f"The PDF {path} cannot be written: {reason}.")
 
 
 def print_to_pdf(text: str, path: Path, chromium: str, seconds: float = TIME_LIMIT) -> None:

@@ -43,8 +43,9 @@ class Found:
     @property
     def note(self) -> str:
         """A line below the table: what to do, or why nothing is done; empty where there is nothing to say."""
-        what = f"{self.framework}, {self.package} {self.newest}".strip() if self.package else self.framework
-        return f"{what}: {self.why}" if self.why else ""
+        package = "" if self.package == self.framework else self.package
+        what = " ".join(filter(None, (f"{self.framework}:" if package else "", package or self.framework, self.newest)))
+        return f"{what}: {self.why.removeprefix('held: ')}" if self.why else ""
 
 
 def check(row: Row, draw: Report) -> tuple[list[Found], DlbenchError | None]:

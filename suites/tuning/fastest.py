@@ -18,7 +18,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.naming import rest_of
 from dlbench.reports.tuning.data import of_estimate
 
-from ..display.screen import counted
+from ..display.screen import as_called, counted
 from ..environments import environment, row_interpreters
 from ..planning.plan import Plan
 from ..planning.values import Build
@@ -166,8 +166,8 @@ def lines(plan: Plan, found: Answer, remeasuring: Remeasuring) -> list[str]:
             if way.slower is not None and way.cell != found.beaten
         ),
     ]
-    if len(found.ways) > 2:
-        told.append(f"All these intervals hold together with {_CONFIDENCE:.0%}.")
+    if sum(way.slower is not None and way.slower.low > 0 for way in found.ways) > 1:
+        told.append(f"With {_CONFIDENCE:.0%} confidence all these intervals are right at once.")
     if found.disturbed:
         told.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
     told += [f"Mark on {_named(plan, way.cell)}: {flag.sentence}." for way in found.ways for flag in way.flags]
@@ -180,9 +180,10 @@ def lines(plan: Plan, found: Answer, remeasuring: Remeasuring) -> list[str]:
     told += [f"Setting {name}: {what}" for name, what in settings.items()]
     told += reasons(found.failed)
     if found.tried < found.planned:
-        told.append(f"The budget was too short for the other {found.planned - found.tried}.")
+        others = found.planned - found.tried
+        told.append(f"The budget was too short for the other {others}: a new search with a longer one tries them too.")
     again_by = command(plan, best.cell, remeasuring)
-    return told + ([f"Measure it again: {again_by}"] if again_by else [])
+    return told + ([f"Measure it again: {as_called(again_by)}"] if again_by else [])
 
 
 def reasons(failed: Mapping[str, int]) -> list[str]:

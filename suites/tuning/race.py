@@ -79,6 +79,9 @@ class Race(Ledger):
         begun = self.count and self._block >= self._pairs_from
         if begun and any(self.wants(cell, self._block) for cell in plan.cells):
             self._block += 1  # a pair is neighbours in time: what another session began of one is not completed
+        elif not begun and self.tried() < len(plan.cells):
+            # A budget was too short for some ways: they come first now, though at another time than the others did.
+            self._block = 0
 
     def _take(self, record: Record) -> None:
         super()._take(record)
@@ -172,13 +175,16 @@ class Race(Ledger):
     def in_order(self, cells: list[Cell], block: int, seconds_left: float | None) -> list[Cell]:
         """Return the cells of a block; of the first one those first that tell most where time is short.
 
-        That is the cell to beat, then one of each row and number of threads, tuned where that is among them.
+        That is the cell to beat, the same tuned, then one of each row and number of threads, tuned where that is among
+        them.
         """
         if block:
             return cells
         tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
         first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
-        return sorted(cells, key=lambda cell: (cell != self.begin[0], cell not in first))
+        start = self.begin[0]
+        usual = (start, start._replace(tuning=TUNED))
+        return sorted(cells, key=lambda cell: (cell != start, cell not in usual, cell not in first))
 
     def reserved(self, cell: Cell, block: int) -> float:
         """Return the seconds that a budget must leave behind this launch.

@@ -3,9 +3,10 @@
     ~/.cache/dlbench/environments/flax-*/bin/python tests/benchmarks/layers_over_jax.py flax
     ~/.cache/dlbench/environments/equinox-*/bin/python tests/benchmarks/layers_over_jax.py equinox --networks lstm32
 
-Compiles one training step of each network, as the adapter of JAX and that of the library write it, for the CPU, and
-prints what XLA made of them: operations by name (what only names or copies values left out), and megabytes of
-temporaries. Nothing is computed or timed: `dlbench run table4 --frameworks jax,flax,equinox` does that.
+Compiles one training step of each network, as the adapter of JAX and that of the library write it, parameters donated,
+for the CPU, and prints what XLA made of them: operations by name (what only names values left out), and megabytes of
+temporaries. Equal counts are no proof of equal programs: layouts may differ. Nothing is computed or timed:
+`dlbench run table4 --frameworks jax,flax,equinox` does that.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from adapters.launch.batches import initial_weights, mini_batch  # noqa: E402
 from adapters.networks import Network, family_of, of_family  # noqa: E402
 from adapters.protocol import Cell  # noqa: E402
 
-NOTHING = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "copy"}
+NOTHING = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant"}
 OPERATION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(", re.MULTILINE)
 
 
@@ -49,7 +50,9 @@ def program(folder: str, network: Network) -> Any:
     cell = Cell(folder, folder, "jit", network.name, "cpu", 0, network.batch_size)
     adapter = made(cell, {"keep_programs": False}, "")
     adapter._family = network.family
-    held = {name: adapter._held(name, value) for name, value in initial_weights(network).items()}
+    held: dict[str, np.ndarray] = {}
+    for name, value in initial_weights(network).items():
+        held |= adapter._held(name, value)
     given = held, np.float32(0.01), *adapter._read(mini_batch(network, network.batch_size))
     shapes = jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype), given)
     step = training_step(jax.value_and_grad(adapter._mean_loss(network)), network.family.clip)

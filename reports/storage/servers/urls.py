@@ -89,6 +89,8 @@ def engine_of(url: sa.URL) -> sa.Engine:
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise _not_understood(error) from error
     except ImportError as error:  # psycopg without a libpq is no missing module
+        if not served:
+            raise StoreError("A store lies in a file or on a PostgreSQL server: postgresql+psycopg://...") from error
         package = "psycopg[binary]" if url.drivername == _DRIVER else error.name
         raise StoreError(
             f"The store's database needs the Python package {package}; install it beside dlbench: "

@@ -79,7 +79,7 @@ def programs(library: str, networks: str) -> Any:
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def test_of_dense_layers_and_convolutions_flax_makes_the_program_of_jax_alone() -> None:
+def test_of_dense_layers_and_convolutions_flax_makes_the_operations_of_jax_alone() -> None:
     for network, found in programs("flax", "fcn5,alexnet").items():
         assert found["jax"]["operations"]["dot"] > 0
         assert found["flax"] == found["jax"], network

@@ -55,7 +55,9 @@ def check_seen(text: str) -> None:
 
 def check_terminal(text: str) -> None:
     check_seen(text)
-    wide = [line for line in text.split("\n") if cell_len(line) > WIDTH]
+    # A command to be copied stays whole.
+    folded = (line for line in text.split("\n") if not line.strip().startswith("`dlbench "))
+    wide = [line for line in folded if cell_len(line) > WIDTH]
     assert not wide, wide[0]
 
 

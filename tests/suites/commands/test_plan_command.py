@@ -36,13 +36,10 @@ def keep_launches(**chosen):
     ("chosen", "said"),
     [
         ({}, "About 9 min, by earlier launches of these cells; at most "),
-        (
-            {"threads": "1"},
-            "About 9 min, by earlier launches of 2 of these cells and of other cells of their networks; at",
-        ),
+        ({"threads": "1"}, "About 9 min, by earlier launches of 2 of these cells and of others; at"),
         (
             {"networks": "fcn5"},
-            "It is not known how long this takes: the store has no such launches of this machine; at",
+            "It is not known how long this takes: the store has no launches of some of these networks on this",
         ),
     ],
 )

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
+from dlbench.suites.environments.adapter_digest import adapter_digest
 from dlbench.suites.errors import UsageError
 from dlbench.suites.measuring import comparison_sides
+from dlbench.suites.planning import framework, own_steps
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 PYTHON = sys.executable
@@ -59,6 +61,56 @@ def test_what_sets_no_variable_is_refused(word) -> None:
 def test_words_that_cannot_be_meant(words, complaint) -> None:
     with pytest.raises(UsageError, match=complaint):
         pair(**words)
+
+
+@pytest.fixture
+def steps(tmp_path, monkeypatch):
+    """Give a function that writes a training step of this text and returns its file; the first is the row's own."""
+    monkeypatch.setattr(framework, "_added", {})
+
+    def write(name: str, text: str) -> str:
+        (tmp_path / name).write_text(text)
+        if not framework._added:
+            own_steps.register([str(tmp_path / name)])
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> None:
+    steps("mine.py", "def prepare(cell): ...")
+    own = framework.find("mine")
+    alike, other = steps("alike.py", "def prepare(cell): ..."), steps("other.py", "def prepare(cell): return None")
+    with pytest.raises(UsageError, match="Both sides are the same"):
+        comparison_sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), own)
+    _, candidate = comparison_sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), own)
+    assert candidate.step is not None
+    assert adapter_digest(own) == adapter_digest(own_steps.read(alike)) != adapter_digest(candidate.step)
+
+
+def test_one_interpreter_serves_both_files(steps) -> None:
+    steps("mine.py", "def prepare(cell): ...")
+    other = steps("other.py", "def prepare(cell): return None")
+    sides = comparison_sides.pair(
+        ((), [f"mine={PYTHON}"]), NOTHING, NO_REVISIONS, (None, other), framework.find("mine")
+    )
+    assert [[build.name for build in side.builds] for side in sides] == [["mine"], ["mine"]]
+
+
+def test_of_a_step_too_a_gate_has_an_interpreter_on_each_side(steps) -> None:
+    steps("mine.py", "def prepare(cell): ...")
+    sides = pair([f"mine={PYTHON}"], [f"mine={PYTHON}"], same=True)
+    assert [[build.name for build in side.builds] for side in sides] == [["mine"], ["mine"]]
+
+
+def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_path) -> None:
+    text = "import beside\ndef prepare(cell): return beside.prepare(cell)"
+    steps("mine.py", text)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "mine.py").write_text(text)
+    files = (None, str(tmp_path / "new" / "mine.py"))
+    _, candidate = comparison_sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
+    assert candidate.step is not None
 
 
 def test_identical_code_may_be_compared_on_purpose() -> None:

@@ -112,6 +112,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
         (SMALL.replace('family = "feedforward"\n', ""), r"key family: it is missing. The families are: feedforward"),
         (SMALL.replace('"small"', '"a b"'), r"key name: give a name of letters"),
         (SMALL.replace("48", "0"), r"key batch_size: 0 is not a whole number"),
+        (SMALL.replace("batch_size", "batchsize"), r"key batchsize: there is no such key here. Did you mean 'batch_"),
         (SMALL.replace('"small"', '"fcn5"'), r"fcn5 is a network of dlbench, with other numbers. Choose another name"),
         (GRID.replace("{hidden}", ""), r"\[\[grid\]\] 1, key name: several networks .*Put \{hidden\} into it"),
         (GRID.replace("{hidden}", "{hiden}"), r"key name: \{hiden\} is not a number of this grid"),

@@ -97,6 +97,8 @@ def test_words_that_mean_nothing_are_refused():
         ("quick", "'quick' is none of installed, tuned"),
         ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: allocator"),
         ("each", "No row here has such settings"),
+        ("tuned-channels_last", r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)"),
+        ("installed,tuned,installed+channels_last", "No cell here has the setting channels_last"),
     ):
         with pytest.raises(UsageError, match=told):
             plan("tinygrad" if words == "each" else "torch", networks="fcn5", tuning=words)

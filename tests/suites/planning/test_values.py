@@ -109,7 +109,8 @@ def test_counts_are_positive_or_refused(text):
     ("text", "remedy"),
     [
         ("0", "whole number from 1"),
-        ("-1", "Write both"),
+        ("-1", "'-1' is not a thread count"),
+        ("..8", "lacks an end. Write both, as in 4..8"),
         ("4-", "Write both"),
         ("two", "2*cores"),
         ("1.5", "whole number from 1"),

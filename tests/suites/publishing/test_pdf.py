@@ -51,7 +51,7 @@ def test_without_a_browser_one_line_says_what_to_do_before_anything_is_written(t
     assert "names /no/such/browser, which is no program here" in command("report", "page", "--pdf", "page.pdf")[2]
     monkeypatch.setenv(pdf.NAMED_BY, pretended(tmp_path, "true"))
     assert "end its name in .pdf" in command("report", "page", "--pdf", "page.txt")[2]
-    assert "name a file in a folder" in command("report", "page", "--pdf", "none/page.pdf")[2]
+    assert "not a folder that you may write to" in command("report", "page", "--pdf", "none/page.pdf")[2]
     assert not (tmp_path / "report.html").exists()
 
 

@@ -74,7 +74,7 @@ def test_a_release_that_is_held_stays_and_the_table_says_why(refresh, lock):
     before = lock.read_text()
     done = refresh("--check", "tiny")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"tiny +1\.0 +2\.0 +held\n(.*\n)*tiny, tiny 2\.0: held: 2\.0 is wrong", done.stdout)
+    assert re.search(r"tiny +1\.0 +2\.0 +held\n(.*\n)*tiny 2\.0: 2\.0 is wrong", done.stdout)
     done = refresh("tiny")
     assert done.returncode == 0, done.stderr
     assert "nothing is newer" in done.stderr

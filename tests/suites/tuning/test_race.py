@@ -11,53 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretended_races import UNLIKELY, WRONG, plan, run, to_beat
 from pretended_runs import PLAN, Pretender, Watcher, begin, launched, open_store, runner_of
 
-from dlbench.adapters.protocol import INSTALLED, TUNED, Outcome, Status
+from dlbench.adapters.protocol import INSTALLED, TUNED
 from dlbench.suites.measuring.runner import Runner
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.plan import narrow_to
-from dlbench.suites.planning.suite import load
-from dlbench.suites.planning.values import Capacity
 from dlbench.suites.tuning import fastest
 from dlbench.suites.tuning.race import FINALISTS, PAIRS, SPARE, Race, raced, sizes, starts
 
 SUITE = fastest.Remeasuring("tuning")
-
-
-def plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,each"):
-    choices = Choices(networks="fcn5", frameworks=frameworks, threads=threads, tuning=tuning)
-    return raced(expand(load("tuning"), choices, Capacity(4, 4), 1))
-
-
-WRONG = Outcome(Status.PARITY_FAILED, "it computed something else")
-UNLIKELY = Outcome(Status.IMPLAUSIBLE, "its clock and the host's differ", samples_ns=[1, 1, 1])
-
-
-def to_beat(of, cores):
-    return starts(of, cores)[0]
-
-
-def run(of, seconds, failing=lambda cell, block: False, disturbed=lambda cell, block: False, begin=None, how=WRONG):
-    """Carry out a race whose cells take these seconds in a block; return the race and its records."""
-    begin = begin or starts(of, 4)
-    race, records = Race(begin, of, []), []
-    for block in range(of.launches):
-        cells = [each.cell for each in of.block(block) if race.wants(each.cell, block)]
-        for cell in race.in_order(cells, block, None):
-            if not race.wants(cell, block):
-                continue
-            record = make.record([seconds(cell, block)] * 3, launch=block, **cell._asdict())
-            if failing(cell, block):
-                record = replace(record, outcome=how)
-            elif disturbed(cell, block):
-                record = replace(
-                    record, outcome=record.outcome._replace(contention=make.contention(steal_seconds=20.0))
-                )
-            records.append(record)
-            race.add(record)
-    return race, records
 
 
 @given(st.integers(1, 500))
@@ -345,12 +308,26 @@ def test_a_race_goes_on_from_its_records_alone():
     assert not late.wants(of.cells[-1], 0)
 
 
+def test_what_a_short_budget_left_untried_comes_first_while_no_pair_is_run():
+    of = plan()
+    begin = starts(of, 4)
+    _, records = run(of, lambda cell, block: 1.0 + of.cells.index(cell))
+    first = of.launches - PAIRS - SPARE
+    few = [record for record in records if record.launch < first and record.cell != of.cells[-1]]
+    race = Race(begin, of, few)
+    assert [cell for cell in of.cells if race.wants(cell, 0)] == [of.cells[-1]]
+    # It is the fastest, so it takes part in what follows.
+    race.add(make.record([0.1] * 3, launch=0, **of.cells[-1]._asdict()))
+    assert race.wants(of.cells[-1], 1)
+    assert of.cells[-1] in race.survivors(first)
+
+
 def test_the_first_block_begins_with_the_start_and_one_of_each_row_and_number_of_threads():
     of = plan()
     race = Race(starts(of, 4), of, [])
     ordered = race.in_order([each.cell for each in of.block(0)], 0, None)
     assert sorted(ordered) == sorted(of.cells)
-    assert ordered[0] == starts(of, 4)[0]
+    assert ordered[:2] == [starts(of, 4)[0], starts(of, 4)[0]._replace(tuning=TUNED)]
     groups = len({cell._replace(tuning=TUNED) for cell in of.cells})
     assert len({cell._replace(tuning=TUNED) for cell in ordered[1 : groups + 1]}) == groups
     assert {cell.tuning for cell in ordered[1 : groups + 1]} == {TUNED}
@@ -379,6 +356,7 @@ def test_too_few_pairs_give_no_interval():
     told = "\n".join(fastest.lines(of, fastest.answer(of, Race(starts(of, 2), of, few)), SUITE))
     assert "times (3 pairs) as fast as" in told
     assert "7 pairs are needed for an interval" in told
+    assert "confidence" not in told
 
 
 def test_the_answer_says_how_to_run_it():
@@ -391,7 +369,7 @@ def test_the_answer_says_how_to_run_it():
     assert f"{found.gain.ratio:.3f} times ({found.gain.low:.3f} to" in told
     assert "8 pairs) as fast as torch eager, installed, 2 threads." in told
     assert "OMP_NUM_THREADS=2" in told
-    assert "All these intervals hold together with 95%." in told
+    assert "With 95% confidence all these intervals are right at once." in told
     again = "dlbench run tuning --networks fcn5 --frameworks torch:eager --threads 2 --batch-sizes 64"
     assert f"{again} --tuning {found.ways[0].cell.tuning} --launches 8" in told
     data = fastest.data(of, found, SUITE)

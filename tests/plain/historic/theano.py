@@ -1,4 +1,4 @@
-"""The benchmark networks trained by hand in Theano; MODE compiled. See `shared/yardstick.py` for how it is called.
+"""The benchmark networks trained by hand in Theano; MODE compiled. See `../shared/yardstick.py` for how it is called.
 
 Compiled code is kept in the folder for temporary files.
 """
@@ -22,7 +22,7 @@ import theano  # noqa: E402
 import theano.tensor as T  # noqa: E402, N812
 from theano.tensor.signal.pool import pool_2d  # noqa: E402
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch  # noqa: E402
 
 random = np.random.RandomState(1)

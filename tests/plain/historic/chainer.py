@@ -1,6 +1,6 @@
 """The benchmark networks trained by hand in Chainer; MODE ideep or numpy.
 
-See `shared/yardstick.py` for how it is called.
+See `../shared/yardstick.py` for how it is called.
 """
 
 import sys
@@ -11,7 +11,7 @@ import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
 import numpy as np
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 

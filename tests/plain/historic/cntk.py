@@ -1,13 +1,13 @@
 """The benchmark networks trained by hand in CNTK's layers library; MODE graph.
 
-See `shared/yardstick.py` for how it is called.
+See `../shared/yardstick.py` for how it is called.
 """
 
 import os
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 given = arguments("graph")

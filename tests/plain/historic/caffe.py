@@ -1,6 +1,6 @@
 """The benchmark networks trained by hand in Caffe; MODE pthread or openmp.
 
-See `shared/yardstick.py` for how it is called.
+See `../shared/yardstick.py` for how it is called.
 """
 
 import sys
@@ -11,7 +11,7 @@ import numpy as np
 from caffe import layers as L  # noqa: N812
 from caffe import params as P  # noqa: N812
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 CLASSES = 1000
