@@ -5,6 +5,7 @@ from parameters that stand in a dictionary by canonical name, so that the adapte
 Equinox's layouts are the canonical ones. Sequences are time-major.
 """
 
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, Tuple
 
 import equinox as eqx
@@ -17,8 +18,7 @@ from jax import lax
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
-from ..jax.networks import Arrays, Loss, mean_of
-from ..networks import Network
+from ..jax.networks import Arrays, Builders, mean_loss_by
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 BATCH = "batch"  # the axis that batch normalisations work over
@@ -169,22 +169,7 @@ def _attention(family: Attention, p: Arrays, tokens: Any) -> Any:
     return _dense(p, "fc", norm("norm", values).reshape(-1, width))
 
 
-BUILDERS: Tuple[Tuple[type, Callable[..., Any]], ...] = (
-    (Chain, _chain),
-    (Residual, _residual),
-    (Recurrent, _recurrent),
-    (Attention, _attention),
-)
+BUILDERS: Builders = ((Chain, _chain), (Residual, _residual), (Recurrent, _recurrent), (Attention, _attention))
 
 
-def mean_loss(network: Network) -> Loss:
-    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels."""
-    family = network.family
-    builder = next((each for kind, each in BUILDERS if isinstance(family, kind)), None)
-    if builder is None:
-        raise Unsupported("Equinox: no way to build a network of type %s" % type(family).__name__)
-
-    def loss(parameters: Arrays, inputs: Any, labels: Any) -> Any:
-        return mean_of(family.loss, builder(family, parameters, inputs), labels)
-
-    return loss
+mean_loss = partial(mean_loss_by, BUILDERS, "Equinox")

@@ -15,8 +15,7 @@ from flax import nnx
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
-from ..jax.networks import Arrays, Loss, mean_of
-from ..networks import Network
+from ..jax.networks import Arrays, Builders, mean_loss_by
 
 ACTIVATIONS = {"sigmoid": nnx.sigmoid, "relu": nnx.relu, "tanh": nnx.tanh, "none": lambda values: values}
 HELD = (2, 3, 1, 0)  # canonical axes of a convolution's weight in the order they are held
@@ -170,7 +169,7 @@ def _attention(family: Attention, p: Arrays, tokens: Any) -> Any:
     return _linear(p, "fc")(norm("norm", values).reshape(-1, family.width))
 
 
-BUILDERS: Tuple[Tuple[type, Callable[..., Any]], ...] = (
+BUILDERS: Builders = (
     (Chain, _chain),
     (Residual, _residual),
     (Recurrent, _recurrent),
@@ -179,14 +178,4 @@ BUILDERS: Tuple[Tuple[type, Callable[..., Any]], ...] = (
 )
 
 
-def mean_loss(network: Network) -> Loss:
-    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels."""
-    family = network.family
-    builder = next((each for kind, each in BUILDERS if isinstance(family, kind)), None)
-    if builder is None:
-        raise Unsupported("Flax: no way to build a network of type %s" % type(family).__name__)
-
-    def loss(parameters: Arrays, inputs: Any, labels: Any) -> Any:
-        return mean_of(family.loss, builder(family, parameters, inputs), labels)
-
-    return loss
+mean_loss = partial(mean_loss_by, BUILDERS, "Flax")

@@ -28,6 +28,8 @@ CANONICAL = (3, 2, 0, 1)  # and back
 
 Arrays = Dict[str, Any]  # float32 arrays by canonical name
 Loss = Callable[[Arrays, Any, Any], Any]  # (parameters, inputs, labels) -> mean loss, a scalar
+#: By type of family: (family, parameters, inputs) -> scores
+Builders = Tuple[Tuple[type, Callable[[Any, Arrays, Any], Any]], ...]
 Convolve = Callable[[Any, Any, int, int], Any]  # (images, weight, stride, padding) -> images
 
 
@@ -78,6 +80,19 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
         if narrow is not None:
             scores = scores.astype(jnp.float32)
         return mean_of(family.loss, scores, labels)
+
+    return loss
+
+
+def mean_loss_by(builders: Builders, title: str, network: Network) -> Loss:
+    """Return the mean loss of a network whose scores one of these builders gives; for libraries of layers over JAX."""
+    family = network.family
+    builder = next((each for kind, each in builders if isinstance(family, kind)), None)
+    if builder is None:
+        raise Unsupported("%s: no way to build a network of type %s" % (title, type(family).__name__))
+
+    def loss(parameters: Arrays, inputs: Any, labels: Any) -> Any:
+        return mean_of(family.loss, builder(family, parameters, inputs), labels)
 
     return loss
 
