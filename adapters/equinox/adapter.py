@@ -16,7 +16,8 @@ from .networks import canonical, held, mean_loss
 class EquinoxAdapter(JaxAdapter):
     """Trains as `JaxAdapter` does, with networks of Equinox's layers; on the CPU.
 
-    Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`.
+    Settings: ``donate`` and ``keep_programs`` of `JaxAdapter`; ``rows`` (default false) makes the logits of all steps
+    of all examples by one product, outside what is mapped over the mini-batch.
     """
 
     families = (*Adapter.families, "attention")
@@ -27,7 +28,7 @@ class EquinoxAdapter(JaxAdapter):
     train_on_text = Adapter.train_on_text
 
     def _mean_loss(self, network: Network) -> Loss:
-        return mean_loss(network)
+        return mean_loss(network, bool(self.settings.get("rows", False)))
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
         return held(name, value)
@@ -45,6 +46,7 @@ class EquinoxAdapter(JaxAdapter):
         del described["pointwise_convolutions"]
         described.update(framework="equinox", version=equinox.__version__, jax=described["version"])
         described.update(recurrence="a scan of each example, mapped", image_layout="NCHW")
+        described["logits"] = "one product" if self.settings.get("rows", False) else "mapped"
         return described
 
 

@@ -18,7 +18,8 @@ from jax import lax
 from ..base import Unsupported
 from ..families import Attention, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
-from ..jax.networks import Arrays, Builders, mean_loss_by
+from ..jax.networks import Arrays, Builders, Loss, mean_loss_by
+from ..networks import Network
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 BATCH = "batch"  # the axis that batch normalisations work over
@@ -110,7 +111,7 @@ def _residual(family: Residual, p: Arrays, values: Any) -> Any:
 
 
 def _states(p: Arrays, name: str, values: Any) -> Any:
-    """Run an LSTM from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
+    """Run an LSTM on one example from a zero state: (steps, inputs) to (steps, hidden)."""
     into, onto = p[name + ".input_weight"], p[name + ".hidden_weight"]
     hidden = onto.shape[1]
     cell = _with(
@@ -121,11 +122,8 @@ def _states(p: Arrays, name: str, values: Any) -> Any:
         state = cell(value, state)
         return state, state[0]
 
-    def of_one(steps: Any) -> Any:
-        zero = jnp.zeros(hidden)
-        return lax.scan(turn, (zero, zero), steps)[1]
-
-    return jax.vmap(of_one, in_axes=1, out_axes=1)(values)
+    zero = jnp.zeros(hidden)
+    return lax.scan(turn, (zero, zero), values)[1]
 
 
 def _embedded(p: Arrays, name: str, tokens: Any) -> Any:
@@ -136,14 +134,22 @@ def _embedded(p: Arrays, name: str, tokens: Any) -> Any:
     return look_up(tokens)
 
 
-def _recurrent(family: Recurrent, p: Arrays, inputs: Any) -> Any:
-    values = _embedded(p, "embedding", inputs) if family.embedding else inputs
-    for name in family.layer_names():
-        values = _states(p, name, values)
-    return _dense(p, "fc", values.reshape(-1, family.hidden))
+def _in_rows(values: Any) -> Any:
+    return values.reshape(-1, values.shape[-1])
 
 
-def _attention(family: Attention, p: Arrays, tokens: Any) -> Any:
+def _recurrent(rows: bool, family: Recurrent, p: Arrays, inputs: Any) -> Any:
+    def of_one(symbols: Any) -> Any:
+        values = _embedded(p, "embedding", symbols) if family.embedding else symbols
+        for name in family.layer_names():
+            values = _states(p, name, values)
+        return values if rows else _dense(p, "fc", values)
+
+    found = jax.vmap(of_one, in_axes=1, out_axes=1)(inputs)
+    return _dense(p, "fc", _in_rows(found)) if rows else _in_rows(found)
+
+
+def _attention(rows: bool, family: Attention, p: Arrays, tokens: Any) -> Any:
     steps, width = tokens.shape[1], family.width
     earlier = jnp.tril(jnp.ones((steps, steps), bool))
 
@@ -166,10 +172,19 @@ def _attention(family: Attention, p: Arrays, tokens: Any) -> Any:
         values = values + attend(name, norm(name + "norm1", values))
         raised = jax.nn.gelu(_dense(p, name + "upper", norm(name + "norm2", values)), approximate=True)
         values = values + _dense(p, name + "lower", raised)
-    return _dense(p, "fc", norm("norm", values).reshape(-1, width))
+    values = norm("norm", values)
+    return _dense(p, "fc", _in_rows(values)) if rows else _in_rows(_dense(p, "fc", values))
 
 
-BUILDERS: Builders = ((Chain, _chain), (Residual, _residual), (Recurrent, _recurrent), (Attention, _attention))
+def mean_loss(network: Network, rows: bool) -> Loss:
+    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels.
 
-
-mean_loss = partial(mean_loss_by, BUILDERS, "Equinox")
+    ``rows``: the logits of all steps of all examples are one product (see the setting ``rows_in_one_product``).
+    """
+    builders: Builders = (
+        (Chain, _chain),
+        (Residual, _residual),
+        (Recurrent, partial(_recurrent, rows)),
+        (Attention, partial(_attention, rows)),
+    )
+    return mean_loss_by(builders, "Equinox", network)

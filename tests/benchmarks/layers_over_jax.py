@@ -48,7 +48,7 @@ def program(folder: str, network: Network) -> Any:
     """Return the step as this adapter writes it, compiled, parameters donated as in the tuned row."""
     made = importlib.import_module(f"adapters.{folder}.adapter").ADAPTER
     cell = Cell(folder, folder, "jit", network.name, "cpu", 0, network.batch_size)
-    adapter = made(cell, {"keep_programs": False}, "")
+    adapter = made(cell, {"keep_programs": False, "rows": True}, "")
     adapter._family = network.family
     held: dict[str, np.ndarray] = {}
     for name, value in initial_weights(network).items():

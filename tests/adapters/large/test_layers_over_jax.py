@@ -45,6 +45,22 @@ def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) ->
     check(guest)
 
 
+def test_logits_by_one_product_agree_too(guests: Callable[..., Guest], tmp_path: Path) -> None:
+    trained = """
+        found = []
+        for rows in (False, True):
+            adapter = prepared(NAME, rows=rows)
+            for _ in range(3):
+                adapter.step(); adapter.synchronize()
+            found.append([adapter.last_loss(), {name: value.sum().item() for name, value in adapter.parameters()}])
+        answer = found
+    """
+    for name in ("small-recurrent", "small-attention"):
+        mapped, at_once = guests("equinox")(trained.replace("NAME", repr(name)))
+        assert mapped[0] == pytest.approx(at_once[0], rel=1e-5)
+        assert mapped[1] == pytest.approx(at_once[1], rel=1e-3, abs=1e-3)
+
+
 def test_what_cells_of_flax_and_equinox_lack_is_refused(guests: Callable[..., Guest]) -> None:
     said = guests("flax")("""
         leaky = SMALL["small-elman"]
