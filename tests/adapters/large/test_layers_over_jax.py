@@ -90,7 +90,7 @@ def programs(library: str, networks: str) -> Any:
     """Return XLA's programs of JAX alone and of the library, see `layers_over_jax.py`."""
     built = environment.locate(find(library))
     if built.interpreter is None:
-        pytest.skip(built.reason)
+        pytest.skip(built.reason)  # the environment is not built: large ones are built on request
     command = [built.interpreter, "-B", PROGRAMS, library, "--networks", networks, "--json"]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
