@@ -2,7 +2,6 @@
 
 import ast
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,33 +89,3 @@ def test_the_guest_imports_the_standard_library_numpy_and_its_framework_alone() 
             absolute = "import adapters", "from adapters", "import dlbench", "from dlbench"
             wrong += [str(path) for line in path.read_text().splitlines() if line.strip().startswith(absolute)]
     assert wrong == []
-
-
-def sizes() -> Iterator[tuple[str, int, int]]:
-    """Yield what it is, its size, and the largest it may have."""
-    paths = [path for room in (*ROOMS, "tests") for path in modules(room)]
-    for folder in sorted({path.parent for path in paths}):
-        yield f"{folder.relative_to(ROOT)}: modules", sum(path.parent == folder for path in paths), 16
-    for path in paths:
-        text = path.read_text(encoding="utf-8")
-        name = str(path.relative_to(ROOT))
-        yield f"{name}: lines", text.count("\n"), 400
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                given = node.args
-                parameters = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
-                yield f"{name}: lines of {node.name}", (node.end_lineno or 0) - node.lineno + 1, 60
-                yield f"{name}: parameters of {node.name}", parameters, 8
-
-
-def test_every_folder_of_the_host_is_installed() -> None:
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {
-        path.parent.relative_to(ROOT) for room in ("suites", "reports", "hardware_probe") for path in modules(room)
-    }
-    named = {f"dlbench.{'.'.join(folder.parts)}" for folder in folders if (ROOT / folder / "__init__.py").exists()}
-    assert named - set(packages) == set()
-
-
-def test_nothing_is_larger_than_it_should_be() -> None:
-    assert {what: size for what, size, most in sizes() if size > most} == {}

@@ -13,7 +13,7 @@ import mutations
 from kept_commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ROOT / "tests" / "characterisation"
+KEPT = ROOT / "tests" / "goldens"
 MOST_RECORDS = 12
 """Of a store that is fuzzed: a report of more takes longer and finds no more."""
 

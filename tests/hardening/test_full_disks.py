@@ -15,7 +15,7 @@ from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
 
-KEPT = Path(__file__).parents[1] / "characterisation"
+KEPT = Path(__file__).parents[1] / "goldens"
 OLD = Path(__file__).parents[1] / "data" / "store_v2.sqlite"
 BRIEF = {"warmup_steps": 1, "steps": 3, "seconds": 0.01, "launches": 2}
 COMMANDS = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from dlbench.reports.storage.store import Store
 
-STORES = Path(__file__).resolve().parents[2] / "characterisation" / "stores"
+STORES = Path(__file__).resolve().parents[2] / "goldens" / "stores"
 
 HOSTILE = (
     "\x1b[2J\x1b[31mred",

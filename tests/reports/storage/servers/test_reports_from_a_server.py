@@ -13,7 +13,7 @@ from dlbench.reports.catalogue import reports
 from dlbench.reports.storage.servers.copying import copy
 from dlbench.reports.storage.store import Store
 
-STORES = Path(__file__).parents[3] / "characterisation" / "stores"
+STORES = Path(__file__).parents[3] / "goldens" / "stores"
 COMMANDS = [*(("report", name) for name, each in reports().items() if each.of_stores), ("history",)]
 
 
