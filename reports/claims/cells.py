@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.reports.cells.settings import Losses
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.recurrent_cells.settings import Losses
 from dlbench.reports.storage.builds import fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, Networks

@@ -1,7 +1,5 @@
 """`dlbench report claims`."""
 
-from dlbench.reports.cells.learnt import learnt_of
-from dlbench.reports.cells.settings import losses_of
 from dlbench.reports.claims.analysis import Claims, try_claims
 from dlbench.reports.claims.cells import Cells, tools_of_stands
 from dlbench.reports.claims.claim import Claim
@@ -9,6 +7,8 @@ from dlbench.reports.claims.list_of_claims import PAPERS, claims
 from dlbench.reports.claims.questions import Answer
 from dlbench.reports.claims.words import claims_data, claims_page, claims_rows
 from dlbench.reports.errors import ReportError
+from dlbench.reports.recurrent_cells.learnt import learnt_of
+from dlbench.reports.recurrent_cells.settings import losses_of
 from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Choices, Report, Source
 from dlbench.reports.storage.networks import networks_of
 

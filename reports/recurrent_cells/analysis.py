@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlbench.reports.cells.curves import Curve, Net, in_order, net_of
-from dlbench.reports.cells.learnt import Learnt, learnt_of, words
 from dlbench.reports.evidence.contrasts import clearly_slower
 from dlbench.reports.evidence.statistics import Summary
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Place, Row
+from dlbench.reports.recurrent_cells.curves import Curve, Net, in_order, net_of
+from dlbench.reports.recurrent_cells.learnt import Learnt, learnt_of, words
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.cells.analysis import CellStudy, Line, Way
-from dlbench.reports.cells.curves import Net, Trained
-from dlbench.reports.cells.findings import Finding
-from dlbench.reports.cells.learnt import KNOWS_NOTHING, Learnt
 from dlbench.reports.formats.csv import MEDIAN, Rows, parts
 from dlbench.reports.formats.json import plain
 from dlbench.reports.matrix.data import of_cell
 from dlbench.reports.matrix.places import values
+from dlbench.reports.recurrent_cells.analysis import CellStudy, Line, Way
+from dlbench.reports.recurrent_cells.curves import Net, Trained
+from dlbench.reports.recurrent_cells.findings import Finding
+from dlbench.reports.recurrent_cells.learnt import KNOWS_NOTHING, Learnt
 
 _OF_A_PLACE = tuple(axis.name for axis in axes.of_role(axes.ROW, axes.COLUMN))
 _COLUMNS = (

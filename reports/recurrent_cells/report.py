@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from dlbench.reports.cells.analysis import CellStudy, study
-from dlbench.reports.cells.data import cells_data, cells_rows
-from dlbench.reports.cells.findings import Finding, findings
-from dlbench.reports.cells.losses import KARPATHY
-from dlbench.reports.cells.plot import curves_to_picture
-from dlbench.reports.cells.words import QUANTITIES, cells_page
+from dlbench.reports.recurrent_cells.analysis import CellStudy, study
+from dlbench.reports.recurrent_cells.data import cells_data, cells_rows
+from dlbench.reports.recurrent_cells.findings import Finding, findings
+from dlbench.reports.recurrent_cells.losses import KARPATHY
+from dlbench.reports.recurrent_cells.plot import curves_to_picture
+from dlbench.reports.recurrent_cells.words import QUANTITIES, cells_page
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, Source
 
 

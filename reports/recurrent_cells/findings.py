@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from dlbench.adapters.families import ALPHABET, Recurrent
-from dlbench.reports.cells.analysis import CellStudy, Line
-from dlbench.reports.cells.curves import Net
-from dlbench.reports.cells.learnt import words
-from dlbench.reports.cells.settings import losses_of
 from dlbench.reports.claims.analysis import Evidence, evidence
 from dlbench.reports.claims.gurari2021 import ONE_TRAINING, deeper, gated, larger
 from dlbench.reports.claims.questions import MORE, Claimed, Question, answers, of_times, of_value
 from dlbench.reports.naming import place_name, row_name
+from dlbench.reports.recurrent_cells.analysis import CellStudy, Line
+from dlbench.reports.recurrent_cells.curves import Net
+from dlbench.reports.recurrent_cells.learnt import words
+from dlbench.reports.recurrent_cells.settings import losses_of
 
 
 @dataclass(frozen=True)

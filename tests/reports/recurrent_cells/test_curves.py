@@ -10,7 +10,7 @@ from properties import examples
 from records_of_curves import TEXT, blocks, falling, launches, network
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells.curves import ALIKE, curve_of, curves_of, trained
+from dlbench.reports.recurrent_cells.curves import ALIKE, curve_of, curves_of, trained
 
 
 def only(records):

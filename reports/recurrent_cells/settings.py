@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dlbench.reports.cells.learnt import Learnt
+from dlbench.reports.recurrent_cells.learnt import Learnt
 
 
 class Setting(NamedTuple):

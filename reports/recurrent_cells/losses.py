@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dlbench.reports.cells.analysis import CellStudy, Work
-from dlbench.reports.cells.curves import Net, Trained, cell_order
-from dlbench.reports.cells.learnt import KNOWS_NOTHING, Learnt, words
-from dlbench.reports.cells.settings import Losses, losses_of
 from dlbench.reports.claims.gurari2021 import losses as published
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Table
+from dlbench.reports.recurrent_cells.analysis import CellStudy, Work
+from dlbench.reports.recurrent_cells.curves import Net, Trained, cell_order
+from dlbench.reports.recurrent_cells.learnt import KNOWS_NOTHING, Learnt, words
+from dlbench.reports.recurrent_cells.settings import Losses, losses_of
 
 KARPATHY = "karpathy2016"
 NOT_CONFIRMED, UNCHECKED = "!", "?"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlbench.reports.cells.analysis import CellStudy, Line
-from dlbench.reports.cells.curves import Net, cell_order
-from dlbench.reports.cells.findings import line_name
-from dlbench.reports.cells.learnt import Learnt, words
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, figure_of, plain_frame, write_pages
+from dlbench.reports.recurrent_cells.analysis import CellStudy, Line
+from dlbench.reports.recurrent_cells.curves import Net, cell_order
+from dlbench.reports.recurrent_cells.findings import line_name
+from dlbench.reports.recurrent_cells.learnt import Learnt, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlbench.adapters.families import ALPHABET
-from dlbench.reports.cells.curves import Net, TextOf, Trained, curves_of, trained
+from dlbench.reports.recurrent_cells.curves import Net, TextOf, Trained, curves_of, trained
 from dlbench.reports.storage.record import Record
 
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)

@@ -2,11 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlbench.reports.cells.analysis import CellStudy, Line, Way
-from dlbench.reports.cells.curves import ALIKE, Net
-from dlbench.reports.cells.findings import Finding, line_name
-from dlbench.reports.cells.learnt import SHARES, words
-from dlbench.reports.cells.losses import NOT_CONFIRMED, grid, loss_tables, order_lines, published_tables, work_name
 from dlbench.reports.claims.questions import Answer
 from dlbench.reports.claims.words import figures
 from dlbench.reports.evidence import flag_kinds
@@ -14,6 +9,18 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Page, Table, number
 from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.naming import row_name
+from dlbench.reports.recurrent_cells.analysis import CellStudy, Line, Way
+from dlbench.reports.recurrent_cells.curves import ALIKE, Net
+from dlbench.reports.recurrent_cells.findings import Finding, line_name
+from dlbench.reports.recurrent_cells.learnt import SHARES, words
+from dlbench.reports.recurrent_cells.losses import (
+    NOT_CONFIRMED,
+    grid,
+    loss_tables,
+    order_lines,
+    published_tables,
+    work_name,
+)
 
 NOTHING = "Nothing of these networks was measured yet; `dlbench run char` and `dlbench run cells-quick` do it."
 QUANTITIES = {
