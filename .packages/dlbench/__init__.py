@@ -1,1 +1,1 @@
-"""Which deep-learning framework, which build of it, on how many threads, is fastest here, and can I believe the number?"""
+"""A comparative benchmark suite of deep-learning frameworks in the style of DLBench (Shi et al. 2016)."""
