@@ -26,7 +26,7 @@ from dlbench.reports.matrix.places import Column, Group, column_at, row_at
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
-from dlbench.reports.threads.curve import computes_nothing
+from dlbench.reports.curve.curve import computes_nothing
 
 _OTHER_WORK = (
     "then it would have been above the theoretical peak: its script was of another network, or more threads worked"

@@ -15,7 +15,7 @@ from dlbench.reports.recurrent_cells.settings import Losses
 from dlbench.reports.storage.builds import fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, Networks
-from dlbench.reports.threads.curve import computes_nothing
+from dlbench.reports.curve.curve import computes_nothing
 
 FCNS, CNNS, RNNS = ("fcn5", "fcn8"), ("alexnet", "resnet50"), ("lstm32", "lstm64")
 NETWORKS = (*FCNS, *CNNS, *RNNS)

@@ -22,7 +22,7 @@ from dlbench.reports.evidence.contrasts import WORSE, Verdict, holm, judge, welc
 from dlbench.reports.evidence.flag_kinds import Flag
 from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
 from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.threads.curve import computes_nothing
+from dlbench.reports.curve.curve import computes_nothing
 
 SIZE = 2.0
 """A figure is as large as claimed within this factor."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlbench.adapters.protocol import Status
+from dlbench.reports.curve.threads import Curve, Point
 from dlbench.reports.evidence import flag_kinds, raised_flags
 from dlbench.reports.evidence.contrasts import MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
@@ -10,7 +11,6 @@ from dlbench.reports.formats.layout import times
 from dlbench.reports.matrix.places import Group
 from dlbench.reports.naming import group_name
 from dlbench.reports.storage.networks import FIRST
-from dlbench.reports.curve.threads import Curve, Point
 
 # A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
 # seconds, or is switched so many times as often.

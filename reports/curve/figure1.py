@@ -20,6 +20,7 @@ memory errors or a clock that disagrees with the wall clock, unless that is so o
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -176,7 +177,7 @@ def _line(host: Host, key: Place, cells: Iterable[MatrixCell]) -> Line:
         kept = [size for size in kept if not by_size[size].has(doubt)] or kept
     times = {size: usable[size] for size in kept}
     fastest = fastest_sizes(times)
-    grown = {size: growth(smaller, size, times) for smaller, size in zip(kept, kept[1:], strict=False)}
+    grown = {size: growth(smaller, size, times) for smaller, size in pairwise(kept)}
     points = tuple(
         Point(size, cell, usable.get(size), size in times, grown.get(size)) for size, cell in by_size.items()
     )
@@ -309,9 +310,9 @@ def sentence(line: Line) -> str:
 
 
 def _best(line: Line) -> str:
-    (items,) = (layout.number(p.batch_size / p.seconds.median) for p in line.timed if p.batch_size == line.best)
+    (items,) = (point.shown("items") for point in line.timed if point.batch_size == line.best)
     partly = "" if all(point.takes_part for point in line.timed) else " of those that count"
-    text = f"best{partly} at {line.best}, {items} items/s"
+    text = f"best{partly} at {line.best}, {layout.number(items[0] if items else 0.0)} items/s"
     if line.as_fast:
         return f"{text} ({', '.join(map(str, line.as_fast))} not clearly faster)"
     if line.best == max(point.batch_size for point in line.timed):
@@ -361,7 +362,9 @@ def _place_name(found: Figure1, place: Place, machine: bool) -> str:
     return f"{name}{',' if ',' in name else ''} of {name_among(found.hosts, place.machine)}"
 
 
-_PLACE = line_columns(lambda line: line.host, lambda line: line.points[0].cell.cell, "batch_size")
+_PLACE: tuple[Column[Line], ...] = line_columns(
+    lambda line: line.host, lambda line: line.points[0].cell.cell, "batch_size"
+)
 COLUMNS: CurveColumns[Line, Point] = CurveColumns(
     (
         *_PLACE,
@@ -370,7 +373,9 @@ COLUMNS: CurveColumns[Line, Point] = CurveColumns(
         Column(
             "knee",
             None,
-            lambda line: line.knee and dict(zip(("batch_size", "earliest", "latest"), vars(line.knee).values(), strict=True)),
+            lambda line: (
+                line.knee and dict(zip(("batch_size", "earliest", "latest"), vars(line.knee).values(), strict=True))
+            ),
             fields=("batch_size", "earliest", "latest"),
         ),
         Column("memory_ends_at", None, lambda line: line.memory_ends),
@@ -427,7 +432,7 @@ def _picture(found: Figure1, places: Sequence[Place], quantity: str) -> Picture:
             points,
             style(line.row, line.place),
             line.best if several else None,
-            line.knee and line.knee.at,
+            None if line.knee is None else line.knee.at,
             [point.batch_size for point in line.timed if not point.takes_part],
             line.memory_ends,
         )
@@ -435,8 +440,8 @@ def _picture(found: Figure1, places: Sequence[Place], quantity: str) -> Picture:
     panels = []
     for network in dict.fromkeys(line.network for line in drawn):
         curves = [curve(line) for line in drawn if line.network == network]
-        ended = {each.ended for each in curves if each.ended is not None}
-        sizes = sorted(ended | {size for each in curves for size, _ in each.points})
+        ended = {line.memory_ends for line in drawn if line.network == network and line.memory_ends is not None}
+        sizes = sorted(ended | {point.batch_size for line in drawn if line.network == network for point in line.timed})
         powers = [size for size in sizes if size & (size - 1) == 0]
         panels.append(DrawnPanel(network, curves, powers if len(sizes) > 9 and len(powers) > 1 else sizes))
     legend: list[tuple[str, Any]] = []
@@ -450,7 +455,11 @@ def _picture(found: Figure1, places: Sequence[Place], quantity: str) -> Picture:
         "best mini-batch: the smallest\nnot clearly slower than the fastest",
         f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
-    on = f"on {place_names(found)[places[0]]}" if len(places) == 1 else f"on {len({place.machine for place in places})} machines"
+    on = (
+        f"on {place_names(found)[places[0]]}"
+        if len(places) == 1
+        else f"on {len({place.machine for place in places})} machines"
+    )
     if len(places) > 1 and len({place.machine for place in places}) == 1:
         on = f"on {found.hosts[places[0].machine].name}"
     shown = [point.seconds for line in drawn for point in line.timed if point.seconds is not None]

@@ -217,8 +217,8 @@ def _fit(law: str, data: _Observations) -> Fit:
 def _solve(parts: Array, data: _Observations) -> Array:
     """Return the weights of the parts, none negative, that minimise the squares of log T.
 
-    Times far from any law may have several valleys: it starts at equal parts, at the least squares of T, which overrates
-    slow points, and at those of 1 - fit / T, which overrates quick ones.
+    Times far from any law may have several valleys: it starts at equal parts, at the least squares of T, which
+    overrates slow points, and at those of 1 - fit / T, which overrates quick ones.
     """
     from scipy.optimize import least_squares, nnls
 
@@ -229,14 +229,23 @@ def _solve(parts: Array, data: _Observations) -> Array:
         nnls(parts * root[:, None], times * root)[0],
         nnls(parts * (root / times)[:, None], root)[0],
     ]
+
+    def misses(theta: Array) -> Array:
+        return np.asarray(root * (data.logs - np.log(parts @ theta)))
+
+    def slopes(theta: Array) -> Array:
+        return np.asarray(-(root / (parts @ theta))[:, None] * parts)
+
     ends = [
         least_squares(
-            lambda theta: root * (data.logs - np.log(parts @ theta)),
+            misses,
             np.maximum(start, 1e-9 * scale),
-            lambda theta: -(root / (parts @ theta))[:, None] * parts,
+            slopes,
             bounds=(1e-15 * scale, np.inf),
             x_scale="jac",
-            **dict.fromkeys(("ftol", "xtol", "gtol"), 1e-12),
+            ftol=1e-12,
+            xtol=1e-12,
+            gtol=1e-12,
         )
         for start in starts
     ]
@@ -372,9 +381,9 @@ class LineFit:
 def fit_line(times: Mapping[int, Summary]) -> LineFit:
     """Return the straight line through these seconds.
 
-    Least squares weighted by 1 / T^2, so that each launch counts by its relative error. The interval is the wider of two
-    Student intervals: over the launches about the line, and over the points about it (which includes how far the curve
-    is from a line). From two points with one launch each there is none.
+    Least squares weighted by 1 / T^2, so that each launch counts by its relative error. The interval is the wider of
+    two Student intervals: over the launches about the line, and over the points about it (which includes how far the
+    curve is from a line). From two points with one launch each there is none.
     """
     points = list(_observations(times))
     steps = np.array([each for each, _ in points], dtype=float)

@@ -331,7 +331,9 @@ COLUMNS: CurveColumns[Line, Point] = CurveColumns(
         Column("effective_cpus", None, lambda line: line.host.effective_cpus, fields=None),
     ),
     (
-        *(Column(name, None, lambda point, name=name: getattr(point.at, name)) for name in At._fields),
+        Column("threads", None, lambda point: point.at.threads),
+        Column("world_size", None, lambda point: point.at.world_size),
+        Column("batch_size", None, lambda point: point.at.batch_size),
         *cell_columns(lambda point: point.cell, "status", "reason", "seconds", "items_per_second"),
         _way("strong", "speedup", "efficiency"),
         _way("weak", "speedup", "efficiency"),
@@ -371,7 +373,10 @@ def _picture(lines: list[Line]) -> Picture:
     for title, curves in panels.items():
         counts = sorted({1, *(count for speedups in curves.values() for count in speedups)})
         of_panel = [
-            Drawn([(1, (1.0, None, None)), *((count, (r.value, r.low, r.high)) for count, r in sorted(of.items()))], styles[name])
+            Drawn(
+                [(1, (1.0, None, None)), *((count, (r.value, r.low, r.high)) for count, r in sorted(of.items()))],
+                styles[name],
+            )
             for name, of in curves.items()
         ]
         drawn.append(Panel(title, of_panel, counts, [(count, count) for count in counts]))

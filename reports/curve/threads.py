@@ -231,11 +231,12 @@ def named_counts(host: Host) -> frozenset[int]:
 
 def fastest_within(times: Mapping[int, Summary], limit: int | None) -> int | None:
     """Return the fastest thread count up to a limit; None where there is none."""
-    return _fastest({p: timed for p, timed in times.items() if limit is not None and p <= limit}, None)
+    within = {p: timed for p, timed in times.items() if limit is not None and p <= limit}
+    return _fastest(within) if within else None
 
 
-def _fastest(times: Mapping[int, Summary], missing: int | None = 0) -> int | None:
-    return min(times, key=lambda count: (times[count].median, count), default=missing)
+def _fastest(times: Mapping[int, Summary]) -> int:
+    return min(times, key=lambda count: (times[count].median, count))
 
 
 def _row(host: Host, cells: Sequence[MatrixCell]) -> _Row:
@@ -248,7 +249,7 @@ def _row(host: Host, cells: Sequence[MatrixCell]) -> _Row:
 
 def _pairs(times: Mapping[int, Summary], host: Host) -> set[Pair]:
     """Return the counts to be compared, each pair once."""
-    cores, fastest = host.physical_cores, _fastest(times) or 0
+    cores, fastest = host.physical_cores, _fastest(times)
     found = set()
     for limit in (cores, host.effective_cpus):
         within = fastest_within(times, limit)

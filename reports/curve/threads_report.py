@@ -291,9 +291,7 @@ COLUMNS: CurveColumns[Curve, Point] = CurveColumns(
         Column("efficiency", None, lambda point: point.efficiency),
         Column("serial_fraction", None, lambda point: point.serial_fraction),
         *cell_columns(lambda point: point.cell, "ceiling_fraction"),
-        Column(
-            "penalty", None, lambda point: _comparison(point.penalty), fields=(*VALUE, "p_adjusted", "verdict")
-        ),
+        Column("penalty", None, lambda point: _comparison(point.penalty), fields=(*VALUE, "p_adjusted", "verdict")),
         Column(
             "past_physical_cores",
             None,
@@ -368,9 +366,7 @@ def _picture(curves: Sequence[Curve]) -> Picture:
         legend.append((f"the machine's own cores: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
     shown = [point.seconds for curve in curves for point in curve.points if point.seconds is not None]
     across = f"threads; bars: {coverage(shown)} interval of the median"
-    return Picture(
-        f"Time against threads, on {host.name}", panels, legend, across, "seconds per mini-batch", unit="s"
-    )
+    return Picture(f"Time against threads, on {host.name}", panels, legend, across, "seconds per mini-batch", unit="s")
 
 
 def _panel(curves: Sequence[Curve], names: Sequence[str]) -> Panel:

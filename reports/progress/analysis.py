@@ -18,7 +18,7 @@ from dlbench.reports.matrix.analysis import Matrix, MatrixCell
 from dlbench.reports.matrix.places import Group, Place
 from dlbench.reports.storage.builds import Build, Builds, fastest_mode
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.threads.curve import computes_nothing
+from dlbench.reports.curve.curve import computes_nothing
 
 _NOT_OF_A_PLACE = ("framework", "mode", *(axis.name for axis in axes.of_role(axes.GROUP)))
 """What may differ between numbers that are compared, and what they are of."""
