@@ -69,7 +69,7 @@ def test_only_what_is_asked_for_is_judged(tmp_path: Path) -> None:
 
 def test_a_store_without_any_says_so(tmp_path: Path) -> None:
     found = compared(source(tmp_path, "cpu"))
-    assert not reports()["comparisons"].worth_a_section(found)
+    assert not reports()["comparisons"].has_section(found)
     assert "No comparison" in reports()["comparisons"].page(found, ReportOptions()).before[0]
 
 

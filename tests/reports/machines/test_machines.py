@@ -92,7 +92,7 @@ def test_one_machine_alone_is_a_clear_line():
     assert found.against == ()
     assert "give the stores of others too" in REPORT.page(found, ReportOptions()).before[0]
     assert not REPORT.drawable(found)
-    assert not REPORT.worth_a_section(found)
+    assert not REPORT.has_section(found)
 
 
 def test_two_machines_without_a_cell_in_common_say_so():
