@@ -9,7 +9,7 @@ from typing import Any
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.against.analysis import Stand
 from dlbench.reports.evidence.attempts import disturbed, effective
-from dlbench.reports.history.analysis import CellHistory
+from dlbench.reports.history.nights import CellHistory
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
 from dlbench.reports.report import Choices, Source
 from dlbench.reports.storage.narrowing import Narrowing

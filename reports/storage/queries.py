@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.comparison.compared import SCREEN
-from dlbench.reports.comparison.verdict import DEFAULT
+from dlbench.reports.compare.comparison import SCREEN
+from dlbench.reports.compare.verdict import DEFAULT
 from dlbench.reports.evidence import attempts as of_attempts
 from dlbench.reports.storage import schema
 

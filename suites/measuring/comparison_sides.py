@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE
 
 from ..environments import folders
 from ..environments.adapter_digest import adapter_digest

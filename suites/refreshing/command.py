@@ -10,8 +10,8 @@ import filelock
 import typer
 
 from dlbench.hardware_probe import probe
-from dlbench.reports.comparison.outcome import Outcome, gate_outcome
-from dlbench.reports.comparison.verdict import DEFAULT
+from dlbench.reports.compare.report import Outcome, gate_outcome
+from dlbench.reports.compare.verdict import DEFAULT
 from dlbench.reports.storage.hosts import host_of
 
 from ..commands import options

@@ -6,7 +6,7 @@ from pathlib import Path
 from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
-from dlbench.reports.comparison.verdict import DEFAULT, Verdict, chosen
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen
 from dlbench.reports.comparisons.analysis import compared
 from dlbench.reports.comparisons.words import WHOLE, newest, outcome
 from dlbench.reports.report import Choices, Source

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import dlbench.reports
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
-from dlbench.reports.comparison.analysis import compare_sides
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
-from dlbench.reports.comparison.verdict import Verdict
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, compare_sides
+from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.evidence import gpu_evidence
 from dlbench.reports.evidence.attempts import disturbed, effective, left_out
 from dlbench.reports.evidence.flag_kinds import KINDS

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.reports.comparison.layout import Finding
-from dlbench.reports.comparison.outcome import Outcome, outcome_of
+from dlbench.reports.compare.report import Finding, Outcome, outcome_of
 
 COUNTS = st.dictionaries(st.sampled_from([f for f in Finding if f is not Finding.COMPARISON]), st.integers(1, 30))
 GOOD = {Finding.NO_REGRESSION, Finding.IMPROVEMENT}

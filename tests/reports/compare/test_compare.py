@@ -9,9 +9,19 @@ import pytest
 from scipy import stats
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.comparison.analysis import compare_runs, compare_sides, geometric_mean, pairs_of
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SCREEN, CellComparison, Comparison
-from dlbench.reports.comparison.verdict import DEFAULT, Verdict, judge, judge_pairs
+from dlbench.reports.compare.comparison import (
+    BASELINE,
+    CANDIDATE,
+    CONFIRM,
+    SCREEN,
+    CellComparison,
+    Comparison,
+    compare_runs,
+    compare_sides,
+    geometric_mean,
+    pairs_of,
+)
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge, judge_pairs
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from properties import examples
 from scipy import stats
 
-from dlbench.reports.comparison.verdict import (
+from dlbench.reports.compare.verdict import (
     DEFAULT,
     FEWEST_LAUNCHES,
     POWER,

@@ -5,8 +5,18 @@ from hypothesis import strategies as st
 from properties import examples
 from simulated_launches import QUIET, gate, launches, pairs_needed
 
-from dlbench.reports.comparison.stages import Screening, judge_stages, next_look, screen, smallest_effect
-from dlbench.reports.comparison.verdict import DEFAULT, POWER, Rule, Verdict, judge_pairs
+from dlbench.reports.compare.verdict import (
+    DEFAULT,
+    POWER,
+    Rule,
+    Screening,
+    Verdict,
+    judge_pairs,
+    judge_stages,
+    next_look,
+    screen,
+    smallest_effect,
+)
 
 FIRST, LAST = DEFAULT.screen_looks[0], DEFAULT.screen_looks[-1]
 ENOUGH = DEFAULT.confirm_pairs

@@ -1,34 +1,120 @@
-"""Reads pytest-benchmark's JSON files: those that dlbench wrote, and anybody else's. Nothing in a file is trusted.
-
-What dlbench wrote (its pytest plugin, `dlbench export`) becomes the run and the records that it was made of; of the
-benchmarks of somebody else `pytest_benchmark_runs` makes cells.
-"""
+"""Files of somebody else: read within limits, as strict JSON, with names that no terminal or database trips over."""
 
 import hashlib
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
 from dlbench.hardware_probe import Machine
-from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, KEY, samples_of
-from dlbench.reports.pytest_benchmark.untrusted_files import (
-    DEEPEST,
-    FileError,
-    clean_name,
-    deeper,
-    hash_of,
-    parse_json,
-    read_bytes,
-    said,
-    sound_name,
-)
+from dlbench.reports.errors import ReportError
+from dlbench.reports.formats.inert import WHOLE, visible
+from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, FOREIGN_KEY, KEY, samples_of
 from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run, sound
+
+LARGEST_FILE = 500_000_000
+"""Bytes; a larger file is refused unread."""
+DEEPEST = 60
+"""Levels of nesting; no benchmark's own information needs more, and the store must be able to write it again."""
+LONGEST_NAME = 128
+"""Characters, as the store's columns have them."""
+
+
+class FileError(ReportError):
+    """A file that cannot be read as pytest-benchmark's."""
+
+
+def read_bytes(name: str) -> bytes:
+    """Return a file's bytes; raises FileError where it cannot be read or is larger than `LARGEST_FILE`."""
+    try:
+        # A shell's <(...) is a pipe too, which somebody writes.
+        if Path(name).is_fifo() and not name.startswith(("/dev/", "/proc/")):
+            raise FileError(f"{name} cannot be read: it is a pipe. Name a file.")
+        with Path(name).open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size <= LARGEST_FILE:
+                raw = stream.read(LARGEST_FILE + 1)
+                if len(raw) <= LARGEST_FILE:
+                    return raw
+    except (OSError, ValueError) as error:
+        raise FileError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    raise FileError(
+        f"{name} is larger than {LARGEST_FILE // 10**6} MB, more than is read here. Save fewer benchmarks in a file."
+    )
+
+
+def parse_json(raw: bytes) -> Any:
+    """Parse JSON; raises ValueError for what is not text, not JSON, not finite, or has a key twice."""
+
+    def constant(text: str) -> Any:
+        raise ValueError(f"{text} is not a number")
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text[:40]} is too large")
+        return value
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(found)
+        if len(made) < len(found):
+            keys = [key for key, _ in found]
+            twice = next(key for key in made if keys.count(key) > 1)
+            raise ValueError(f"the key {twice[:60]!r} appears twice in an object")
+        return made
+
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not text in UTF-8") from error
+    return json.loads(text, parse_constant=constant, parse_float=number, object_pairs_hook=pairs)
+
+
+def deeper(value: Any, levels: int) -> bool:
+    """Tell whether lists and objects are nested more than so many levels deep."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(deeper(each, levels - 1) for each in value)
+
+
+def sound_name(text: str) -> bool:
+    """Tell whether a name is printable and no longer than `LONGEST_NAME`."""
+    return len(text) <= LONGEST_NAME and text.isprintable()
+
+
+def clean_name(text: str) -> str:
+    """Return a name that every table and database takes: printable, at most `LONGEST_NAME` long, still its own."""
+    clean = visible(text, WHOLE)
+    if clean == text and len(text) <= LONGEST_NAME:
+        return text
+    return f"{clean[: LONGEST_NAME - 10]}~{hash_of(text)[:8]}"
+
+
+def hash_of(text: str) -> str:
+    """Return the SHA-256 of a text, hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def said(error: BaseException) -> str:
+    """Return what an error says, in one line: of a validation where, and what is wrong there."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return clean_name(f"{where + ': ' if where else ''}{first['msg']}")
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not JSON ({error.msg} at line {error.lineno})"
+    return " ".join(str(error).split()).rstrip(".")
+
 
 _AGREEMENT = 1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
 
@@ -293,3 +379,132 @@ def _fingerprint(machine: Mapping[str, Any]) -> str | None:
         return Machine.from_dict(dict(machine)).fingerprint
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+FRAMEWORK, ADAPTER, MODE, SUITE = "pytest-benchmark", "imported", "imported", "pytest-benchmark"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A run with all its records, ready for a store."""
+
+    run: Run
+    records: tuple[Record, ...]
+    machine: dict[str, Any] | None
+
+
+def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False) -> list[Imported]:
+    """Return the runs that these files hold; ``version`` is that of this dlbench.
+
+    A run whose parts stand in several files is put together. The benchmarks of somebody else make one run of each
+    file, or with ``one_run`` a single one in which each file, the oldest first, is a launch. Raises FileError.
+    """
+    found: dict[str, Imported] = {}
+    for file in files:
+        if file.run is None:
+            continue
+        imported = Imported(file.run, file.records, file.machine)
+        found[file.run.id] = _joined(found[file.run.id], imported, file) if file.run.id in found else imported
+    strangers = sorted((file for file in files if file.foreign), key=lambda file: (file.made, file.digest))
+    groups = [strangers] if one_run and strangers else [[file] for file in strangers]
+    for group in groups:
+        imported = _foreign_run(group, version)
+        if imported.run.id in found:
+            raise FileError(f"{group[0].name} was given twice.")
+        found[imported.run.id] = imported
+    return list(found.values())
+
+
+def medians_of(files: Iterable[BenchmarkFile]) -> dict[str, list[float]]:
+    """Return the median seconds of each launch by the benchmark's full name, for the benchmarks of somebody else.
+
+    Unlike `runs_of` this does without the raw samples: the median that a file states is enough.
+    """
+    found: dict[str, list[float]] = {}
+    for file in files:
+        for benchmark in file.foreign:
+            found.setdefault(benchmark.fullname, []).append(benchmark.stats.median)
+    return found
+
+
+def _joined(one: Imported, other: Imported, file: BenchmarkFile) -> Imported:
+    """Put two parts of a run together."""
+    if replace(one.run, finished=None) != replace(other.run, finished=None):
+        raise FileError(f"{file.name}: its run {one.run.id} is another than the run of that name in a file before it.")
+    records = {launch_key(record): record for record in one.records}
+    for record in other.records:
+        if records.setdefault(launch_key(record), record) != record:
+            raise FileError(f"{file.name}: a launch of run {one.run.id} differs from the one in a file before it.")
+    return Imported(one.run, tuple(records.values()), one.machine or other.machine)
+
+
+def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
+    first = files[0]
+    for file in files[1:]:
+        if (file.fingerprint, file.interpreter) != (first.fingerprint, first.interpreter):
+            raise FileError(
+                f"{file.name} and {first.name} are of different machines or Pythons, so not launches of one run."
+            )
+    if len({file.digest for file in files}) < len(files):
+        raise FileError(f"{first.name}: one of these files was given twice, and one process is one launch.")
+    digest = hash_of("".join(file.digest for file in files)) if len(files) > 1 else first.digest
+    run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
+    records = tuple(
+        _foreign_record(benchmark, file, launch, run_id, version)
+        for launch, file in enumerate(files)
+        for benchmark in file.foreign
+    )
+    run = Run(
+        id=run_id,
+        suite=SUITE,
+        protocol=_protocol(records),
+        launches=len(files),
+        plan=tuple(dict.fromkeys(record.cell for record in records)),
+        machine=first.fingerprint,
+        started=first.made,
+        version=version,
+        finished=files[-1].made,
+        seed=0,
+    )
+    # Without the host's name: no record tells it.
+    told = {key: value for key, value in first.machine_info.items() if key != "node"}
+    machine = first.machine if first.machine is not None else {FOREIGN_KEY: {"node": "", **told}}
+    protocol = run.protocol
+    return Imported(run, tuple(replace(record, protocol=protocol) for record in records), machine)
+
+
+def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run: str, version: str) -> Record:
+    data, iterations = benchmark.stats.data, benchmark.stats.iterations
+    if data is None:
+        raise FileError(
+            f"{file.name}: {clean_name(benchmark.fullname)} was saved without its samples. Save them: --benchmark-json "
+            "FILE, or --benchmark-save NAME --benchmark-save-data."
+        )
+    kept = {**benchmark.model_dump(exclude={"stats"}), "version": file.version, "commit_info": file.commit_info}
+    samples = [round(seconds * iterations * 1e9) for seconds in data]
+    return Record(
+        run=run,
+        suite=SUITE,
+        launch=launch,
+        cell=Cell(FRAMEWORK, ADAPTER, MODE, clean_name(benchmark.fullname), "cpu", threads=0, batch_size=1),
+        outcome=Outcome(
+            Status.OK,
+            samples_ns=samples,
+            steps_per_sample=iterations,
+            parity=Parity("unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0),
+            software={FOREIGN_KEY: kept},
+        ),
+        machine=file.fingerprint,
+        environment=hash_of(file.interpreter)[:12],
+        interpreter=file.interpreter,
+        protocol=Protocol(),
+        started=file.made,
+        wall_seconds=sum(samples) * 1e-9,
+        version=version,
+    )
+
+
+def _protocol(records: Sequence[Record]) -> Protocol:
+    """Return what of the protocol the samples tell; pytest-benchmark keeps no warm-up."""
+    counts = [len(record.outcome.samples_ns) for record in records]
+    return Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))

@@ -17,11 +17,10 @@ from rich.cells import cell_len
 
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.comparison import layout
-from dlbench.reports.comparison.compared import BASELINE, CellComparison, Comparison, SideOfCell
-from dlbench.reports.comparison.junit import comparison_to_junit
-from dlbench.reports.comparison.layout import Finding
-from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
+from dlbench.reports.compare import report as layout
+from dlbench.reports.compare.comparison import BASELINE, CellComparison, Comparison, SideOfCell
+from dlbench.reports.compare.report import Finding, comparison_to_junit
+from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
 from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.naming import head_of, name_of, row_name

@@ -2,7 +2,7 @@
 
 A number of launches, never of steps, is what a verdict rests on (`reports.statistics` says why). Two ways of looking:
 
-- launches measured in pairs, side by side (`judge_pairs`): `reports.paired`;
+- launches measured in pairs, side by side (`judge_pairs`): signed ranks;
 - launches that were not (`judge`): Welch's t on the logarithms of the launches' medians (Welch 1947). Where the two
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
   average out; the standard error then gets `Rule.session_deviation` for each session on top.
@@ -17,13 +17,12 @@ slowdown that this many launches would have shown is then said.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
-
-from dlbench.reports.comparison.paired import FEWEST_PAIRS, estimate_pairs, smallest_shift
+from scipy.special import ndtri, stdtr, stdtrit
 
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
@@ -301,3 +300,177 @@ def _check(*series: Sequence[float]) -> None:
     for each in series:
         if any(not (value > 0 and math.isfinite(value)) for value in each):
             raise ValueError("seconds per step must be positive and finite")
+
+
+def pairs_for(confidence: float) -> int:
+    """Return from how many pairs on an exact two-sided interval of this confidence exists: 2 / 2**pairs is left out."""
+    return math.ceil(math.log2(2 / (1 - confidence)))
+
+
+FEWEST_PAIRS = pairs_for(0.95)
+"""Six: 2 / 2**6 = 3 %."""
+
+_SIMULATED_PAIRS = 40
+_SIMULATIONS = 2000
+
+
+@dataclass(frozen=True)
+class PairedEstimate:
+    """The ratio candidate / baseline over pairs, all on the natural scale."""
+
+    ratio: float
+    low: float
+    """0 where so few pairs allow no interval of this confidence."""
+    high: float
+    """Infinite where so few pairs allow none."""
+    slower_p: float
+    """One-sided: how often identical code would look at least this much slower."""
+    faster_p: float
+    pairs: int
+
+
+@lru_cache(maxsize=256)
+def null_distribution(pairs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return P(signed-rank sum <= k), k = 0 ... n (n + 1) / 2, when every sign is a fair coin."""
+    counts = np.zeros(pairs * (pairs + 1) // 2 + 1)
+    counts[0] = 1.0
+    for rank in range(1, pairs + 1):
+        shifted = counts.copy()
+        shifted[rank:] += counts[:-rank]
+        counts = shifted / 2.0
+    return np.cumsum(counts)
+
+
+def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confidence: float = 0.95) -> PairedEstimate:
+    """Return the ratio of paired launches' seconds per step, the i-th of one beside the i-th of the other.
+
+    Raises ValueError for series of different length, without pairs, or with times that are not positive and finite.
+    """
+    if len(baseline) != len(candidate) or len(baseline) == 0:
+        raise ValueError(f"pairs need two series of one length, not of {len(baseline)} and {len(candidate)}")
+    before, after = np.asarray(baseline, dtype=float), np.asarray(candidate, dtype=float)
+    if not (np.isfinite(before).all() and np.isfinite(after).all() and (before > 0).all() and (after > 0).all()):
+        raise ValueError("seconds per step must be positive and finite")
+    differences = np.log(after) - np.log(before)
+    pairs = len(differences)
+    upper = np.triu_indices(pairs)
+    walsh = np.sort((np.add.outer(differences, differences) / 2)[upper])
+    below = null_distribution(pairs)
+    # The signed-rank sum is the number of positive Walsh averages (Tukey); zeros count half.
+    zeros = int(np.count_nonzero(walsh == 0.0))
+    negative = int(np.count_nonzero(walsh < 0.0)) + (zeros + 1) // 2
+    positive = len(walsh) - int(np.count_nonzero(walsh < 0.0)) - zeros + (zeros + 1) // 2
+    cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))
+    low, high = (float(walsh[cut - 1]), float(walsh[-cut])) if cut > 0 else (-math.inf, math.inf)
+    return PairedEstimate(
+        ratio=math.exp(float(np.median(walsh))),
+        low=math.exp(low),
+        high=math.exp(high) if high < math.inf else math.inf,
+        slower_p=float(below[min(negative, len(below) - 1)]),
+        faster_p=float(below[min(positive, len(below) - 1)]),
+        pairs=pairs,
+    )
+
+
+def smallest_shift(deviation: float, pairs: int, p_value: float, magnitude: float, power: float) -> float:
+    """Return the relative slowdown that so many pairs find with probability ``power``; infinite where none can be.
+
+    Found means: one-sided p of at most ``p_value`` and an estimate above ``1 + magnitude``, where the logarithms of the
+    pairs' ratios are normal with standard deviation ``deviation``.
+    """
+    by_chance = _shift_that_shows(pairs, p_value, power) * deviation
+    # The Hodges-Lehmann estimate has the asymptotic efficiency of the test, 3 / pi.
+    large_enough = math.log1p(magnitude) + float(ndtri(power)) * math.sqrt(math.pi / 3 / pairs) * deviation
+    return math.expm1(min(max(by_chance, large_enough), 700.0)) if by_chance < math.inf else math.inf
+
+
+@lru_cache(maxsize=256)
+def _shift_that_shows(pairs: int, p_value: float, power: float) -> float:
+    """Return the shift, in standard deviations of a normal difference, that the test finds with this power.
+
+    By simulation with a fixed seed, since the power of the exact test has no closed form; for many pairs by its
+    asymptotic efficiency (Hollander, Wolfe and Chicken, section 3.1).
+    """
+    allowed = int(np.searchsorted(null_distribution(pairs), p_value, side="right"))
+    if allowed == 0:
+        return math.inf
+    if pairs > _SIMULATED_PAIRS:
+        return float(ndtri(1 - p_value) + ndtri(power)) * math.sqrt(math.pi / 3 / pairs)
+    draws = np.random.default_rng(0).normal(size=(_SIMULATIONS, pairs))
+    first, second = np.triu_indices(pairs)
+    walsh = (draws[:, first] + draws[:, second]) / 2
+    # Significant once fewer than ``allowed`` Walsh averages are negative: a shift that lifts this one to zero suffices.
+    walsh.partition(allowed - 1, axis=1)
+    return float(np.quantile(-walsh[:, allowed - 1], power))
+
+
+class Screening(Enum):
+    """What screening says of a cell."""
+
+    MORE = "more"
+    """More pairs are needed."""
+    CLEAR = "clear"
+    SUSPECT = "suspect"
+    """It goes on to the confirming stage."""
+    UNDECIDED = "undecided"
+    """Not suspect, but after the last look a slowdown is not excluded either."""
+
+
+def screen(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Screening:
+    """Return what so many pairs (seconds per step, side by side) say; decides at the rule's looks only."""
+    looks = [look for look in rule.screen_looks if look <= len(baseline)]
+    if not looks:
+        return Screening.MORE
+    for look in looks:
+        found = estimate_pairs(baseline[:look], candidate[:look], rule.confidence)
+        if found.ratio > 1 + rule.screen_magnitude and found.slower_p <= rule.screen_p_value:
+            return Screening.SUSPECT
+        if found.high < 1 + rule.tolerance:
+            return Screening.CLEAR
+    return Screening.UNDECIDED if looks[-1] == rule.screen_looks[-1] else Screening.MORE
+
+
+def next_look(pairs: int, rule: Rule = DEFAULT) -> int:
+    """Return how many pairs screening wants before it looks again."""
+    return next((look for look in rule.screen_looks if look > pairs), rule.screen_looks[-1])
+
+
+def judge_stages(
+    screened: tuple[Sequence[float], Sequence[float]],
+    confirmed: tuple[Sequence[float], Sequence[float]],
+    rule: Rule = DEFAULT,
+) -> Judgement:
+    """Return the verdict on a cell from its screening pairs and, where there are any, its confirming ones.
+
+    Each argument is (baseline, candidate), seconds per step of the pairs. A suspect cell whose confirming pairs are
+    not complete is inconclusive, whatever they look like so far.
+    """
+    baseline, candidate = screened
+    gate_effect = partial(smallest_effect, rule=rule)
+    state = screen(baseline, candidate, rule)
+    if state is Screening.SUSPECT:
+        if len(confirmed[0]) >= rule.confirm_pairs:
+            # Pairs beyond those asked for do not count, or measuring on would be a second chance.
+            fresh = [side[: rule.confirm_pairs] for side in confirmed]
+            return judge_pairs(fresh[0], fresh[1], rule, rule.confirm_p_value, gate_effect)
+        found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
+        why = f"suspect; {len(confirmed[0])} of {rule.confirm_pairs} confirming pairs measured"
+        return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; {why}")
+    if len(baseline) < FEWEST_PAIRS:
+        why = f"{len(baseline)} of {rule.screen_looks[0]} screening pairs measured"
+        return undecided(Verdict.INCONCLUSIVE, why, len(baseline), len(candidate))
+    found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
+    if found.verdict is Verdict.REGRESSION:  # not suspect at any look: a later pair made it so
+        return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; not confirmed by fresh pairs")
+    return found
+
+
+def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
+    """Return the relative slowdown that both stages together find with probability `POWER`, about.
+
+    ``deviation`` is the standard deviation of the logarithms of the pairs' ratios.
+    """
+    each = math.sqrt(POWER)
+    looks = rule.screen_looks[-1], rule.screen_p_value, rule.screen_magnitude
+    confirming = rule.confirm_pairs, rule.confirm_p_value, rule.magnitude
+    return max(smallest_shift(deviation, *stage, each) for stage in (looks, confirming))

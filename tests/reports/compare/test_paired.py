@@ -8,7 +8,7 @@ from properties import examples
 from scipy import stats
 from simulated_launches import BAD, CI, QUIET, Conditions, launches
 
-from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_shift
+from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_shift
 
 seconds = st.floats(1e-6, 1e4)
 pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30)

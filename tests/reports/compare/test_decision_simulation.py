@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from simulated_launches import BAD, CI, Conditions, Decision, gate, launches, pairs_needed, pooled_alarm, steps
 
-from dlbench.reports.comparison.verdict import DEFAULT, Verdict
+from dlbench.reports.compare.verdict import DEFAULT, Verdict
 
 GOAL = 0.0005
 """False alarms per cell: 0.1 a night on 200 cells."""

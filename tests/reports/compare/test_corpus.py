@@ -25,8 +25,8 @@ from corpus_replay import (
 )
 
 from dlbench.adapters.protocol import Contention
-from dlbench.reports.comparison import analysis as compare
-from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, judge_pairs
+from dlbench.reports.compare import comparison as compare
+from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, judge_pairs
 
 SEED = 7
 ALLOWED = 0.1 / 200
