@@ -26,9 +26,9 @@ from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
-from ..measuring import preparation
 from ..planning import values
 from ..planning.networks import LARGEST_BATCH
+from ..run import preparation
 from . import options
 from .options import OptionGroup, grouped
 

@@ -21,13 +21,13 @@ from dlbench.reports.storage.store import Store
 from ..display import listing
 from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
-from ..measuring import preparation
 from ..planning import claims, feasible, suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.lineage import release_dates, stands_for_2016
 from ..planning.plan import Plan, expected_seconds
-from ..texts.text import Text
+from ..run import preparation
+from ..run.texts import Text
 from . import options
 from .options import grouped
 

@@ -33,11 +33,11 @@ from ..errors import (
     Terminated,
     UsageError,
 )
-from ..measuring import comparison_sides
-from ..measuring.pairs import for_gate
 from ..planning import suite
 from ..planning.choices import Choices
 from ..planning.values import one_of
+from ..run import sides
+from ..run.schedules import for_gate
 from . import check, new_lock, parity
 from .row import Row, rows, without_python
 
@@ -234,7 +234,7 @@ def _interpreter(built: Environment) -> Path:
 def _gate(row: Row, old: Environment, new: Environment, given: RefreshOptions) -> int:
     """Measure the new build against the old one, print the change of every cell, and return a gate's exit code."""
     words = [[f"{row.name}={_interpreter(each)}"] for each in (old, new)]
-    pair = comparison_sides.pair((words[0], words[1]), ((), ()), ("", ""))
+    pair = sides.pair((words[0], words[1]), ((), ()), ("", ""))
     # Bound to as many CPUs as threads: what MindSpore needs, and the quietest elsewhere.
     chosen = Choices(
         {"frameworks": f"{row.name}:*", "threads": "cores", "affinity": "bound", "devices": "cpu", "tuning": "tuned"},

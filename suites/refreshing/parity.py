@@ -15,13 +15,13 @@ from ..commands.plan import plan_of
 from ..display.screen import StatusLine, counted, err, say
 from ..environments import row_interpreters
 from ..errors import FrameworkEnvironmentError
-from ..launching.launcher import ProcessLauncher
-from ..measuring import preparation
-from ..measuring.attempts import Carrier
 from ..planning import values
 from ..planning.choices import Choices
 from ..planning.plan import PlannedLaunch, narrow_to
-from ..quiet.machine_lock import measuring
+from ..run import preparation
+from ..run.launch import LaunchRunner
+from ..run.launcher import ProcessLauncher
+from ..run.machine_lock import measuring
 
 _SUITE = Path(__file__).with_name("parity.toml")
 _LAUNCHES = 3
@@ -91,14 +91,14 @@ def _launches(name: str, interpreter: Path, machine: Machine, cells: Iterable[Ce
     with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         reference = preparation.prepare_references(plan, machine, say)
         run = preparation.new_run(plan, machine)
-        carrier = Carrier(plan, run, ProcessLauncher(), sources, reference, machine=machine)
+        carrier = LaunchRunner(plan, run, ProcessLauncher(), sources, reference, machine=machine)
         for number, cell in enumerate(plan.cells, start=1):
             status.draw(f"{name}: parity of {cell.mode} {cell.network}, {number} of {len(plan.cells)}")
             found.append(_launched(carrier, cell))
     return found
 
 
-def _launched(carrier: Carrier, cell: Cell) -> Record:
+def _launched(carrier: LaunchRunner, cell: Cell) -> Record:
     """Return the record of a launch; of a few where other programs made its clock unlikely, which tells no parity."""
     for block in range(_LAUNCHES):
         (record,) = carrier.attempts(PlannedLaunch(cell, block), carrier.plan.protocol)

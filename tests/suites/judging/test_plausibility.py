@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from known_networks import NETWORKS
 from processes import null_cell
 
-from dlbench.adapters.protocol import Contention, Outcome, Outside, Status, ThreadEvidence
+from dlbench.adapters.protocol import Contention, HostObservation, Outcome, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.suites.judging.limits import Limits, limits_of
-from dlbench.suites.judging.plausibility import Claim, implausible
+from dlbench.suites.run.plausibility import Claim, Limits, implausible, limits_of
 
 #: Without ceilings: 64 operations a cycle at 6.5 GHz.
 MACHINE = probe()
@@ -47,7 +46,7 @@ def claim(step=1.0, **changes):
         threads=ThreadEvidence(cell.threads, 1, 1, cpu, STEPS * step, None),
         contention=Contention(0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0),
     )
-    outside = Outside(
+    outside = HostObservation(
         timed_seconds=STEPS * step,
         timed_cpu_seconds=STEPS * step,
         check_steps=1,

@@ -10,9 +10,7 @@ from processes import null_order
 from properties import examples
 
 from dlbench.adapters.protocol import SCHEMA_VERSION, Contention, Outcome, Status, ThreadEvidence, to_dict
-from dlbench.suites.launching.answers import read_answer
-from dlbench.suites.launching.control import UnreadableError
-from dlbench.suites.launching.outcomes import Ending, outcome_of
+from dlbench.suites.run.outcomes import ProcessEnd, UnreadableError, outcome_of, read_answer
 
 HONEST = Outcome(
     Status.OK,
@@ -46,7 +44,7 @@ def read(folder, content, **options):
 def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps(told()))
     (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
-    late = Ending(-15, late="ended after 5 s")
+    late = ProcessEnd(-15, late="ended after 5 s")
     assert outcome_of(null_order(tmp_path).launch, tmp_path, late, None).status is status
 
 

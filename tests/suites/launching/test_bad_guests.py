@@ -14,9 +14,9 @@ from made_up_pythons import script
 from processes import gone, null_order, wait_until
 
 from dlbench.adapters.protocol import OUTCOME_FILE, PHASE_FILE, Status
-from dlbench.suites.judging.verdict import judged
-from dlbench.suites.launching import control, launcher
-from dlbench.suites.launching.launcher import ProcessLauncher
+from dlbench.suites.run import launcher, outcomes
+from dlbench.suites.run.judge import judged
+from dlbench.suites.run.launcher import ProcessLauncher
 
 FORGED = '{"schema_version": 1, "status": "unsupported", "reason": %s}'
 #: Starts a process that left the session, has no parent and no mark any more, and never ends by itself.
@@ -73,7 +73,7 @@ def test_a_flood_of_words_fills_neither_disk_nor_reason(stream, tmp_path, monkey
     monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
     most = []
     flood = f"head -c 300000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
-    outcome = launch(tmp_path, flood, lambda directory: most.append(control.bytes_in(directory, 10**9)))
+    outcome = launch(tmp_path, flood, lambda directory: most.append(outcomes.bytes_in(directory, 10**9)))
     assert outcome.status is Status.CRASHED
     assert outcome.reason.startswith("exit code 3, no answer")
     assert outcome.reason.endswith("the end")
@@ -151,7 +151,7 @@ def test_whatever_lies_where_a_file_is_expected_neither_hangs_nor_ends_the_run(n
     outcome = launch(
         tmp_path,
         leave.format(name=name) + "\nsleep 0.8\nexit 6",
-        lambda directory: seen.append(control.read_phase(directory)),
+        lambda directory: seen.append(outcomes.read_phase(directory)),
     )
     assert time.monotonic() - start < 20
     assert outcome.status is Status.CRASHED

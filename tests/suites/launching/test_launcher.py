@@ -14,10 +14,9 @@ from processes import BRIEF, gone, null_order, wait_until
 
 from dlbench.adapters.protocol import Status
 from dlbench.suites.errors import FrameworkEnvironmentError
-from dlbench.suites.judging.verdict import judged
-from dlbench.suites.launching import control, launcher
-from dlbench.suites.launching.launcher import ProcessLauncher
-from dlbench.suites.launching.processes import MARK, of_a_launch
+from dlbench.suites.run import launcher, outcomes
+from dlbench.suites.run.judge import judged
+from dlbench.suites.run.launcher import MARK, ProcessLauncher, of_a_launch
 
 
 def launch(folder, settings=None, **options):
@@ -267,7 +266,7 @@ def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monk
 def test_the_guest_is_killed_when_the_runner_is(tmp_path):
     program = (
         "import sys; from pathlib import Path; from processes import null_order\n"
-        "from dlbench.suites.launching.launcher import ProcessLauncher\n"
+        "from dlbench.suites.run.launcher import ProcessLauncher\n"
         "def tick(directory): (Path(sys.argv[1]) / 'where').write_text(str(directory))\n"
         "ProcessLauncher().launch(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
     )
@@ -278,7 +277,7 @@ def test_the_guest_is_killed_when_the_runner_is(tmp_path):
     children = []
     try:
         where = wait_until(lambda: (tmp_path / "where").exists() and (tmp_path / "where").read_text(), "a tick")
-        wait_until(lambda: control.read_phase(Path(where))[0] == "first step", "the first step")
+        wait_until(lambda: outcomes.read_phase(Path(where))[0] == "first step", "the first step")
         children = psutil.Process(runner.pid).children()
         assert len(children) == 1
         assert not gone(children[0].pid)
@@ -321,8 +320,8 @@ def test_without_pidfd_it_works_all_the_same(tmp_path, monkeypatch):
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"phase": 1}', '{"phase": "\\u001b[2J"}'])
 def test_a_phase_that_cannot_be_read_is_no_phase(tmp_path, content):
     (tmp_path / "phase.json").write_text(content)
-    assert control.read_phase(tmp_path) == ("", None)
-    assert control.read_phase(tmp_path / "none") == ("", None)
+    assert outcomes.read_phase(tmp_path) == ("", None)
+    assert outcomes.read_phase(tmp_path / "none") == ("", None)
 
 
 # A process whose parent ends at once, so that it is no longer of this one's tree; it prints its number and waits.

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.suites.measuring.allocation import (
+from dlbench.suites.run.precision import (
     SEARCHABLE,
     Candidate,
-    Seen,
+    LaunchStats,
     Target,
     gain,
     half_width,
@@ -29,7 +29,8 @@ TARGET = Target(precision=0.02, fewest=5, most=20)
 
 def launches_of(medians, within=0.02, samples=20, sample_seconds=0.1, startup_seconds=5.0, warmup_samples=0):
     return [
-        Seen(float(median), within**2, samples, sample_seconds, startup_seconds, warmup_samples) for median in medians
+        LaunchStats(float(median), within**2, samples, sample_seconds, startup_seconds, warmup_samples)
+        for median in medians
     ]
 
 
@@ -195,7 +196,7 @@ def test_the_target_is_reached_with_fewer_launches_than_twenty(deviation, most_l
 def test_without_the_doubt_coverage_would_be_lower(monkeypatch):
     """The mutation that this rule is there against: stop at the first look that meets the target."""
     with_doubt = coverage_of(ended_by_the_rules(0.04))
-    monkeypatch.setattr("dlbench.suites.measuring.allocation.DOUBT_FREEDOM", 0)
+    monkeypatch.setattr("dlbench.suites.run.precision.DOUBT_FREEDOM", 0)
     without = coverage_of(simulate(TARGET, 0.04))
     assert without < 0.93
     assert with_doubt > without + 0.005

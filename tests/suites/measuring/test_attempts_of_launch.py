@@ -16,12 +16,12 @@ from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.storage.record import Run
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.errors import UsageError
-from dlbench.suites.measuring.attempts import Carrier
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run.launch import LaunchRunner
 
 PLAN = expand(
     suite.load("quick"),
@@ -46,7 +46,7 @@ def carrier_of(launcher, **options):
     run = Run("r1", "quick", PLAN.protocol, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1)
     (row,) = PLAN.rows
     given = {"torch": Source(row.build, Path("/torch/python"), "CPython 3", "env-1")}
-    return Carrier(PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options})
+    return LaunchRunner(PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options})
 
 
 def records_of(carrier, planned, protocol, **options):
@@ -164,7 +164,7 @@ def test_what_is_skipped_starts_nothing():
 
 
 def test_each_attempt_is_handed_over_before_the_next_begins(monkeypatch):
-    monkeypatch.setattr("dlbench.suites.measuring.attempts.disturbed", lambda record, host: True)
+    monkeypatch.setattr("dlbench.suites.run.launch.disturbed", lambda record, host: True)
     launcher, waits = taker(), []
     gate = SimpleNamespace(before_repeat=lambda: waits.append(len(launcher.orders)) or True)
     found = carrier_of(launcher, gate=gate).attempts(planned(), PLAN.protocol, most=3)

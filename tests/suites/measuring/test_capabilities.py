@@ -12,11 +12,11 @@ from processes import run_command
 from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.errors import FrameworkEnvironmentError
-from dlbench.suites.launching.launcher import Launched
-from dlbench.suites.measuring import capabilities
-from dlbench.suites.measuring.capabilities import Threads
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build
+from dlbench.suites.run import capabilities
+from dlbench.suites.run.capabilities import Threads
+from dlbench.suites.run.launcher import Launched
 
 pytestmark = pytest.mark.alone
 

@@ -8,9 +8,9 @@ import pytest
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
 from dlbench.suites.environments.adapter_digest import adapter_digest
 from dlbench.suites.errors import UsageError
-from dlbench.suites.measuring import comparison_sides
 from dlbench.suites.planning import framework, own_steps
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
+from dlbench.suites.run import sides
 
 PYTHON = sys.executable
 NOTHING = ((), ())
@@ -18,7 +18,7 @@ NO_REVISIONS = ("", "")
 
 
 def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS, same=False):
-    return comparison_sides.pair((baseline, python), environments, revisions, same=same)
+    return sides.pair((baseline, python), environments, revisions, same=same)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_variables_are_read_and_kept_apart() -> None:
 @pytest.mark.parametrize("word", ["", "A", "=1", "1A=2", "A B=1", "Ä=1", "A=\0", "A-B=1"])
 def test_what_sets_no_variable_is_refused(word) -> None:
     with pytest.raises(UsageError, match=r"NAME=VALUE|zero byte"):
-        comparison_sides.variables([word])
+        sides.variables([word])
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> N
     own = framework.find("mine")
     alike, other = steps("alike.py", "def prepare(cell): ..."), steps("other.py", "def prepare(cell): return None")
     with pytest.raises(UsageError, match="Both sides are the same"):
-        comparison_sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), own)
-    _, candidate = comparison_sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), own)
+        sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), own)
+    _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), own)
     assert candidate.step is not None
     assert adapter_digest(own) == adapter_digest(own_steps.read(alike)) != adapter_digest(candidate.step)
 
@@ -91,10 +91,8 @@ def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> N
 def test_one_interpreter_serves_both_files(steps) -> None:
     steps("mine.py", "def prepare(cell): ...")
     other = steps("other.py", "def prepare(cell): return None")
-    sides = comparison_sides.pair(
-        ((), [f"mine={PYTHON}"]), NOTHING, NO_REVISIONS, (None, other), framework.find("mine")
-    )
-    assert [[build.name for build in side.builds] for side in sides] == [["mine"], ["mine"]]
+    both = sides.pair(((), [f"mine={PYTHON}"]), NOTHING, NO_REVISIONS, (None, other), framework.find("mine"))
+    assert [[build.name for build in side.builds] for side in both] == [["mine"], ["mine"]]
 
 
 def test_of_a_step_too_a_gate_has_an_interpreter_on_each_side(steps) -> None:
@@ -109,7 +107,7 @@ def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "mine.py").write_text(text)
     files = (None, str(tmp_path / "new" / "mine.py"))
-    _, candidate = comparison_sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
+    _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
     assert candidate.step is not None
 
 
@@ -120,18 +118,18 @@ def test_identical_code_may_be_compared_on_purpose() -> None:
 
 def test_a_revision_of_the_adapters_is_unpacked_once(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
-    if comparison_sides._git(GUEST_DIRECTORY, "rev-parse", "HEAD") is None:
+    if sides._git(GUEST_DIRECTORY, "rev-parse", "HEAD") is None:
         pytest.skip("the adapters do not lie in a git checkout here")
-    folder = comparison_sides.guest_at("HEAD")
+    folder = sides.guest_at("HEAD")
     assert (folder / "__main__.py").is_file()
     assert folder.is_relative_to(tmp_path)
     (folder / "mark").touch()
-    assert (comparison_sides.guest_at("HEAD") / "mark").exists()
+    assert (sides.guest_at("HEAD") / "mark").exists()
     assert [entry.name for entry in folder.parent.iterdir()] == [folder.name]
 
 
 def test_adapters_outside_a_checkout_have_no_revisions(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(comparison_sides, "GUEST_DIRECTORY", Path(tmp_path))
+    monkeypatch.setattr(sides, "GUEST_DIRECTORY", Path(tmp_path))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(UsageError, match="git checkout"):
-        comparison_sides.guest_at("HEAD")
+        sides.guest_at("HEAD")

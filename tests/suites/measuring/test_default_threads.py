@@ -8,11 +8,11 @@ from pretended_runs import Pretender
 
 from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.row_interpreters import Source
-from dlbench.suites.measuring import short_launch
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import capabilities
 
 pytestmark = pytest.mark.alone
 
@@ -42,7 +42,7 @@ def planned(tuning):
 
 def ask(plan, launcher, machine="here", digest="env"):
     found = {row.build.name: Source(row.build, Path("/python"), "CPython", digest) for row in plan.rows}
-    return short_launch.threads_by_default(plan, found, machine, launcher, lambda line: None)
+    return capabilities.threads_by_default(plan, found, machine, launcher, lambda line: None)
 
 
 def test_the_launch_sets_no_thread_count(plan):

@@ -15,7 +15,7 @@ from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SC
 from dlbench.reports.comparison.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
-from dlbench.suites.measuring.pairs import PlannedPair, block, for_compare, for_gate, pairs_left
+from dlbench.suites.run.schedules import PlannedPair, for_compare, for_gate, pair_block, pairs_left
 
 HOST = Host("machine", "a machine", physical_cores=2, effective_cpus=2, capacity_cpus=2.0)
 CELLS = [Cell(name, "null", "null", "fcn5", "cpu", 1, 64) for name in ("steady", "slower", "faster")]
@@ -39,7 +39,7 @@ def measure(following, times, cells=CELLS, seed=1, records=(), launch=launch):
     lot = random.Random(seed)
     records, pairs = list(records), []
     for _ in range(200):
-        planned = block(cells, records, following, seed)
+        planned = pair_block(cells, records, following, seed)
         if not planned:
             return records, pairs
         for pair in planned:
@@ -70,11 +70,11 @@ def test_a_gate_spends_few_pairs_on_what_is_clear_and_confirms_what_is_not() -> 
 
 
 def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_lot() -> None:
-    planned = block(CELLS, [], for_gate(HOST), 7)
+    planned = pair_block(CELLS, [], for_gate(HOST), 7)
     assert sorted(pair.cell.framework for pair in planned) == sorted(cell.framework for cell in CELLS)
-    assert block(CELLS, [], for_gate(HOST), 7) == planned
-    orders = {tuple(pair.cell.framework for pair in block(CELLS, [], for_gate(HOST), seed)) for seed in range(50)}
-    firsts = {block(CELLS, [], for_gate(HOST), seed)[0].first for seed in range(50)}
+    assert pair_block(CELLS, [], for_gate(HOST), 7) == planned
+    orders = {tuple(pair.cell.framework for pair in pair_block(CELLS, [], for_gate(HOST), seed)) for seed in range(50)}
+    firsts = {pair_block(CELLS, [], for_gate(HOST), seed)[0].first for seed in range(50)}
     assert len(orders) == 6
     assert firsts == {BASELINE, CANDIDATE}
 

@@ -12,11 +12,11 @@ from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import contents, row_interpreters
 from dlbench.suites.errors import UsageError
-from dlbench.suites.measuring import preparation, resuming
 from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import preparation, resume
 
 pytestmark = pytest.mark.alone
 
@@ -44,7 +44,7 @@ CHOICES = [
 def test_the_same_command_goes_on_with_its_run(store, chosen):
     begun = plan_of(seed=11, **chosen)
     run = preparation.begin(begun, store, HERE)
-    resumed, found = resuming.resume(plan_of(seed=99, **chosen), store, HERE, Choices(**chosen))
+    resumed, found = resume.resume(plan_of(seed=99, **chosen), store, HERE, Choices(**chosen))
     assert found == run
     assert resumed == begun
     assert list(resumed.order()) == list(begun.order())
@@ -63,20 +63,20 @@ def test_the_same_command_goes_on_with_its_run(store, chosen):
 def test_another_command_is_refused_with_what_differs(store, now, words):
     run = preparation.begin(plan_of(), store, HERE)
     with pytest.raises(UsageError) as caught:
-        resuming.resume(plan_of(**now), store, HERE, Choices(**now))
+        resume.resume(plan_of(**now), store, HERE, Choices(**now))
     assert f"The unfinished run {run.id} is not the one asked for now: " in str(caught.value)
     assert words in str(caught.value)
 
 
 def test_a_command_without_choices_goes_on_with_a_part_of_its_suite_and_with_nothing_else(store):
     run = preparation.begin(plan_of(networks="fcn5"), store, HERE)
-    resumed, found = resuming.resume(plan_of(), store, HERE, Choices())
+    resumed, found = resume.resume(plan_of(), store, HERE, Choices())
     assert (found, resumed.cells) == (run, run.plan)
     other = preparation.begin(plan_of(networks="fcn5", threads="3"), store, HERE)
-    assert resuming.resume(plan_of(), store, HERE, Choices())[1] == run
+    assert resume.resume(plan_of(), store, HERE, Choices())[1] == run
     store.finish_run(run.id, run.started)
     with pytest.raises(UsageError, match=f"{other.id} is not the one asked for now: .*threads: 1, 2, 4 now, 3 in"):
-        resuming.resume(plan_of(), store, HERE, Choices())
+        resume.resume(plan_of(), store, HERE, Choices())
 
 
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
@@ -85,22 +85,22 @@ def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store
     finished = preparation.begin(plan_of(seed=3), store, HERE)
     store.finish_run(finished.id, finished.started)
     preparation.begin(plan_of(seed=4), store, THERE)
-    assert resuming.resume(plan_of(), store, HERE, Choices())[1].id == newest.id
+    assert resume.resume(plan_of(), store, HERE, Choices())[1].id == newest.id
 
 
 def test_nothing_to_resume_is_said(store):
     preparation.begin(plan_of(), store, THERE)
     with pytest.raises(UsageError, match="no unfinished run of quick on this machine"):
-        resuming.resume(plan_of(), store, HERE, Choices())
+        resume.resume(plan_of(), store, HERE, Choices())
 
 
 def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     build = values.build("mine:null=/opt/mine/bin/python")
     preparation.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
     with pytest.raises(UsageError, match="Give its --python again"):
-        resuming.resume(plan_of(), store, HERE, Choices())
+        resume.resume(plan_of(), store, HERE, Choices())
     moved = values.build("mine:null=/opt/moved/bin/python")
-    resumed, _ = resuming.resume(plan_of(builds=(moved,)), store, HERE, Choices(builds=(moved,)))
+    resumed, _ = resume.resume(plan_of(builds=(moved,)), store, HERE, Choices(builds=(moved,)))
     assert [row.build for row in resumed.rows] == [moved]
 
 
@@ -130,12 +130,12 @@ def test_a_run_is_not_resumed_with_another_build_than_it_was_begun_with(store):
     run = preparation.begin(plan, store, HERE)
     here = row_interpreters.look_into(plan.rows[0].build, Path(sys.executable))
     same = contents.digest_of(here)
-    resuming.check_same_builds(plan, [record_made_with(run, plan.cells[0], same)])
-    resuming.check_same_builds(plan, [record_made_with(run, plan.cells[0], "")])  # it never ran
+    resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], same)])
+    resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], "")])  # it never ran
     with pytest.raises(UsageError, match=r"measured null with CPython 3\.11\.7, environment another"):
-        resuming.check_same_builds(plan, [record_made_with(run, plan.cells[0], "another")])
+        resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], "another")])
     with pytest.raises(UsageError, match="earlier dlbench, which knew the build of null by its versions alone"):
-        resuming.check_same_builds(plan, [record_made_with(run, plan.cells[0], here.digest_of_versions)])
+        resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], here.digest_of_versions)])
 
 
 def test_a_run_is_not_resumed_with_other_settings_than_it_was_begun_with(store):
@@ -149,6 +149,6 @@ def test_a_run_is_not_resumed_with_other_settings_than_it_was_begun_with(store):
         software = {**record.outcome.software, TUNABLE: names}
         return replace(record, outcome=record.outcome._replace(software=software))
 
-    resuming.check_same_builds(plan, [made_with(now)])
+    resume.check_same_builds(plan, [made_with(now)])
     with pytest.raises(UsageError, match="measured null with the settings gone"):
-        resuming.check_same_builds(plan, [made_with([*now, "gone"] if now else ["gone"])])
+        resume.check_same_builds(plan, [made_with([*now, "gone"] if now else ["gone"])])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
-from dlbench.suites.measuring import privacy
-from dlbench.suites.measuring.privacy import private, private_anywhere, private_value
 from dlbench.suites.planning import external_adapters, framework
+from dlbench.suites.run import privacy
+from dlbench.suites.run.privacy import private, private_anywhere, private_value
 
 USER, HOST, SECRET = "alice_q7", "gpu-node-7", "tell-nobody-3f9"
 PARITY = Parity("unchecked", "", [], None, None, "", 0.0, 0.0, 0.0)

@@ -28,8 +28,8 @@ from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
-from dlbench.suites.launching.launcher import Order, guest_environment
 from dlbench.suites.planning.framework import catalogue
+from dlbench.suites.run.launcher import LaunchRequest, guest_environment
 
 pytestmark = pytest.mark.alone
 
@@ -46,11 +46,11 @@ import json, sys
 from pathlib import Path
 from dlbench.adapters import protocol
 from dlbench.hardware_probe import probe
-from dlbench.suites.launching.launcher import Order, ProcessLauncher
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
 folder, python, variables = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 (folder / "machine.json").write_text(json.dumps(probe().to_dict()))
 launch = protocol.read_launch(str(folder))
-outcome = ProcessLauncher().launch(Order(launch, python, variables, 300.0)).outcome
+outcome = ProcessLauncher().launch(LaunchRequest(launch, python, variables, 300.0)).outcome
 protocol.write_outcome(str(folder), outcome)
 """
 
@@ -126,7 +126,7 @@ def within() -> Iterator[Within]:
         yield given
 
 
-def carried_out(folder: Path, within: Within, order: Order) -> tuple[Outcome, Host]:
+def carried_out(folder: Path, within: Within, order: LaunchRequest) -> tuple[Outcome, Host]:
     """Carry out a launch under the quota; return its outcome and the host as probed there."""
     protocol.write_launch(str(folder), order.launch)
     command = [sys.executable, "-c", CARRY_OUT, str(folder), str(order.interpreter), json.dumps(order.variables)]
@@ -175,7 +175,7 @@ def test_two_threads_of_torch_on_a_fifth_of_a_cpu(
     launch = Launch(
         cell, measured, framework.launch_settings("eager"), None, str(tmp_path), network=data_of(cell.network)
     )
-    order = Order(launch, framework_python("torch"), framework.launch_variables("eager", 2), 300.0)
+    order = LaunchRequest(launch, framework_python("torch"), framework.launch_variables("eager", 2), 300.0)
     outcome, host = carried_out(tmp_path, within, order)
     check(cell, outcome, host)
 

@@ -10,12 +10,12 @@ from pretended_gpus import TWO, gpus
 from dlbench.adapters.networks import family_of, of_family
 from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import probe
-from dlbench.suites.measuring import preparation
-from dlbench.suites.measuring.references import Reference, fitting
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import preparation
+from dlbench.suites.run.references import Reference, fitting
 
 SHIPPED = {
     network: {

@@ -11,14 +11,14 @@ from pretended_runs import ORDER, PLAN, TEXT, Watcher, carry_out, launched, ok, 
 from properties import examples
 
 from dlbench.adapters.protocol import TUNED, Outcome, Parity, Status
-from dlbench.suites.measuring.ledger import Estimates
-from dlbench.suites.measuring.references import Reference
-from dlbench.suites.measuring.runner import Ending
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.plan import sizes_of
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run.references import Reference
+from dlbench.suites.run.runner import RunResult
+from dlbench.suites.run.schedules import Estimates
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
@@ -27,7 +27,7 @@ def test_every_launch_of_the_plan_is_stored_in_its_order_and_the_run_is_finished
     store, launcher, ending = carry_out()
     assert launched(store) == ORDER
     assert launcher.cells == [cell for cell, _ in ORDER]
-    assert ending == Ending(launches_left=0, records=len(ORDER))
+    assert ending == RunResult(launches_left=0, records=len(ORDER))
     assert store.runs()[0].finished is not None
     assert store.runs()[-1].finished is not None
 

@@ -8,9 +8,15 @@ from made_up_machines import READING
 
 from dlbench.hardware_probe.sentinel import SentinelError
 from dlbench.reports.storage.store import Store
-from dlbench.suites.quiet import block_gate
-from dlbench.suites.quiet.block_gate import GIVE_UPS, PATIENCE_SECONDS, BlockGate, earlier_readings
-from dlbench.suites.quiet.waiting import RECORD_LENGTH, Gate
+from dlbench.suites.run import quiet_machine
+from dlbench.suites.run.quiet_machine import (
+    GIVE_UPS,
+    PATIENCE_SECONDS,
+    RECORD_LENGTH,
+    BlockGate,
+    QuietGate,
+    earlier_readings,
+)
 
 pytestmark = pytest.mark.alone
 
@@ -44,7 +50,7 @@ def store():
 
 
 def gate_of(store, machine, said):
-    inner = Gate([], take=machine.take, sleep=machine.sleep, clock=lambda: machine.time)
+    inner = QuietGate([], take=machine.take, sleep=machine.sleep, clock=lambda: machine.time)
     return BlockGate(inner, store, "r1", said.append)
 
 
@@ -71,7 +77,7 @@ def test_a_machine_that_becomes_quiet_is_waited_for(store):
 
 
 def test_another_dlbench_is_named(store, monkeypatch):
-    monkeypatch.setattr(block_gate, "other_dlbench", lambda: "dlbench (process 12)")
+    monkeypatch.setattr(quiet_machine, "other_dlbench", lambda: "dlbench (process 12)")
     machine, said = Machine([], last=BUSY), []
     gate_of(store, machine, said).before(0)
     assert "among them another dlbench (process 12))" in said[0]

@@ -15,13 +15,13 @@ import pytest
 from processes import PATIENCE, wait_until
 
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
-from dlbench.suites.quiet.machine_lock import lock_file, measuring, other_dlbench
+from dlbench.suites.run.machine_lock import lock_file, measuring, other_dlbench
 
 pytestmark = pytest.mark.alone
 
 HOLDER = """
 import sys
-from dlbench.suites.quiet.machine_lock import measuring
+from dlbench.suites.run.machine_lock import measuring
 with measuring(lambda line: print(line, flush=True), wait="wait" in sys.argv):
     print("held", flush=True)
     sys.stdin.readline()

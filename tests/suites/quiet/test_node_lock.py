@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.suites.errors import UsageError
-from dlbench.suites.quiet import node_lock
+from dlbench.suites.run import machine_lock
 
 # What an ordinary user may do, who has no right to write to the file of another.
 TRY = """
@@ -42,12 +42,14 @@ def tried_by_another(place: Path) -> str:
                 folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
     # The system's Python: nobody may not read that of a user.
     command = ["/usr/bin/python3" if os.getuid() == 0 else sys.executable, "-c", TRY]
-    return subprocess.run([*command, place / node_lock._NAME], capture_output=True, text=True, **as_whom).stdout.strip()
+    return subprocess.run(
+        [*command, place / machine_lock._NAME], capture_output=True, text=True, **as_whom
+    ).stdout.strip()
 
 
 def held(place: Path, wait: bool = False, said: list[str] | None = None, holder: str = ""):
     lines: list[str] = [] if said is None else said
-    return node_lock.held(lines.append, wait, lambda: holder)
+    return machine_lock._node_lock(lines.append, wait, lambda: holder)
 
 
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="the system has no Python that everybody may use")
@@ -79,25 +81,25 @@ def test_with_wait_it_takes_its_turn(place: Path, monkeypatch: pytest.MonkeyPatc
     first = held(place)
     first.__enter__()
     # The first lets go while the second waits.
-    monkeypatch.setattr(node_lock.time, "sleep", lambda seconds: first.__exit__(None, None, None))
+    monkeypatch.setattr(machine_lock.time, "sleep", lambda seconds: first.__exit__(None, None, None))
     with held(place, wait=True, said=said):
         assert said == ["A dlbench of another user or container is measuring on this machine; waiting for it to end"]
 
 
 def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
-    (place / node_lock._NAME).symlink_to(tmp_path / "elsewhere")
+    (place / machine_lock._NAME).symlink_to(tmp_path / "elsewhere")
     with held(place), held(place):  # no lock, and no harm
         pass
 
 
 def test_why_it_does_not_hold_for_everybody_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DLBENCH_LOCK_FOLDER", raising=False)
-    assert "container" in node_lock.why_narrow(in_container=True)
-    monkeypatch.setattr(node_lock, "_EVERYBODYS", ())
-    assert "DLBENCH_LOCK_FOLDER" in node_lock.why_narrow(in_container=False)
+    assert "container" in machine_lock.why_narrow(in_container=True)
+    monkeypatch.setattr(machine_lock, "_EVERYBODYS", ())
+    assert "DLBENCH_LOCK_FOLDER" in machine_lock.why_narrow(in_container=False)
     monkeypatch.setenv("DLBENCH_LOCK_FOLDER", "/somewhere")
-    assert node_lock.why_narrow(in_container=True) == ""
+    assert machine_lock.why_narrow(in_container=True) == ""
 
 
 def test_a_folder_that_is_named_and_is_none_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from made_up_machines import READING
 
 from dlbench.hardware_probe.sentinel import Reading, SentinelError, take
-from dlbench.suites.quiet import waiting as quiet
-from dlbench.suites.quiet.waiting import Gate, Verdict, judge, shortfall_allowed, upper_quartile, wait_until_quiet
+from dlbench.suites.run import quiet_machine as quiet
+from dlbench.suites.run.quiet_machine import (
+    QuietGate,
+    Verdict,
+    judge_reading,
+    shortfall_allowed,
+    upper_quartile,
+    wait_until_quiet,
+)
 
 # The pressure is that of one's own last launch: no reason to wait.
 CALM = dataclasses.replace(READING, waiting_share=0.004, pressure_avg10=0.4, others_cpus=0.05, cpus=4.0)
@@ -35,13 +42,13 @@ def noisy(random_numbers: random.Random, deviation: float, count: int, level: fl
 
 
 def test_calm_is_quiet_whatever_the_kernels_memory_says() -> None:
-    assert judge(CALM) == Verdict(True)
-    assert judge(reading(pressure_avg10=1.0)).quiet
+    assert judge_reading(CALM) == Verdict(True)
+    assert judge_reading(reading(pressure_avg10=1.0)).quiet
 
 
 def test_what_is_not_told_is_no_reason() -> None:
     bare = reading(waiting_share=None, steal_share=None, pressure_share=None, pressure_avg10=None, others_cpus=None)
-    assert judge(bare).quiet
+    assert judge_reading(bare).quiet
 
 
 @pytest.mark.parametrize(
@@ -55,43 +62,46 @@ def test_what_is_not_told_is_no_reason() -> None:
     ],
 )
 def test_each_disturbance_is_told(changes: dict[str, float], said: str) -> None:
-    verdict = judge(reading(**changes))
+    verdict = judge_reading(reading(**changes))
     assert not verdict.quiet
     assert verdict.reasons == (said,)
 
 
 def test_every_reason_is_told() -> None:
-    assert len(judge(reading(pressure_share=0.5, waiting_share=0.5, steal_share=0.5, others_cpus=3.0)).reasons) == 4
+    assert (
+        len(judge_reading(reading(pressure_share=0.5, waiting_share=0.5, steal_share=0.5, others_cpus=3.0)).reasons)
+        == 4
+    )
 
 
 def test_slower_than_its_own_record() -> None:
     record = noisy(random.Random(1), 0.003, 20)
-    verdict = judge(reading(gemm_flops_per_second=95e9), record)
+    verdict = judge_reading(reading(gemm_flops_per_second=95e9), record)
     assert verdict.reasons == ("matrix products ran at 95% of this machine's usual rate (limit 97%)",)
-    assert judge(reading(gemm_flops_per_second=98e9), record).quiet
-    assert judge(reading(gemm_flops_per_second=150e9), record).quiet  # faster is no reason
-    slow = judge(reading(bandwidth_bytes_per_second=12e9), record)
+    assert judge_reading(reading(gemm_flops_per_second=98e9), record).quiet
+    assert judge_reading(reading(gemm_flops_per_second=150e9), record).quiet  # faster is no reason
+    slow = judge_reading(reading(bandwidth_bytes_per_second=12e9), record)
     assert slow.reasons == ("memory was read and written at 60% of this machine's usual rate (limit 90%)",)
 
 
 def test_rates_wait_for_a_record() -> None:
     slow = reading(gemm_flops_per_second=10e9)
-    assert judge(slow, [CALM] * (quiet.ENOUGH_READINGS - 1)).quiet
-    assert not judge(slow, [CALM] * quiet.ENOUGH_READINGS).quiet
+    assert judge_reading(slow, [CALM] * (quiet.ENOUGH_READINGS - 1)).quiet
+    assert not judge_reading(slow, [CALM] * quiet.ENOUGH_READINGS).quiet
 
 
 def test_disturbed_and_foreign_readings_are_no_record() -> None:
     slow = reading(gemm_flops_per_second=10e9)
-    assert judge(slow, [reading(pressure_share=0.3)] * 50).quiet
-    assert judge(slow, [reading(method="another NumPy")] * 50).quiet
+    assert judge_reading(slow, [reading(pressure_share=0.3)] * 50).quiet
+    assert judge_reading(slow, [reading(method="another NumPy")] * 50).quiet
     # Nor do they push the calm ones out.
-    assert not judge(slow, [CALM] * quiet.ENOUGH_READINGS + [reading(pressure_share=0.3)] * 500).quiet
+    assert not judge_reading(slow, [CALM] * quiet.ENOUGH_READINGS + [reading(pressure_share=0.3)] * 500).quiet
 
 
 def test_an_old_record_is_forgotten() -> None:
     faster_host, this_host = [reading(gemm_flops_per_second=200e9)] * 500, [CALM] * quiet.RECORD_LENGTH
-    assert not judge(CALM, faster_host).quiet
-    assert judge(CALM, faster_host + this_host).quiet
+    assert not judge_reading(CALM, faster_host).quiet
+    assert judge_reading(CALM, faster_host + this_host).quiet
 
 
 @pytest.mark.parametrize("deviation", [0.002, 0.005, 0.01, 0.02, 0.04])
@@ -101,7 +111,7 @@ def test_the_sentinels_own_noise_is_not_held_against_a_quiet_machine(deviation: 
     for _ in range(300):
         history = noisy(numbers, deviation, quiet.RECORD_LENGTH)
         tried += 10
-        refused += sum(not judge(each, history).quiet for each in noisy(numbers, deviation, 10))
+        refused += sum(not judge_reading(each, history).quiet for each in noisy(numbers, deviation, 10))
     # Two rates, three standard deviations each: 0.3 % with a spread known exactly. Estimated from 40 it is more.
     assert refused / tried < 0.03
 
@@ -117,7 +127,7 @@ def test_a_neighbour_that_takes_a_tenth_is_seen(deviation: float, unseen: int, l
     for _ in range(300):
         history = noisy(numbers, deviation, quiet.RECORD_LENGTH - unseen) + noisy(numbers, deviation, unseen, level)
         numbers.shuffle(history)
-        seen += not judge(noisy(numbers, deviation, 1, level)[0], history).quiet
+        seen += not judge_reading(noisy(numbers, deviation, 1, level)[0], history).quiet
     assert seen > 285
 
 
@@ -152,7 +162,7 @@ class Timeline:
         self.now += seconds
 
     def wait(self, patience: float) -> quiet.Waited:
-        return wait_until_quiet(self.take, judge, patience, self.sleep, lambda: self.now)
+        return wait_until_quiet(self.take, judge_reading, patience, self.sleep, lambda: self.now)
 
 
 def test_a_quiet_machine_waits_for_nothing() -> None:
@@ -193,7 +203,7 @@ def test_never_spins_and_never_much_longer_than_patience(patience: float, quiet_
 def test_the_gate_keeps_its_readings_and_judges_by_the_earlier_ones() -> None:
     coming = [reading(gemm_flops_per_second=90e9), reading(gemm_flops_per_second=99e9)]
     pauses: list[float] = []
-    gate = Gate([CALM] * 10, 60.0, take=lambda: coming.pop(0), sleep=pauses.append, clock=lambda: 0.0)
+    gate = QuietGate([CALM] * 10, 60.0, take=lambda: coming.pop(0), sleep=pauses.append, clock=lambda: 0.0)
     waited = gate.wait()
     assert waited.verdict.quiet
     assert pauses == [1.0]
@@ -203,7 +213,7 @@ def test_the_gate_keeps_its_readings_and_judges_by_the_earlier_ones() -> None:
 
 def test_a_machine_that_is_never_quiet_takes_no_more_than_twice_the_patience() -> None:
     timeline = Timeline(1e9)
-    gate = Gate([], 60.0, timeline.take, timeline.sleep, lambda: timeline.now)
+    gate = QuietGate([], 60.0, timeline.take, timeline.sleep, lambda: timeline.now)
     waits = [gate.wait() for _ in range(1200)]
     assert not any(waited.verdict.quiet for waited in waits)
     assert sum(timeline.pauses) <= 2 * 60
@@ -217,7 +227,7 @@ def test_a_machine_that_is_never_quiet_takes_no_more_than_twice_the_patience() -
 
 
 def test_a_look_waits_for_nothing() -> None:
-    gate = Gate(take=lambda: reading(pressure_share=0.9), sleep=pytest.fail)
+    gate = QuietGate(take=lambda: reading(pressure_share=0.9), sleep=pytest.fail)
     assert not gate.look().verdict.quiet
     assert len(gate.record) == 1
 
@@ -227,7 +237,7 @@ def test_a_sentinel_that_cannot_run_is_told() -> None:
         raise SentinelError("no NumPy")
 
     with pytest.raises(SentinelError, match="no NumPy"):
-        Gate(take=broken).wait()
+        QuietGate(take=broken).wait()
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity on this system")
@@ -239,7 +249,7 @@ def test_a_real_neighbour_is_seen() -> None:
     try:
         neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
         try:
-            verdict = judge(take())
+            verdict = judge_reading(take())
         finally:
             for each in neighbours:
                 each.kill()

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dlbench.adapters.families import ALPHABET
-from dlbench.suites.texts import generated
-from dlbench.suites.texts.generated import BREAK, CLASSES, CLOSING, DEEPEST, KINDS, LETTERS, LINE, OPENING
+from dlbench.suites.run import texts
+from dlbench.suites.run.texts import BREAK, CLASSES, CLOSING, DEEPEST, KINDS, LETTERS, LINE, OPENING
 
 STREAMS, LENGTH = 64, 1300
-SYMBOLS = generated.symbols(STREAMS, LENGTH).reshape(STREAMS, LENGTH)
+SYMBOLS = texts.symbols(STREAMS, LENGTH).reshape(STREAMS, LENGTH)
 
 
 def parsed():
@@ -33,7 +33,7 @@ def parsed():
 
 
 def test_its_bits_are_the_same_everywhere():
-    text = generated.text()
+    text = texts.generated_text()
     assert text.digest == "32ffacef266fc754"
     assert len(text.symbols) == 1024 * 126 * 65
     assert (text.symbols.min(), text.symbols.max()) == (0, ALPHABET - 1)
@@ -58,7 +58,7 @@ def test_lines_and_brackets_are_as_they_should_be():
 
 def test_its_entropy_is_that_of_a_model_who_knows_the_rules():
     """The mean surprise of the text, by chances written down here anew, lies about the closed form."""
-    table = generated.followers()
+    table = texts.followers()
     weights = [1 / rank / sum(1 / each for each in range(1, 9)) for rank in range(1, 9)]
     surprises = []
     for place, symbol, depth, letters in parsed():
@@ -76,7 +76,7 @@ def test_its_entropy_is_that_of_a_model_who_knows_the_rules():
         surprises.append(-math.log(chance))
     error = float(np.std(surprises)) / math.sqrt(len(surprises))
     assert error < 0.01
-    assert abs(float(np.mean(surprises)) - generated.entropy()) < 4 * error
+    assert abs(float(np.mean(surprises)) - texts.entropy()) < 4 * error
 
 
 def test_each_depth_comes_equally_often():

@@ -7,7 +7,7 @@ from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
 from dlbench.suites.planning import suite
-from dlbench.suites.texts.text import Text
+from dlbench.suites.run.texts import Text
 
 NETWORK = """
 [[grid]]

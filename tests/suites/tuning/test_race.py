@@ -15,10 +15,10 @@ from pretended_races import UNLIKELY, WRONG, plan, run, to_beat
 from pretended_runs import PLAN, Pretender, Watcher, begin, launched, open_store, runner_of
 
 from dlbench.adapters.protocol import INSTALLED, TUNED
-from dlbench.suites.measuring.runner import Runner
 from dlbench.suites.planning.plan import narrow_to
-from dlbench.suites.tuning import fastest
-from dlbench.suites.tuning.race import FINALISTS, PAIRS, SPARE, Race, raced, sizes, starts
+from dlbench.suites.run import fastest
+from dlbench.suites.run.halving import FINALISTS, PAIRS, SPARE, Race, raced, sizes, starts
+from dlbench.suites.run.runner import Runner
 
 SUITE = fastest.Remeasuring("tuning")
 
@@ -41,7 +41,7 @@ def test_without_noise_the_fastest_wins_whatever_the_machine_does(seed):
     worth = {cell: random.uniform(0.5, 2.0) for cell in of.cells}
     paces = [random.uniform(0.3, 3.0) for _ in range(of.launches)]
     race, records = run(of, lambda cell, block: worth[cell] * paces[block])
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     best = min(worth, key=worth.__getitem__)
     assert found.ways[0].cell == best
     if best != start:
@@ -79,7 +79,7 @@ class Drawn:
 
 def test_of_ways_that_are_the_same_none_is_called_slower_than_the_one_chosen_by_the_same_pairs():
     of, random = plan(threads="1"), np.random.default_rng(0)
-    found = [fastest.answer(of, Drawn(of.cells, random)) for _ in range(1000)]
+    found = [fastest.search_result(of, Drawn(of.cells, random)) for _ in range(1000)]
     wrong = [any(way.slower is not None and way.slower.low > 1 for way in each.ways) for each in found]
     # Without the allowance for choosing one of three it is a tenth.
     assert 0.01 < np.mean(wrong) < 0.065
@@ -104,7 +104,7 @@ def test_a_way_that_fails_parity_is_out_however_fast_it_is():
     of = plan(threads="1")
     liar = of.cells[-1]
     race, _ = run(of, lambda cell, block: 0.001 if cell == liar else 1.0, lambda cell, block: cell == liar)
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     assert liar not in {way.cell for way in found.ways}
     assert found.failed == {"it computed something else": 1}
     assert "No number from 1 way: it computed something else" in fastest.lines(of, found, SUITE)
@@ -121,7 +121,7 @@ def test_a_way_that_fails_parity_in_one_of_many_launches_is_out_and_the_others_k
         begin=starts(of, 2),
     )
     assert any(record.outcome is WRONG for record in records)
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     assert liar not in {way.cell for way in found.ways}
     assert len(race.pairs()) == PAIRS
     assert race.launches_left() == 0
@@ -139,7 +139,7 @@ def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times
         begin=starts(of, 2),
         how=UNLIKELY,
     )
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     assert (found.ways[0].cell == fast, found.failed == {}) == (stays, stays)
     assert ("failed_launches" in {flag.kind.name for flag in found.ways[0].flags}) is stays
     assert len(race.pairs()) == PAIRS
@@ -150,7 +150,7 @@ def test_a_way_whose_only_clock_is_implausible_is_out():
     of = plan(threads="1")
     liar = of.cells[-1]
     race, _ = run(of, lambda cell, block: 1.0, lambda cell, block: cell == liar, how=UNLIKELY)
-    assert liar not in {way.cell for way in fastest.answer(of, race).ways}
+    assert liar not in {way.cell for way in fastest.search_result(of, race).ways}
     assert race.without_number() == {UNLIKELY.reason: 1}
 
 
@@ -172,7 +172,7 @@ def test_what_is_doubtful_about_a_way_is_said():
     of = plan(threads="2")
     _, records = run(of, lambda cell, block: 1.0 + of.cells.index(cell) / 100, begin=starts(of, 2))
     greedy = [replace(record, outcome=record.outcome._replace(threads=make.threads(2, 3.0, 7.9))) for record in records]
-    found = fastest.answer(of, Race(starts(of, 2), of, greedy))
+    found = fastest.search_result(of, Race(starts(of, 2), of, greedy))
     assert "threads_exceeded" in {flag["name"] for flag in fastest.data(of, found, SUITE)["ways"][0]["flags"]}
     assert any(line.startswith("Mark on torch") for line in fastest.lines(of, found, SUITE))
 
@@ -187,7 +187,7 @@ def test_where_all_survivors_fail_nothing_is_left_although_the_start_never_had_a
         lambda cell, block: cell.framework == start.framework or block >= second,
         begin=starts(of, 2),
     )
-    assert fastest.answer(of, race) is None
+    assert fastest.search_result(of, race) is None
     assert race.launches_left() == 0
 
 
@@ -195,7 +195,7 @@ def test_of_two_ways_the_one_that_does_not_fail_is_the_answer():
     of = plan(frameworks="tinygrad", threads="1,2", tuning="tuned")
     start, other = starts(of, 2)
     race, records = run(of, lambda cell, block: 1.0, lambda cell, block: cell == start, begin=(start, other))
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     assert [way.cell for way in found.ways] == [other]
     assert "2 threads, what a user starts from, failed." in " ".join(fastest.lines(of, found, SUITE))
     assert len(records) == 1 + PAIRS
@@ -215,14 +215,14 @@ def test_where_the_start_fails_in_the_pairs_only_finalists_are_launched_after_it
     later = {record.cell for record in records if record.launch > first}
     assert later == set(race.finalists())
     assert begin[0] not in later
-    assert fastest.answer(of, race).gain is None
+    assert fastest.search_result(of, race).gain is None
 
 
 def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_beaten():
     of = plan(threads="1,2,4")
     first, second, *_ = starts(of, 4)
     race, _ = run(of, lambda cell, block: 1.0 + of.cells.index(cell) / 100, lambda cell, block: cell == first)
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     assert (found.start, found.beaten) == (first, second)
     assert found.gain is not None or found.ways[0].cell == second
     told = fastest.lines(of, found, SUITE)[1]
@@ -232,7 +232,7 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
 def test_where_every_way_fails_there_is_no_answer_and_nothing_is_left():
     of = plan(threads="1")
     race, records = run(of, lambda cell, block: 1.0, lambda cell, block: True)
-    assert fastest.answer(of, race) is None
+    assert fastest.search_result(of, race) is None
     assert len(records) == len(of.cells)
     assert race.launches_left() == 0
     assert race.without_number() == {"it computed something else": len(of.cells)}
@@ -247,7 +247,7 @@ def test_disturbed_pairs_are_left_out_and_others_take_their_place():
         disturbed=lambda cell, block: block in (first, first + 3) and cell == of.cells[0],
         begin=starts(of, 2),
     )
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     assert of.cells[0] in {way.cell for way in found.ways}
     assert (found.ways[1].slower.pairs, found.disturbed) == (PAIRS, 2)
     assert "Left out: 2 pairs that other programs disturbed." in fastest.lines(of, found, SUITE)
@@ -257,7 +257,7 @@ def test_disturbed_pairs_are_left_out_and_others_take_their_place():
 def test_where_all_pairs_are_disturbed_there_is_no_answer_but_a_reason():
     of = plan(threads="2", tuning="installed,tuned")
     race, _ = run(of, lambda cell, block: 1.0, disturbed=lambda cell, block: True, begin=starts(of, 2))
-    assert fastest.answer(of, race) is None
+    assert fastest.search_result(of, race) is None
     assert len(race.pairs(fit=False)) == PAIRS + SPARE
     assert race.launches_left() == 0
 
@@ -353,7 +353,7 @@ def test_too_few_pairs_give_no_interval():
     start = to_beat(of, 2)
     _, records = run(of, lambda cell, block: 2.0 if cell == start else 1.0 + of.cells.index(cell) / 100)
     few = [record for record in records if record.launch < of.launches - PAIRS - SPARE + 3]
-    told = "\n".join(fastest.lines(of, fastest.answer(of, Race(starts(of, 2), of, few)), SUITE))
+    told = "\n".join(fastest.lines(of, fastest.search_result(of, Race(starts(of, 2), of, few)), SUITE))
     assert "times (3 pairs) as fast as" in told
     assert "7 pairs are needed for an interval" in told
     assert "confidence" not in told
@@ -363,7 +363,7 @@ def test_the_answer_says_how_to_run_it():
     of = plan(threads="2")
     start = to_beat(of, 2)
     race, _ = run(of, lambda cell, block: 2.0 if cell == start else 1.0 + of.cells.index(cell) / 100)
-    found = fastest.answer(of, race)
+    found = fastest.search_result(of, race)
     told = "\n".join(fastest.lines(of, found, SUITE))
     assert f"Fastest of {len(of.cells)} ways: torch eager" in told
     assert f"{found.gain.ratio:.3f} times ({found.gain.low:.3f} to" in told

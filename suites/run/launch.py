@@ -1,6 +1,6 @@
 """The carrier: carries out one launch of a cell, with its attempts, and makes a Record of each; it stores nothing.
 
-    carrier = Carrier(plan, run, launcher, sources, reference, machine=machine, gate=gate)
+    carrier = LaunchRunner(plan, run, launcher, sources, reference, machine=machine, gate=gate)
     for record in carrier.attempts(planned, plan.protocol, most=3):
         store.append(record)
 
@@ -36,18 +36,16 @@ from ..environments import folders
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
-from ..judging.first_losses import FirstLosses
-from ..judging.limits import Limits, limits_of
-from ..judging.verdict import judged
-from ..launching.launcher import Launched, Launcher, Order, Tick, no_tick
-from ..launching.processes import of_a_launch
 from ..planning import devices, feasible
 from ..planning.devices import Located, Locator
 from ..planning.plan import Plan, PlannedLaunch
-from ..quiet.block_gate import BlockGate
-from ..texts.text import Text
+from .judge import FirstLosses, judged
+from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
+from .plausibility import Limits, limits_of
 from .privacy import private_anywhere
+from .quiet_machine import BlockGate
 from .references import Reference
+from .texts import Text
 
 MOST_ATTEMPTS = 3
 """A launch that others disturbed is repeated until it was attempted this often."""
@@ -56,7 +54,7 @@ References = Callable[[Cell], Reference | None]
 
 
 @dataclass(frozen=True)
-class _Carried:
+class _Launched:
     """What a launch gave, and what the record says besides."""
 
     launched: Launched
@@ -66,7 +64,7 @@ class _Carried:
 
 
 @dataclass(frozen=True)
-class Carrier:
+class LaunchRunner:
     """Carries out launches of one run's cells, data in and data out."""
 
     plan: Plan
@@ -187,7 +185,7 @@ class Carrier:
             node=node,
         )
 
-    def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Carried:
+    def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Launched:
         """Carry out a launch on the cell's device."""
         located = Located() if cell.on_cpu else self._locator.find(cell.device, cell.world_size)
         if located.reason:
@@ -201,7 +199,7 @@ class Carrier:
             told["text"] = self.text.described()
         first = located.devices[0] if located.devices else None
         if first is None or first.uuid is None:
-            return _Carried(judged(order, self.launcher.launch(order, tick), self._limits), told)
+            return _Launched(judged(order, self.launcher.launch(order, tick), self._limits), told)
         # Of several GPUs, which do the same, the first is watched.
         sampler = Sampler(first.uuid, self.nvml, own=of_a_launch)
         sampler.start()
@@ -212,14 +210,16 @@ class Carrier:
         launched = judged(order, launched, self._limits, telemetry)
         identities = [device.identity(located.driver) for device in located.devices]
         several = {"gpus": identities} if len(identities) > 1 else {}
-        return _Carried(launched, {**told, "gpu": identities[0], **several}, telemetry)
+        return _Launched(launched, {**told, "gpu": identities[0], **several}, telemetry)
 
     def _tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings of which the cell's tuning chooses."""
         framework = self.sources[cell.framework].build.framework
         return framework.tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
 
-    def _order(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None) -> Order:
+    def _order(
+        self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None
+    ) -> LaunchRequest:
         framework = self.sources[cell.framework].build.framework  # of a comparison, this side's
         chosen = in_force(cell.tuning, self._tunable(cell))
         settings = {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})}
@@ -246,7 +246,7 @@ class Carrier:
             **self.variables,
             **devices.variables(gpu),
         }
-        return Order(
+        return LaunchRequest(
             launch,
             interpreter,
             variables,
@@ -269,5 +269,5 @@ class Carrier:
         return list(mask)
 
 
-def _skipped(reason: str) -> _Carried:
-    return _Carried(Launched(Outcome(Status.SKIPPED, reason), 0.0))
+def _skipped(reason: str) -> _Launched:
+    return _Launched(Launched(Outcome(Status.SKIPPED, reason), 0.0))

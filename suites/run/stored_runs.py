@@ -15,7 +15,7 @@ from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..errors import UsageError, unknown_name
-from . import comparison
+from . import sides
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]
 """A run, its records, the store it lies in, and its machine."""
@@ -33,7 +33,7 @@ def compare(first: str, second: str, store_file: str, rule_over: Callable[[Rule]
         if not before[0].sides:
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
         with Store.open(before[2], create=False) as store:
-            return comparison.report_of(store, before[0], rule_over(rule_of(before[0].rule)))
+            return sides.report_of(store, before[0], rule_over(rule_of(before[0].rule)))
     after = _find(second, store_file)
     _check_no_search(after[0])
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):

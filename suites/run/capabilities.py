@@ -1,18 +1,23 @@
-"""What each framework can do here: asked of its own build, and seen in short launches, never typed in.
+"""What each framework can do here, found by short launches that ask it; none of them is stored or compared.
 
 An adapter asks its framework whether this build drives GPUs, derives gradients itself and has an engine for several
-processes; ``supports`` tells the networks. How threads are honoured is seen: launches that set a count by environment
-variables alone, by the framework's own calls alone, and not at all. Answers are kept for each machine and environment.
+processes; ``supports`` lists the networks. How a thread count is honoured, and the default one, are observed. Answers
+are kept for each machine and environment.
 """
 
 import contextlib
+import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.networks import to_data
+from dlbench.adapters.protocol import INSTALLED, Cell, Launch, Outcome, Protocol, Status
+from dlbench.hardware_probe import Machine
+from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
 
 from ..environments import folders
 from ..environments.adapter_digest import code_digest
@@ -20,9 +25,117 @@ from ..environments.environment import Report
 from ..environments.folders import write_whole
 from ..environments.row_interpreters import Source
 from ..errors import DlbenchError, Interrupted
-from ..launching.launcher import Launched, Launcher, Order, Tick, no_tick
+from ..planning import devices, networks
 from ..planning.framework import Framework
-from . import short_launch
+from ..planning.plan import Plan
+from . import capabilities
+from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick
+
+# Large dense layers: whatever threads a framework has find work in them.
+_NETWORK = "fcn5"
+_PROTOCOL = Protocol(warmup_steps=3, steps=3, minimum_steps=3, seconds=1.0)
+_SECONDS = 300.0
+
+
+def ask(
+    framework: Framework,
+    mode: str,
+    source: Source,
+    launcher: Launcher,
+    *,
+    calls: int = 0,
+    variables: int = 0,
+    installed: bool = False,
+    only_capabilities: bool = False,
+) -> Outcome:
+    """Launch a mode of a framework for a few steps, tuned or as installed, and return the outcome.
+
+    ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that the environment
+    variables name; 0 leaves each out.
+    """
+    known = networks.shipped()
+    network = known[_NETWORK]
+    # What a build can do must not hang on a setting that it may lack.
+    chosen = () if installed or only_capabilities else None
+    cell = Cell(framework.name, framework.folder, mode, network.name, "cpu", calls, network.batch_size)
+    launch = Launch(
+        cell,
+        _PROTOCOL,
+        framework.launch_settings(mode, chosen),
+        None,
+        str(folders.make_folder(folders.cache_directory(framework))),
+        adapter_directory=framework.outside,
+        only_capabilities=only_capabilities,
+        network=to_data(network),
+        asked_about=[to_data(each) for each in known.values()] if only_capabilities else None,
+    )
+    assert source.interpreter is not None
+    named = {**framework.launch_variables(mode, variables, source.folder, chosen), **devices.variables(None)}
+    return launcher.launch(LaunchRequest(launch, source.interpreter, named, _SECONDS)).outcome
+
+
+def threads_seen(outcome: Outcome) -> int | None:
+    """Return how many threads the operating system saw working at once; None where it does not tell."""
+    if outcome.threads is None:
+        return None
+    # No more than wanted to run at any one moment: threads that take turns (TensorFlow's caller and its pool) are fewer
+    # than they look. The quarter is what the clocks and helper threads may add.
+    at_once = max(1, math.ceil(wanting_threads(outcome.threads, outcome.contention) - 0.25))
+    return min(at_once, working_threads(outcome.threads) or at_once)
+
+
+def place_of(machine: Machine) -> str:
+    """Return what an answer that is kept depends on besides the framework: the machine and the CPUs it may use."""
+    return f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
+
+
+def threads_by_default(
+    plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
+) -> dict[tuple[str, str, str], int]:
+    """Return how many threads a framework's mode takes, with a tuning, when nobody asks for a number, where known.
+
+    As installed a framework may compute its products with another library, so those cells have an answer of their own;
+    all others have that of the tuned ones. Left out are rows without a cell on the CPU: their threads only start what a
+    GPU computes.
+
+    Not typed in but seen: one short launch that sets no thread count at all. The framework's own word counts where it
+    has one, else the threads that the operating system saw working. The answer is kept for each place (see `place_of`),
+    environment, adapter's code and mode, so that it is asked once.
+    """
+    path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
+    known: dict[str, int | None] = {**_known_defaults(path)}
+    family = networks.shipped()[_NETWORK].family.name
+    found = {}
+    for name, mode, tuning in dict.fromkeys((c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu):
+        source = sources[name]
+        framework = source.build.framework
+        if source.interpreter is None or not framework.computes:
+            continue
+        if framework.file is not None:  # it builds nothing but its own, and may take its time for it
+            continue
+        installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
+        words = ", installed" if installed else ""
+        key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{mode}{words}"
+        if key not in known:
+            report(f"asking {name} {mode}{words} for its default thread count, once")
+            outcome = ask(framework, mode, source, launcher, installed=installed)
+            says = outcome.threads.framework_says if outcome.threads is not None else None
+            known[key] = says or threads_seen(outcome)
+            with contextlib.suppress(OSError):  # it is asked again, then
+                write_whole(path, json.dumps({key: told for key, told in known.items() if told is not None}, indent=1))
+        threads = known[key]
+        if threads is not None:
+            found[name, mode, tuning] = threads
+    return found
+
+
+def _known_defaults(path: Path) -> dict[str, int]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {key: value for key, value in content.items() if isinstance(value, int)} if isinstance(content, dict) else {}
+
 
 NETWORK = "network:"
 _ASKED = "without settings"
@@ -91,7 +204,7 @@ class _Watched:
     launcher: Launcher
     failed: bool = False
 
-    def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
+    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
         """Carry out one launch."""
         launched = self.launcher.launch(order, tick)
         self.failed |= launched.outcome.status not in (Status.OK, Status.UNSUPPORTED)
@@ -112,17 +225,17 @@ def probe(
         return kept.found
     report(f"asking {framework.title} what it can do, once")
     watched = _Watched(launcher)
-    found = _ask(framework, source, cpus, watched)
+    found = _probe(framework, source, cpus, watched)
     if not found.problem and not watched.failed:  # what failed may have failed by chance
         with contextlib.suppress(OSError):  # it is asked again, then
             write_whole(path, TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1).decode())
     return found
 
 
-def _ask(framework: Framework, source: Source, cpus: int, launcher: Launcher) -> Capabilities:
+def _probe(framework: Framework, source: Source, cpus: int, launcher: Launcher) -> Capabilities:
     mode = framework.default_mode
     try:
-        outcome = short_launch.ask(framework, mode, source, launcher, only_capabilities=True)
+        outcome = capabilities.ask(framework, mode, source, launcher, only_capabilities=True)
         if outcome.status is not Status.OK:
             return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
         threads = _threads(framework, mode, source, cpus, launcher) if framework.computes else None
@@ -156,14 +269,14 @@ def _threads(framework: Framework, mode: str, source: Source, cpus: int, launche
     """Ask for a count that is not the default, in each way alone and in both; None where there is only one CPU."""
     if cpus < 2:
         return None
-    by_nothing = short_launch.threads_seen(short_launch.ask(framework, mode, source, launcher))
+    by_nothing = capabilities.threads_seen(capabilities.ask(framework, mode, source, launcher))
     asked = 2 if by_nothing == 1 else 1
     templates = {**framework.variables, **framework.modes[mode].variables}
     variables = tuple(name for name, value in templates.items() if "{threads}" in value)
 
     def seen(calls: int, named: int) -> int | None:
-        return short_launch.threads_seen(
-            short_launch.ask(framework, mode, source, launcher, calls=calls, variables=named)
+        return capabilities.threads_seen(
+            capabilities.ask(framework, mode, source, launcher, calls=calls, variables=named)
         )
 
     by_calls = seen(asked, 0)

@@ -22,7 +22,7 @@ from ..planning.choices import Choices
 from ..planning.framework import Framework, catalogue, offered
 from ..planning.plan import Plan
 from ..planning.values import Build, rows
-from ..texts.text import Text
+from .texts import Text
 
 _SHOWN = 4
 

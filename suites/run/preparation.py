@@ -23,15 +23,13 @@ from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..environments.environment import Report
 from ..errors import UsageError
-from ..launching.launcher import guest_environment
 from ..planning import feasible
 from ..planning.plan import Plan
 from ..planning.values import Build, Capacity
-from ..texts import generated
-from ..texts.corpus import read as read_corpus
-from ..texts.text import Text
-from . import references
+from . import references, texts
+from .launcher import guest_environment
 from .references import Reference
+from .texts import Text, read_corpus
 
 
 def version() -> str:
@@ -125,7 +123,7 @@ def text_of(plan: Plan, corpus: Path | None) -> Text | None:
         if corpus is not None:
             raise UsageError(f"--corpus: {plan.suite} trains on no text. Use a suite with curve_steps, such as char.")
         return None
-    return generated.text() if corpus is None else read_corpus(corpus)
+    return texts.generated_text() if corpus is None else read_corpus(corpus)
 
 
 def check_brought(builds: Iterable[Build]) -> None:

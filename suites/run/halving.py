@@ -20,8 +20,8 @@ from dlbench.reports.evidence.flag_kinds import Flag
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
-from ..measuring.ledger import Ledger
 from ..planning.plan import Plan
+from .schedules import Ledger
 
 FINALISTS = 2
 PAIRS = 8

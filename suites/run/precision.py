@@ -43,7 +43,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LaunchStats:
     """What planning needs of one launch that gave a number."""
 
     seconds: float
@@ -64,12 +64,12 @@ class Candidate:
     """A cell that wants another launch."""
 
     key: Hashable
-    launches: tuple[Seen, ...]
+    launches: tuple[LaunchStats, ...]
     seconds: float
     """What its next launch is expected to last."""
 
 
-def seen(record: Record) -> Seen | None:
+def launch_stats(record: Record) -> LaunchStats | None:
     """Return what planning needs of a record; None where nothing was timed."""
     outcome = record.outcome
     if not outcome.samples_ns:
@@ -77,7 +77,7 @@ def seen(record: Record) -> Seen | None:
     steps = np.asarray(outcome.step_seconds())
     low, high = np.quantile(np.log(steps), [0.25, 0.75])
     timed = sum(outcome.samples_ns) * 1e-9
-    return Seen(
+    return LaunchStats(
         seconds=float(np.median(steps)),
         log_variance=(float(high - low) / _QUARTILES_APART) ** 2,
         samples=len(steps),
@@ -87,7 +87,7 @@ def seen(record: Record) -> Seen | None:
     )
 
 
-def half_width(launches: Sequence[Seen]) -> float | None:
+def half_width(launches: Sequence[LaunchStats]) -> float | None:
     """Return the relative half-width of the interval over these launches; None with fewer than three."""
     if len(launches) < ENOUGH_LAUNCHES:
         return None
@@ -96,7 +96,7 @@ def half_width(launches: Sequence[Seen]) -> float | None:
     return summary.high / summary.median - 1
 
 
-def reached(launches: Sequence[Seen], target: Target) -> bool:
+def reached(launches: Sequence[LaunchStats], target: Target) -> bool:
     """Tell whether the interval is as narrow as wanted, the doubt about its own spread included."""
     count = len(launches)
     if count < ENOUGH_LAUNCHES:
@@ -107,12 +107,12 @@ def reached(launches: Sequence[Seen], target: Target) -> bool:
     return found is not None and found <= target.precision
 
 
-def wants_more(launches: Sequence[Seen], target: Target) -> bool:
+def wants_more(launches: Sequence[LaunchStats], target: Target) -> bool:
     """Tell whether a cell needs another launch."""
     return len(launches) < target.fewest or (len(launches) < target.most and not reached(launches, target))
 
 
-def launches_left(launches: Sequence[Seen], target: Target) -> int:
+def launches_left(launches: Sequence[LaunchStats], target: Target) -> int:
     """Return how many more launches a cell is expected to need if they deviate as those so far did."""
     if not wants_more(launches, target):
         return 0
@@ -124,7 +124,7 @@ def launches_left(launches: Sequence[Seen], target: Target) -> int:
     return target.most - len(launches)
 
 
-def steps(launches: Sequence[Seen], fewest: int, most: int, searching: bool = False) -> int:
+def steps(launches: Sequence[LaunchStats], fewest: int, most: int, searching: bool = False) -> int:
     """Return how many samples the next launch should time, between ``fewest`` and ``most``.
 
     n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)): Kalibera and Jones
@@ -173,11 +173,11 @@ def in_order(shuffled: Sequence[Candidate], target: Target, seconds_left: float 
     return sorted(shuffled, key=lambda each: -gain(each, target))
 
 
-def _log_variance(launches: Sequence[Seen]) -> float:
+def _log_variance(launches: Sequence[LaunchStats]) -> float:
     return statistics.variance(math.log(launch.seconds) for launch in launches)
 
 
-def _expected_variance(launches: Sequence[Seen]) -> float:
+def _expected_variance(launches: Sequence[LaunchStats]) -> float:
     return _log_variance(launches) if len(launches) >= ENOUGH_LAUNCHES else LAUNCH_DEVIATION**2
 
 

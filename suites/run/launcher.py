@@ -1,7 +1,6 @@
 """Launchers: carry out one launch, data in and data out.
 
-``ProcessLauncher`` starts the framework's interpreter on this machine. Another (a batch system's, a fleet's) need only
-implement ``Launcher``.
+``ProcessLauncher`` starts the framework's interpreter on this machine; tests replace it by one that answers at once.
 """
 
 import contextlib
@@ -21,19 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as TypingProtocol
 
+import psutil
+
 from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.companions import oom_kills
 from dlbench.adapters.launch.host import VARIABLE as LINE
 from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import Launch, Outcome, write_launch
+from dlbench.hardware_probe.gpu.processes import descends_from_this_process
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
-from .control import bytes_in
-from .keeper import TAIL_BYTES
-from .outcomes import Ending, outcome_of
-from .processes import MARK, end_strays, end_tree, signal_group
-from .witness import Witness
+from .monitor import LaunchMonitor
+from .outcomes import ProcessEnd, bytes_in, outcome_of
+from .supervisor import TAIL_BYTES
 
 # What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
 # make a number depend on the shell it was started from.
@@ -42,13 +42,13 @@ _TICK_SECONDS = 0.5
 _POLL_SECONDS = 0.05  # where the system cannot tell of a process's end
 _GRACE_SECONDS = 3.0
 _MOST_BYTES = 2 * 1024**3  # in a launch's folder, which holds its temporary files too
-_KEEPER = Path(__file__).with_name("keeper.py")
+_SUPERVISOR = Path(__file__).with_name("keeper.py")
 
 Tick = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
-class Order:
+class LaunchRequest:
     """A launch with all that is needed to carry it out."""
 
     launch: Launch
@@ -97,7 +97,7 @@ class Launched:
 class Launcher(TypingProtocol):
     """Whatever can carry out launches."""
 
-    def launch(self, order: Order, tick: Tick = ...) -> Launched:
+    def launch(self, order: LaunchRequest, tick: Tick = ...) -> Launched:
         """Carry out one launch; ``tick`` is called now and then with the control directory."""
         ...
 
@@ -115,7 +115,7 @@ def guest_environment(variables: dict[str, str]) -> dict[str, str]:
 class ProcessLauncher:
     """Starts each launch as a process group of its own on this machine."""
 
-    def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
+    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
         """Carry out one launch; the processes it started are gone when this returns or raises."""
         check_steps = order.check_steps
         directory = _control_directory(_as_understood(order))
@@ -124,7 +124,7 @@ class ProcessLauncher:
             start = time.monotonic()
             child = _start(order, directory, theirs.fileno())
             theirs.close()
-            witness = Witness(ours, child.pid, check_steps)
+            witness = LaunchMonitor(ours, child.pid, check_steps)
             ending = self._run(order, child, witness, _Watch(directory, tick))
             wall_seconds = time.monotonic() - start
             outcome = outcome_of(order.launch, directory, ending, None if order.judges_itself else witness)
@@ -134,7 +134,9 @@ class ProcessLauncher:
             theirs.close()
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _run(self, order: Order, child: "subprocess.Popen[bytes]", witness: Witness, watch: "_Watch") -> Ending:
+    def _run(
+        self, order: LaunchRequest, child: "subprocess.Popen[bytes]", witness: LaunchMonitor, watch: "_Watch"
+    ) -> ProcessEnd:
         before = oom_kills()
         try:
             in_time = _wait(child, order.timeout, watch, witness)
@@ -143,7 +145,7 @@ class ProcessLauncher:
                 _wait(child, _GRACE_SECONDS, _Watch(watch.directory, no_tick), witness)
             said = _reap(child)
             late = "" if in_time or watch.too_much else f"ended after {order.timeout:g} s"
-            return Ending(child.returncode, said, late, watch.too_much, oom_kills() - before)
+            return ProcessEnd(child.returncode, said, late, watch.too_much, oom_kills() - before)
         finally:
             _reap(child)
             end_strays(str(watch.directory))
@@ -165,9 +167,9 @@ class _Watch:
         return not self.too_much
 
 
-def _start(order: Order, directory: Path, line: int) -> "subprocess.Popen[bytes]":
+def _start(order: LaunchRequest, directory: Path, line: int) -> "subprocess.Popen[bytes]":
     """Start the keeper, which starts the guest."""
-    keeper = [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), str(line)]
+    keeper = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
     told = {"TMPDIR": str(directory / "tmp"), LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
@@ -186,7 +188,7 @@ def _start(order: Order, directory: Path, line: int) -> "subprocess.Popen[bytes]
     return child
 
 
-def _as_understood(order: Order) -> Launch:
+def _as_understood(order: LaunchRequest) -> Launch:
     """Return the launch as its guest reads it: older adapters know networks by name, and judge themselves."""
     launch = order.launch
     if order.judges_itself and order.guest is not None and order.reference is not None:
@@ -229,7 +231,7 @@ def _reap(child: "subprocess.Popen[bytes]") -> str:
         return stream.read(2 * TAIL_BYTES).decode("utf-8", errors="replace")
 
 
-def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, witness: Witness) -> bool:
+def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, witness: LaunchMonitor) -> bool:
     """Wait for the child without spinning; False when it is still there after this many seconds, or is to end."""
     deadline = time.monotonic() + seconds
     next_tick = time.monotonic() + _TICK_SECONDS
@@ -247,7 +249,7 @@ def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, witne
 
 
 @contextlib.contextmanager
-def _news(child: "subprocess.Popen[bytes]", witness: Witness) -> Iterator[Callable[[float], None]]:
+def _news(child: "subprocess.Popen[bytes]", witness: LaunchMonitor) -> Iterator[Callable[[float], None]]:
     """Give a call that sleeps until the child ends, the guest says something, or so many seconds are over.
 
     On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be measuring.
@@ -272,3 +274,43 @@ def _news(child: "subprocess.Popen[bytes]", witness: Witness) -> Iterator[Callab
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
+
+
+MARK = "DLBENCH_LAUNCH"
+"""The variable by which a launch's processes are known, whatever session they made themselves."""
+
+
+def of_a_launch(pid: int) -> bool | None:
+    """Tell whether a process belongs to a launch; None where no such process can be seen.
+
+    One that left its launch's tree still carries the mark. There is one launch at a time on a machine.
+    """
+    descends = descends_from_this_process(pid)
+    if descends is not False:
+        return descends
+    try:
+        return MARK in psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return False
+
+
+def signal_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to a launch's process group, which may be gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def end_tree(root: int) -> None:
+    """Kill all descendants of a process, those first that it started last."""
+    with contextlib.suppress(psutil.Error):
+        for process in reversed(psutil.Process(root).children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def end_strays(mark: str) -> None:
+    """Kill what a launch left behind in sessions of its own: it would disturb every later measurement."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                process.kill()

@@ -23,7 +23,7 @@ from ..environments import environment, row_interpreters
 from ..planning.plan import Plan
 from ..planning.values import Build
 from ..publishing.again import again
-from .race import PAIRS, Race
+from .halving import PAIRS, Race
 
 _CONFIDENCE = 0.95
 _REASONS = 3
@@ -43,7 +43,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchResult:
     """The finalists, the fastest first, and what was tried beside them."""
 
     ways: tuple[Way, ...]
@@ -76,7 +76,7 @@ class Remeasuring:
     """Whether the suite's launches train on a text, which a search leaves out: no command measures the same again."""
 
 
-def answer(plan: Plan, race: Race) -> Answer | None:
+def search_result(plan: Plan, race: Race) -> SearchResult | None:
     """Return what a race found; None where it did not come to a pair."""
     blocks = race.pairs()
     if not blocks:
@@ -98,7 +98,7 @@ def answer(plan: Plan, race: Race) -> Answer | None:
     ways += [Way(cell, median(timed[cell]), slower(cell, best), tuple(race.flags(cell))) for cell in others]
     failed, lost = race.without_number(), len(race.pairs(fit=False)) - len(blocks)
     cells = race.begin[0], race.to_beat
-    return Answer(tuple(ways), *cells, len(plan.cells), race.tried(), failed, confidence, lost)
+    return SearchResult(tuple(ways), *cells, len(plan.cells), race.tried(), failed, confidence, lost)
 
 
 def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
@@ -152,8 +152,8 @@ def command(plan: Plan, cell: Cell, remeasuring: Remeasuring) -> str | None:
     return " ".join([words, *map(shlex.quote, remeasuring.options)])
 
 
-def lines(plan: Plan, found: Answer, remeasuring: Remeasuring) -> list[str]:
-    """Return the answer in sentences."""
+def lines(plan: Plan, found: SearchResult, remeasuring: Remeasuring) -> list[str]:
+    """Return the result in sentences."""
     best = found.ways[0]
     rate = best.cell.batch_size / best.seconds
     of = f"{found.tried} of {found.planned}" if found.tried < found.planned else f"{found.planned}"
@@ -192,8 +192,8 @@ def reasons(failed: Mapping[str, int]) -> list[str]:
     return shown[:_REASONS] + ([f"{len(shown) - _REASONS} more reasons"] if len(shown) > _REASONS else [])
 
 
-def data(plan: Plan, found: Answer, remeasuring: Remeasuring) -> dict[str, Any]:
-    """Return the answer as plain JSON types."""
+def data(plan: Plan, found: SearchResult, remeasuring: Remeasuring) -> dict[str, Any]:
+    """Return the result as plain JSON types."""
     best = found.ways[0].cell
     variables, settings = how(plan, best)
     return {
@@ -226,7 +226,7 @@ def _named(plan: Plan, cell: Cell) -> str:
     return rest_of(cell) + (", tuned" if cell.tuning == TUNED and plan.tunable(cell) else "")
 
 
-def _gain(plan: Plan, found: Answer) -> str:
+def _gain(plan: Plan, found: SearchResult) -> str:
     if found.ways[0].cell == found.start:
         return "That is what a user starts from."
     lost = f"{_named(plan, found.start)}, what a user starts from, failed"
@@ -242,8 +242,8 @@ def _times(found: PairedEstimate) -> str:
     return f"{found.ratio:.3f} times{interval}"
 
 
-def _doubt(answer: Answer, found: PairedEstimate) -> str:
+def _doubt(result: SearchResult, found: PairedEstimate) -> str:
     if not found.low <= 1.0 <= found.high:
         return ""
-    needed = pairs_for(answer.confidence)
+    needed = pairs_for(result.confidence)
     return "; noise may explain it" if found.low > 0 else f"; {needed} pairs are needed for an interval"

@@ -17,7 +17,7 @@ from socket import MSG_NOSIGNAL, SHUT_RDWR, socket
 import psutil
 
 from dlbench.adapters.launch.host import BEGIN, END, READ, RESET, STEPS
-from dlbench.adapters.protocol import Outside
+from dlbench.adapters.protocol import HostObservation
 
 _LONGEST = 200
 _LONG_STEP = 0.15
@@ -33,7 +33,7 @@ used the CPUs."""
 _MOST_CHECKS = 4
 
 
-class Witness:
+class LaunchMonitor:
     """Watches one launch."""
 
     def __init__(self, line: socket, keeper: int, check_steps: Sequence[int]) -> None:
@@ -84,14 +84,14 @@ class Witness:
             self.wrong = self.wrong or f"it said more than {_LONGEST} characters where a word belongs"
         return not self.wrong
 
-    def outside(self) -> Outside | None:
+    def outside(self) -> HostObservation | None:
         """Return what was seen; None where the timed samples never ended, or the check did not."""
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
         steps, rounds = self._check if self._asked else (0, 0)
         seconds, cpu_seconds, waiting = self._spent[END]
         reset, checked, read = (self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ))
-        return Outside(seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks)
+        return HostObservation(seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks)
 
     def _mark(self, words: str) -> None:
         now = (time.monotonic(), *used_and_awaited(self._keeper))
