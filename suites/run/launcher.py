@@ -42,7 +42,7 @@ _TICK_SECONDS = 0.5
 _POLL_SECONDS = 0.05  # where the system cannot tell of a process's end
 _GRACE_SECONDS = 3.0
 _MOST_BYTES = 2 * 1024**3  # in a launch's folder, which holds its temporary files too
-_SUPERVISOR = Path(__file__).with_name("keeper.py")
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 Tick = Callable[[Path], None]
 
@@ -124,10 +124,10 @@ class ProcessLauncher:
             start = time.monotonic()
             child = _start(order, directory, theirs.fileno())
             theirs.close()
-            witness = LaunchMonitor(ours, child.pid, check_steps)
-            ending = self._run(order, child, witness, _Watch(directory, tick))
+            monitor = LaunchMonitor(ours, child.pid, check_steps)
+            ending = self._run(order, child, monitor, _Watch(directory, tick))
             wall_seconds = time.monotonic() - start
-            outcome = outcome_of(order.launch, directory, ending, None if order.judges_itself else witness)
+            outcome = outcome_of(order.launch, directory, ending, None if order.judges_itself else monitor)
             return Launched(outcome, wall_seconds)
         finally:
             ours.close()
@@ -135,14 +135,14 @@ class ProcessLauncher:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _run(
-        self, order: LaunchRequest, child: "subprocess.Popen[bytes]", witness: LaunchMonitor, watch: "_Watch"
+        self, order: LaunchRequest, child: "subprocess.Popen[bytes]", monitor: LaunchMonitor, watch: "_Watch"
     ) -> ProcessEnd:
         before = oom_kills()
         try:
-            in_time = _wait(child, order.timeout, watch, witness)
+            in_time = _wait(child, order.timeout, watch, monitor)
             if not in_time:
                 signal_group(child.pid, signal.SIGTERM)
-                _wait(child, _GRACE_SECONDS, _Watch(watch.directory, no_tick), witness)
+                _wait(child, _GRACE_SECONDS, _Watch(watch.directory, no_tick), monitor)
             said = _reap(child)
             late = "" if in_time or watch.too_much else f"ended after {order.timeout:g} s"
             return ProcessEnd(child.returncode, said, late, watch.too_much, oom_kills() - before)
@@ -168,12 +168,12 @@ class _Watch:
 
 
 def _start(order: LaunchRequest, directory: Path, line: int) -> "subprocess.Popen[bytes]":
-    """Start the keeper, which starts the guest."""
-    keeper = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
+    """Start the supervisor, which starts the guest."""
+    supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
     told = {"TMPDIR": str(directory / "tmp"), LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
-        keeper + command,
+        supervisor + command,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -218,7 +218,7 @@ def _control_directory(launch: Launch) -> Path:
 
 
 def _reap(child: "subprocess.Popen[bytes]") -> str:
-    """End whatever is left of a launch and wait for its keeper; return the end of what the guest wrote to stderr."""
+    """End what is left of a launch, wait for its supervisor, and return the end of the guest's stderr."""
     if child.poll() is None:
         end_tree(child.pid)
     signal_group(child.pid, signal.SIGKILL)
@@ -226,16 +226,16 @@ def _reap(child: "subprocess.Popen[bytes]") -> str:
     assert child.stderr is not None
     if child.stderr.closed:
         return ""
-    # Nobody but the keeper, which has ended, held the other end.
+    # Nobody but the supervisor, which has ended, held the other end.
     with child.stderr as stream:
         return stream.read(2 * TAIL_BYTES).decode("utf-8", errors="replace")
 
 
-def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, witness: LaunchMonitor) -> bool:
+def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, monitor: LaunchMonitor) -> bool:
     """Wait for the child without spinning; False when it is still there after this many seconds, or is to end."""
     deadline = time.monotonic() + seconds
     next_tick = time.monotonic() + _TICK_SECONDS
-    with _news(child, witness) as wait:
+    with _news(child, monitor) as wait:
         while child.poll() is None:
             now = time.monotonic()
             if now >= deadline:
@@ -249,7 +249,7 @@ def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, witne
 
 
 @contextlib.contextmanager
-def _news(child: "subprocess.Popen[bytes]", witness: LaunchMonitor) -> Iterator[Callable[[float], None]]:
+def _news(child: "subprocess.Popen[bytes]", monitor: LaunchMonitor) -> Iterator[Callable[[float], None]]:
     """Give a call that sleeps until the child ends, the guest says something, or so many seconds are over.
 
     On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be measuring.
@@ -261,13 +261,13 @@ def _news(child: "subprocess.Popen[bytes]", witness: LaunchMonitor) -> Iterator[
     with selectors.DefaultSelector() as selector:
         if descriptor >= 0:
             selector.register(descriptor, selectors.EVENT_READ)
-        if not witness.over:
-            selector.register(witness.line, selectors.EVENT_READ)
+        if not monitor.over:
+            selector.register(monitor.line, selectors.EVENT_READ)
 
         def wait(seconds: float) -> None:
             for key, _ in selector.select(seconds if descriptor >= 0 else min(seconds, _POLL_SECONDS)):
-                if key.fileobj is witness.line and not witness.listen():
-                    selector.unregister(witness.line)
+                if key.fileobj is monitor.line and not monitor.listen():
+                    selector.unregister(monitor.line)
 
         try:
             yield wait

@@ -36,15 +36,15 @@ _MOST_CHECKS = 4
 class LaunchMonitor:
     """Watches one launch."""
 
-    def __init__(self, line: socket, keeper: int, check_steps: Sequence[int]) -> None:
-        """Listen on this line; the launch's processes descend from ``keeper``. Checks may have so many
+    def __init__(self, line: socket, supervisor: int, check_steps: Sequence[int]) -> None:
+        """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
         steps; without any there are none.
         """
         line.setblocking(False)
         self.line = line
         self.wrong = ""
         """What the guest said that it should not have."""
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._check_steps = check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
@@ -94,7 +94,7 @@ class LaunchMonitor:
         return HostObservation(seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks)
 
     def _mark(self, words: str) -> None:
-        now = (time.monotonic(), *used_and_awaited(self._keeper))
+        now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
         if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
             awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
@@ -148,7 +148,7 @@ class LaunchMonitor:
         return json.dumps({"steps": steps, "rounds": rounds}).encode() + b"\n"
 
 
-def used_and_awaited(keeper: int) -> tuple[float, float]:
+def used_and_awaited(supervisor: int) -> tuple[float, float]:
     """Return the CPU seconds so far of this process and its descendants, and those in which they waited for a CPU.
 
     Of the first, those of ended descendants too. Of the second those of the main threads, the host's own and what the
@@ -156,7 +156,7 @@ def used_and_awaited(keeper: int) -> tuple[float, float]:
     """
     used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
     try:
-        root = psutil.Process(keeper)
+        root = psutil.Process(supervisor)
         for process in (root, *root.children(recursive=True)):
             try:
                 used += sum(process.cpu_times()[:4])  # user, system, and of ended children that were waited for

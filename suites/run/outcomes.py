@@ -254,24 +254,24 @@ class ProcessEnd:
     """Of the kernel, on the whole machine, meanwhile."""
 
 
-def outcome_of(launch: Launch, directory: Path, ending: ProcessEnd, witness: LaunchMonitor | None) -> Outcome:
-    """Return the outcome of a launch; without a witness its guest is one of an older version, which judged itself."""
+def outcome_of(launch: Launch, directory: Path, ending: ProcessEnd, monitor: LaunchMonitor | None) -> Outcome:
+    """Return the outcome of a launch; without a monitor its guest is one of an older version, which judged itself."""
     if ending.too_much:
         return Outcome(Status.CRASHED, ending.too_much)
     phase = read_phase(directory)[0] if ending.late else ""
     if ending.late and not _measured_before(phase):
         return Outcome(Status.TIMED_OUT, f"{ending.late} during {phase}" if phase else ending.late)
     try:
-        outcome = read_answer(directory, launch, judges_itself=witness is None)
+        outcome = read_answer(directory, launch, judges_itself=monitor is None)
         outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST))
         if phase == PROFILE:
             outcome = outcome._replace(software={**outcome.software, "profile_failed": ending.late})
-        if witness is None or outcome.status is not Status.OK or launch.only_capabilities:
+        if monitor is None or outcome.status is not Status.OK or launch.only_capabilities:
             return outcome
-        return _witnessed(outcome, witness)
+        return _monitored(outcome, monitor)
     except FileNotFoundError:
-        if witness is not None and witness.wrong:
-            return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {witness.wrong}", _LONGEST))
+        if monitor is not None and monitor.wrong:
+            return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {monitor.wrong}", _LONGEST))
         return _without_answer(ending)
     except UnreadableError as error:
         return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {error}", _LONGEST))
@@ -282,13 +282,13 @@ def _measured_before(phase: str) -> bool:
     return phase == PROFILE or phase.startswith(TRAINING)
 
 
-def _witnessed(outcome: Outcome, witness: LaunchMonitor) -> Outcome:
+def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
     """Return an answer with what the host saw; raises UnreadableError where the one does not fit the other."""
-    outside = witness.outside()
+    outside = monitor.outside()
     if outside is None:
-        raise UnreadableError(witness.wrong or "it came without the parity check that was asked for")
-    if witness.timed_steps != outcome.observed_steps():
-        raise UnreadableError(f"it tells of {outcome.observed_steps()} timed steps, and of {witness.timed_steps}")
+        raise UnreadableError(monitor.wrong or "it came without the parity check that was asked for")
+    if monitor.timed_steps != outcome.observed_steps():
+        raise UnreadableError(f"it tells of {outcome.observed_steps()} timed steps, and of {monitor.timed_steps}")
     return outcome._replace(outside=outside)
 
 

@@ -1,4 +1,4 @@
-"""Stands between the host and a guest: ``python -I -S keeper.py HOST_PID LINE COMMAND ...``.
+"""Stands between the host and a guest: ``python -I -S supervisor.py HOST_PID LINE COMMAND ...``.
 
 The guest's parent is this process and not the host, so a guest that ends its parent ends its own launch alone.
 Whatever the guest started comes to this process when its own parent ends (Linux: a subreaper), however it left its
