@@ -27,7 +27,7 @@ from dlbench.adapters.launch.companions import oom_kills
 from dlbench.adapters.launch.host import VARIABLE as LINE
 from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import Launch, Outcome, write_launch
-from dlbench.hardware_probe.gpu.processes import descends_from_this_process
+from dlbench.hardware_probe.telemetry import descends_from_this_process
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY

@@ -14,8 +14,8 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Gpus
-from dlbench.hardware_probe.gpu.processes import computing
 from dlbench.hardware_probe.sentinel import Reading, SentinelError, disturbances, take
+from dlbench.hardware_probe.telemetry import computing
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
