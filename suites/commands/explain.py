@@ -15,7 +15,7 @@ from dlbench.reports.explained.analysis import explain
 from dlbench.reports.explained.report import REPORT
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.naming import name_of
-from dlbench.reports.report import Choices as ToShow
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
@@ -57,7 +57,7 @@ class HowToExplain(OptionGroup):
         ),
     ] = ""
     steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5
-    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = ToShow.top
+    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = ReportOptions.top
     no_build: options.NoBuild = False
     as_json: options.Json = False
 
@@ -96,7 +96,7 @@ def explain_command(
     if outcome.profile is None:
         raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
     found = explain(record.cell, outcome, family_of_record(record))
-    print(to_stdout(REPORT, found, ToShow(top=how.top), "json" if how.as_json else "terminal"), end="")
+    print(to_stdout(REPORT, found, ReportOptions(top=how.top), "json" if how.as_json else "terminal"), end="")
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if outcome.status is Status.IMPLAUSIBLE:

@@ -19,7 +19,7 @@ from dlbench.reports.history.plot import PANELS, history_to_picture
 from dlbench.reports.history.report import REPORT
 from dlbench.reports.history.series import NIGHTLY
 from dlbench.reports.history.what_changed import explained
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.narrowing import fits, names_of
 from dlbench.reports.storage.store import Store
@@ -89,7 +89,7 @@ def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow
         history = _history(store, chosen, least, how.everything)
     if how.plot is not None:
         _draw(history, how.plot)
-    print(to_stdout(REPORT, history, Choices(), form))
+    print(to_stdout(REPORT, history, ReportOptions(), form))
 
 
 class _Chosen(NamedTuple):

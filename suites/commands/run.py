@@ -240,7 +240,7 @@ def _show(store: Store, run: Run, ending: RunResult, as_json: bool, go_on: str =
 
 def next_lines(store: str, records: Sequence[Record]) -> list[str]:
     """Return what may be typed next: the reports that have something to show of these records."""
-    shown = {f"report {each.name}": each.invitation for each in suggested(records)}
+    shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
     shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
     called = f"{shlex.quote(program())} ... --store {shlex.quote(store)}"
     return [f"Next ({called}):", *(f"  {words:<22}  {what}" for words, what in shown.items())]

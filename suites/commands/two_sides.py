@@ -13,7 +13,7 @@ from dlbench.reports.comparison.report import REPORT as COMPARED
 from dlbench.reports.comparison.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_not
-from dlbench.reports.report import Choices as ToShow
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import PairDisplay
@@ -264,9 +264,9 @@ def format_of(path: str) -> str:
 
 def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
-    print(to_stdout(COMPARED, found, ToShow(), form), flush=True)
+    print(to_stdout(COMPARED, found, ReportOptions(), form), flush=True)
     for path in write or ():
-        text = export(COMPARED, found, ToShow(), format_of(path))
+        text = export(COMPARED, found, ReportOptions(), format_of(path))
         try:
             write_whole(Path(path), text if text.endswith("\n") else text + "\n")
         except OSError as error:
