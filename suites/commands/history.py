@@ -16,16 +16,16 @@ from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import NIGHTLY, History, build_history, explained
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.narrowing import fits, names_of
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
-from ..measuring import preparation
 from ..planning import values
 from ..planning.networks import LARGEST_BATCH
+from ..run import preparation
 from . import options
 from .options import OptionGroup, grouped
 
@@ -86,7 +86,7 @@ def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow
         history = _history(store, chosen, least, how.everything)
     if how.plot is not None:
         _draw(history, how.plot)
-    print(to_stdout(REPORT, history, Choices(), form))
+    print(to_stdout(REPORT, history, ReportOptions(), form))
 
 
 class _Chosen(NamedTuple):
