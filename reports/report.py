@@ -10,15 +10,13 @@ from typing import Any, Generic, TypeVar
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.against.analysis import Stand
 from dlbench.reports.against.published_tables import TABLES
+from dlbench.reports.cells import Builds, Matrix, build_matrix
 from dlbench.reports.claims.claim import Claim
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
-from dlbench.reports.storage.builds import Builds
-from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 
 Found = TypeVar("Found")
 

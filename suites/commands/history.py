@@ -21,7 +21,7 @@ from dlbench.reports.history.series import NIGHTLY
 from dlbench.reports.history.what_changed import explained
 from dlbench.reports.report import Choices
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.narrowing import fits, names_of
+from dlbench.reports.storage.results import fits, names_of
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say

@@ -13,8 +13,8 @@ from dlbench.reports import naming
 from dlbench.reports.catalogue import reports
 from dlbench.reports.claims.analysis import Claims
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.report import Source
+from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 

@@ -17,9 +17,8 @@ from dlbench.reports.claims.list_of_claims import PAPERS
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.report import Choices, Report, Source
-from dlbench.reports.storage.narrowing import Narrowing, run_named
 from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results, run_named
 from dlbench.reports.storage.servers import urls
 from dlbench.reports.storage.store import Store
 

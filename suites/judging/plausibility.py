@@ -11,7 +11,7 @@ from typing import Any
 
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Outcome, Outside
-from dlbench.reports.evidence.gpu_evidence import observe_launch
+from dlbench.reports.gpu_evidence import observe_launch
 
 from .limits import Limits
 

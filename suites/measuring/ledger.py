@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from statistics import fmean, median
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.evidence.attempts import disturbed, effective
+from dlbench.reports.flags import disturbed
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import Record, last_attempts
 
 from ..planning.plan import Plan, group_of, sizes_of
 from . import allocation
@@ -81,7 +81,7 @@ class Ledger:
     def _look_at(self, cell: Cell) -> None:
         """Work out anew what a cell has and needs."""
         records = self._records.get(cell, [])
-        counting = records if all(record.attempt == 0 for record in records) else effective(records, self._host)
+        counting = last_attempts(records)
         self._seen[cell] = tuple(found for record in counting if (found := allocation.seen(record)) is not None)
         self._left[cell] = self._needed(cell, counting)
 

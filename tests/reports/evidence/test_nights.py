@@ -16,10 +16,9 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.comparison.verdict import DEFAULT
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence.attempts import Attempt, choose, effective
 from dlbench.reports.evidence.nights import NIGHTS
 from dlbench.reports.storage import queries, record_columns, schema
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.store import Store
 
 
@@ -79,7 +78,7 @@ def test_records_and_store_agree_on_which_attempts_count(kept: list[Record]) -> 
         for record in kept:
             store.append(record)
         marked = [key for key, counts in zip(numbered(kept), column(store, "effective"), strict=True) if counts]
-    assert marked == list(numbered(effective(kept, None)))
+    assert marked == list(numbered(last_attempts(kept)))
     assert len(marked) == len({(r.run, r.launch, r.cell, r.side, r.stage) for r in kept})
 
 
@@ -94,7 +93,7 @@ def test_nights_are_those_of_the_launches_medians(kept: list[Record]) -> None:
                 store.append(record)
         cells, nights = store.cells(), store.nights()
     expected = defaultdict(list)
-    for record in effective(kept, None):
+    for record in last_attempts(kept):
         of_first_look = record.stage == "screen" and record.launch < DEFAULT.screen_looks[0]
         if record.outcome.status is Status.OK and (not record.stage or of_first_look):
             value = math.log(statistics.median(record.outcome.step_seconds()))
