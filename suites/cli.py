@@ -33,7 +33,6 @@ from .measuring import preparation
 from .planning import external_adapters
 from .publishing.page import PAGE_OPTIONS, page_command
 from .publishing.site import SITE_OPTIONS, site_command
-from .refreshing.command import refresh_command
 
 app = typer.Typer(
     name="dlbench",
@@ -46,7 +45,6 @@ app = typer.Typer(
         "this machine - and can the number be believed?\n\nStart with `dlbench run quick`."
     ),
 )
-env_app.command("refresh")(refresh_command)
 app.add_typer(env_app, name="env")
 app.add_typer(fleet_app, name="fleet")
 app.add_typer(new_app, name="new")
