@@ -34,14 +34,6 @@ def launch(seconds: float, stolen: bool = False, **changes: Any) -> Record:
     return replace(make.record(result=result, **changes), **of_record)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), min_size=1))
-def test_the_first_undisturbed_number_counts_else_the_last_attempt(told: list[tuple[bool, bool | None]]) -> None:
-    chosen = choose([Attempt(*each) for each in told])
-    good = [number and contended is not True for number, contended in told]
-    assert good[chosen] or (not any(good) and chosen == len(told) - 1)
-    assert not any(good[:chosen])
-
-
 # Times on a grid, so that sums in another order are not what a comparison fails by.
 times = st.integers(1, 40).map(lambda n: n / 8)
 records = st.builds(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe.doctor.findings import Severity
 from dlbench.reports.errors import RecordError
-from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
+from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run, last_attempts
 
 text = st.text(max_size=20)
 KNOWN: dict[Any, st.SearchStrategy[Any]] = {
