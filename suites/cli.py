@@ -29,10 +29,10 @@ from .commands.tune import tune_command
 from .display.screen import complain
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
 from .fleet.command import fleet_app
-from .measuring import preparation
 from .planning import external_adapters
 from .publishing.page import PAGE_OPTIONS, page_command
 from .publishing.site import SITE_OPTIONS, site_command
+from .run import preparation
 
 app = typer.Typer(
     name="dlbench",

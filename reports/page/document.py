@@ -11,7 +11,7 @@ from dlbench.reports.against.analysis import Stand
 from dlbench.reports.cells import CellResult, Matrix, build_matrix
 from dlbench.reports.flags import disturbed
 from dlbench.reports.history.analysis import CellHistory
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.record import BASELINE, Record, Run, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
 
@@ -81,9 +81,9 @@ class Document:
         return Source(
             lambda: self.results,
             lambda: list(self.runs),
-            Choices(all_runs=self.all_runs),
-            self.releases,
-            self.stands,
+            ReportOptions(all_runs=self.all_runs),
+            lambda: self.releases,
+            lambda: self.stands,
             self.of_run,
             self.sentinels,
             self.narrowing,

@@ -11,12 +11,12 @@ from ..display import listing
 from ..display.screen import counted, print_json, say, show, table
 from ..environments import row_interpreters
 from ..errors import UsageError
-from ..launching.launcher import ProcessLauncher
-from ..measuring import capabilities, preparation, short_launch
 from ..planning import values
 from ..planning.framework import offered
 from ..planning.values import Build
-from ..quiet.machine_lock import measuring
+from ..run import capabilities, preparation
+from ..run.launcher import ProcessLauncher
+from ..run.machine_lock import measuring
 from . import options
 
 
@@ -34,7 +34,7 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
     # The tables say at their end what is left out.
     found = row_interpreters.prepare(builds, lambda line: None, build_missing=False)
-    where = short_launch.place(machine)
+    where = capabilities.place_of(machine)
     with measuring(say, wait=True):
         told = capabilities.of_all(asked, found, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
     return listing.capabilities(told)

@@ -10,11 +10,11 @@ from dlbench.adapters.protocol import to_dict
 from ..environments import environment
 from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError
-from ..measuring.capabilities import Capabilities
 from ..planning import networks as of_dlbench
 from ..planning import suite
 from ..planning.framework import find, offered
 from ..planning.plan import Plan
+from ..run.capabilities import Capabilities
 
 
 def networks() -> list[dict[str, Any]]:
