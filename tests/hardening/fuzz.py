@@ -33,7 +33,7 @@ from queue import SimpleQueue
 from random import Random
 from typing import Any, NamedTuple
 
-import carry_out
+import in_process
 from fuzz_inputs import Input, Inputs
 
 SECONDS = 30
@@ -88,7 +88,7 @@ def give(given: Input, folder: Path) -> tuple[int, str]:
     signal.signal(signal.SIGALRM, _too_long)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        code, out, err = carry_out.command(tuple(given.words))
+        code, out, err = in_process.command(tuple(given.words))
     except Hangs:
         return -1, "it does not end\n" + traceback.format_exc()[-1500:]
     except BaseException:
@@ -118,13 +118,12 @@ def prepare() -> None:
 
     import matplotlib as mpl
     import matplotlib.font_manager  # looks for the fonts of this machine once
-    import typer.main
 
-    from dlbench.suites import cli  # noqa: F401
+    from dlbench.suites import cli
     from dlbench.suites.commands import plan
 
     mpl.use("agg")
-    for module, name in ((typer.main, "get_command"), (importlib.metadata, "entry_points"), (plan, "probe")):
+    for module, name in ((importlib.metadata, "entry_points"), (plan, "probe"), (cli, "build_app")):
         setattr(module, name, functools.cache(getattr(module, name)))
     warnings.simplefilter("always")
     gigabytes = 6 << 30
@@ -149,7 +148,7 @@ def room() -> Iterator[tuple[Inputs, Path]]:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as made:
         base = Path(made).resolve()
         before = dict(os.environ)
-        told = carry_out.variables(base)
+        told = in_process.variables(base)
         os.environ.update(told)
         for name in set(os.environ) - set(told):
             del os.environ[name]

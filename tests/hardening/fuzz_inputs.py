@@ -3,6 +3,7 @@
 import contextlib
 import json
 import lzma
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 import mutations
-from kept_commands import COMMANDS
+from golden_commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "tests" / "goldens"
@@ -110,7 +111,7 @@ class Inputs:
         frameworks = sorted((ROOT / "adapters").glob("*/framework.toml"))
         named = [each.read_bytes().replace(f'name = "{_name(each)}"'.encode(), b'name = "mine"') for each in frameworks]
         self.frameworks = [FRAMEWORK.encode(), *named]
-        lines = [line for several in COMMANDS.values() for line in several]
+        lines = [tuple(shlex.split(line)) for line in COMMANDS.values()]
         self.lines = [line for line in lines if line and line[0] in SAFE and "--now" not in line]
         self.kinds: dict[str, Callable[[Path, Random], Input]] = {
             "suite": self._suite,
