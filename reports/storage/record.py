@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
-from dlbench.hardware_probe.doctor.findings import Finding
+from dlbench.hardware_probe.doctor import Finding
 from dlbench.reports.errors import RecordError, in_one_line
 from dlbench.reports.storage.hosts import Node, read_findings, read_node
 from dlbench.reports.storage.networks import read_network

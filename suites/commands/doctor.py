@@ -6,7 +6,7 @@ import textwrap
 from rich.text import Text
 
 from dlbench.hardware_probe import SentinelError
-from dlbench.hardware_probe.doctor.examination import Facts, Finding, Severity, diagnose, gather_settings, take_sample
+from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_settings, take_sample
 from dlbench.reports.formats.inert import visible
 
 from ..display.screen import counted, out, print_json, say

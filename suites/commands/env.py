@@ -1,4 +1,4 @@
-"""`dlbench env`: build, list, refresh and remove the frameworks' environments."""
+"""`dlbench env`: build, list and remove the frameworks' environments."""
 
 import textwrap
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..planning.framework import find, offered
 from . import options
 from .list import list_frameworks
 
-env_app = typer.Typer(no_args_is_help=True, help="Build, list, refresh and remove the frameworks' environments.")
+env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 
 
 @env_app.command("list")

@@ -6,7 +6,7 @@ import signal
 
 import psutil
 
-from dlbench.hardware_probe.gpu.processes import descends_from_this_process
+from dlbench.hardware_probe.telemetry import descends_from_this_process
 
 MARK = "DLBENCH_LAUNCH"
 """The variable by which a launch's processes are known, whatever session they made themselves."""

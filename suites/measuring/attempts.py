@@ -25,9 +25,9 @@ from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
 from dlbench.adapters.tuning import TUNABLE, in_force
 from dlbench.hardware_probe import Machine, probe_gpus
+from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
-from dlbench.hardware_probe.gpu import nvml as chosen_nvml
-from dlbench.hardware_probe.gpu.telemetry import Sampler
+from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.evidence.attempts import disturbed
 from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run

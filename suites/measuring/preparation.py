@@ -14,7 +14,7 @@ import filelock
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
-from dlbench.hardware_probe.doctor.examination import faults, gather_settings
+from dlbench.hardware_probe.doctor import faults, gather_settings
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Gpus
-from dlbench.hardware_probe.gpu.processes import computing
+from dlbench.hardware_probe.telemetry import computing
 
 from ..planning.devices import CPU, present
 

@@ -13,7 +13,7 @@ from hostile_texts import HOSTILE, hostile_store
 from inertness import check_html
 from kept_stores import block, kept_store
 
-from dlbench.hardware_probe.doctor.findings import Finding, Severity
+from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.evidence.statistics import summarise
 from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.matrix.data import matrix_cells

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import Status
-from dlbench.hardware_probe.doctor.findings import Severity
+from dlbench.hardware_probe.doctor import Severity
 from dlbench.reports.errors import RecordError
 from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
 

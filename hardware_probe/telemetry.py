@@ -33,15 +33,166 @@ and went in between is not seen.
 """
 
 import contextlib
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dlbench.hardware_probe.gpu.nvml import text_of
-from dlbench.hardware_probe.gpu.processes import PROCESSES, Processes, descends_from_this_process
-from dlbench.hardware_probe.gpu.queries import GpuGone, Queries
+import psutil
+
+from dlbench.hardware_probe.gpu import in_use, text_of
+
+# NVML's numbers, part of its C interface, and so not asked of the binding handed in.
+_NEVER_ANSWERED = frozenset({3, 4, 13})  # not supported, no permission, no such function in this driver
+_GONE = frozenset({1, 9, 15, 16})  # uninitialised, driver not loaded, GPU is lost, GPU requires reset
+
+
+class GpuGone(Exception):  # noqa: N818 - it is what happened
+    """The GPU or its driver is no longer there."""
+
+
+class Queries:
+    """Asks NVML, and does not repeat what can never be answered; `notes` holds what went wrong otherwise, each once."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self._never: set[Hashable] = set()
+        self.notes: list[str] = []
+
+    def ask(self, function: str, handle: Any, *arguments: Any) -> Any:
+        """Return the answer, or None where there is none; raises GpuGone."""
+        if handle is None or (function, arguments) in self._never:
+            return None
+        try:
+            return getattr(self._nvml, function)(handle, *arguments)
+        except Exception as error:
+            # Besides NVMLError: AttributeError from a binding older than the function, a mismatch class of the
+            # binding's own. Neither has a number, and both are for ever.
+            code = getattr(error, "value", None)
+            if code in _GONE:
+                raise GpuGone(str(error)) from error
+            if code is None or code in _NEVER_ANSWERED:
+                self._never.add((function, arguments))
+            elif (note := f"{function}: {error}") not in self.notes:
+                self.notes.append(note)
+            return None
+
+    def first(self, functions: Sequence[str], handle: Any) -> Any:
+        """Return the answer of the first of these functions that has one, or None; raises GpuGone."""
+        return next((found for each in functions if (found := self.ask(each, handle)) is not None), None)
+
+
+#: NVML's functions that list the processes that compute, new name and old name.
+PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
+
+
+def computing(nvml: Any = None) -> dict[str, int]:
+    """Return by UUID how many processes compute on each GPU now, MIG devices of their own; empty without a driver.
+
+    ``nvml`` is as for `gpu.probe_gpus`. Raises nothing: a GPU that does not answer is left out.
+    """
+    nvml = in_use() if nvml is None else nvml
+    found: dict[str, int] = {}
+    with contextlib.suppress(Exception):  # no answer of a driver is worth a failure
+        nvml.nvmlInit()
+        try:
+            for index in range(nvml.nvmlDeviceGetCount()):
+                with contextlib.suppress(Exception):
+                    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+                    for handle in (gpu, *_parts(nvml, gpu)):
+                        # Asked anew: what a GPU cannot answer, its MIG devices may.
+                        ask = Queries(nvml).ask
+                        uuid, listed = text_of(ask("nvmlDeviceGetUUID", handle)), ask(PROCESSES[0], handle)
+                        if uuid is not None and listed is not None:
+                            found[uuid] = len(listed)
+        finally:
+            nvml.nvmlShutdown()
+    return found
+
+
+def _parts(nvml: Any, gpu: Any) -> Iterator[Any]:
+    """Yield the MIG devices of a GPU: most have none, and a slot may be empty."""
+    ask = Queries(nvml).ask
+    for slot in range(ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
+        handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
+        if handle is not None:
+            yield handle
+
+
+def descends_from_this_process(pid: int) -> bool | None:
+    """Tell whether a process is this one or descends from it; None where no such process can be seen."""
+    try:
+        if pid == os.getpid():
+            return True
+        return any(parent.pid == os.getpid() for parent in psutil.Process(pid).parents())
+    except (psutil.Error, OSError, ValueError, OverflowError):
+        return None
+
+
+@dataclass
+class _Seen:
+    first: float
+    last: float
+    times: int = 0
+    held: int | None = None
+    own: bool | None = None
+    before: bool = False
+
+
+class Processes:
+    """The processes that NVML listed, each with when it was seen.
+
+    In a container NVML may number them as its host does: then the launch's own is not found by its number, and a number
+    that is found may be another process's. The numbers tell only where one of the launch's own was found among them.
+    Without that, those that were there before the launch are others' all the same.
+    """
+
+    def __init__(self, own: Callable[[int], bool | None]) -> None:
+        self._own = own
+        self._seen: dict[int, _Seen] = {}
+        self._listed = False
+
+    def note(self, listed: Iterable[Any], now: float, before_launch: bool) -> None:
+        """Take in a list of NVML's: objects with ``pid`` and ``usedGpuMemory`` (bytes or None)."""
+        self._listed = True
+        for each in listed:
+            seen = self._seen.setdefault(each.pid, _Seen(now, now))
+            seen.last, seen.times = now, seen.times + 1
+            seen.before = seen.before or before_launch
+            seen.held = max(seen.held or 0, each.usedGpuMemory) if each.usedGpuMemory else seen.held
+            if seen.own is None:
+                seen.own = self._own(each.pid)
+
+    def told(self, origin: float) -> list[dict[str, Any]] | None:
+        """Return them as plain JSON, their times in seconds after ``origin``; None where there was no list at all.
+
+        Their numbers are nobody's business.
+        """
+        if not self._listed:
+            return None
+        all_seen = list(self._seen.values())
+        numbers_tell = any(seen.own for seen in all_seen)
+        return [
+            {
+                "whose": _whose(seen, numbers_tell),
+                "first": round(seen.first - origin, 4),
+                "last": round(seen.last - origin, 4),
+                "bytes": seen.held,
+            }
+            for seen in all_seen
+        ]
+
+
+def _whose(seen: _Seen, numbers_tell: bool) -> str:
+    if seen.own:
+        return "own"
+    # One that was listed once and cannot be seen may have been a short one of the launch.
+    known = numbers_tell and (seen.own is False or seen.times > 1)
+    return "other" if seen.before or known else "unknown"
+
 
 SCHEMA = 1
 PERIOD_SECONDS = 0.2

@@ -1,12 +1,15 @@
-"""Reading the small text files of ``/proc`` and ``/sys``.
+"""Small text files of ``/proc`` and ``/sys``, and dataclasses as JSON.
 
-Every function takes a path under a root that the caller chooses, so that tests can feed recorded trees. Such
-files are absent, unreadable or empty on some machine or other, which is an ordinary answer here (None or an
-empty tuple), never an exception.
+Each function takes a path under a root that the caller chooses, so that tests can feed recorded trees. Such files are
+absent, unreadable or empty on some machine or other: the answer is then None or an empty tuple, never an exception.
 """
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Self
+
+from pydantic import TypeAdapter
 
 ROOT = Path("/")
 
@@ -73,3 +76,28 @@ def selected_option(text: str | None) -> str | None:
     if not text or "[" not in text:
         return None
     return text.partition("[")[2].partition("]")[0] or None
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+class JsonRecord:
+    """A frozen dataclass that can be written as JSON and read back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record in JSON's types."""
+        kind: Any = type(self)
+        record: dict[str, Any] = _adapter(kind).dump_python(self, mode="json")
+        return record
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Self:
+        """Read what `to_dict` wrote; keys that this version does not know are passed over.
+
+        Raises ValueError (pydantic's ValidationError), which names every missing or wrong field.
+        """
+        kind: Any = cls
+        found: Self = _adapter(kind).validate_python(record)
+        return found
