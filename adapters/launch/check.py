@@ -13,7 +13,7 @@ import numpy as np
 from .. import networks
 from ..base import Adapter
 from ..networks import Network
-from ..protocol import Answer, Launch
+from ..protocol import Launch, ParitySample
 from . import batches, contract, parity
 from .host import RESET, STEPS, Host, Order
 
@@ -38,7 +38,7 @@ class Weights(Mapping[str, np.ndarray]):
         return len(self._parameters)
 
 
-def carry_out(adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, order: Order) -> Answer:
+def carry_out(adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, order: Order) -> ParitySample:
     """Carry out the checks of the timed ``step`` that the host asks for; return what the last one showed."""
     network = networks.from_data(launch.network or {})
     weights, batch = Weights(network), batches.of_launch(network, launch)
@@ -50,7 +50,7 @@ def carry_out(adapter: Adapter, step: Callable[[], None], launch: Launch, host: 
         further = host.read()
     finite = all(math.isfinite(each) for each in losses)
     updates = {name: _plain(update) for name, update in found.updates.items()}
-    return Answer(losses if finite else None, updates, found.parameter_count)
+    return ParitySample(losses if finite else None, updates, found.parameter_count)
 
 
 def _rounds(

@@ -12,7 +12,7 @@ from .. import networks
 from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import software
-from ..protocol import PHASE_FILE, Answer, Launch, Outcome, Protocol, Status, write_json
+from ..protocol import PHASE_FILE, Launch, Outcome, ParitySample, Protocol, Status, write_json
 from ..texts import training
 from . import affinity, batches, check, contract, device, evidence, extra_work, parity, steady, team, timing
 from .host import BEGIN, Host, Order
@@ -108,12 +108,12 @@ class FirstLosses:
         if self.wanted and self.adapter.tells_loss:
             self.losses.append(contract.loss(self.adapter))
 
-    def answer(self) -> Optional[Answer]:
+    def answer(self) -> Optional[ParitySample]:
         """Return them for the host to hold against those of other launches; None where a reference does better."""
         if not self.wanted:
             return None
         finite = all(math.isfinite(each) for each in self.losses)
-        return Answer(self.losses if finite else None, {}, 0)
+        return ParitySample(self.losses if finite else None, {}, 0)
 
 
 def _prepare(
@@ -245,7 +245,7 @@ def measure(
 
 def _checked(
     adapter: Adapter, step: Callable[[], None], launch: Launch, taken: Taken, before: Dict[str, np.ndarray], host: Host
-) -> Optional[Answer]:
+) -> Optional[ParitySample]:
     """Carry out the parity check; None where nothing is computed, or where no host asks for one."""
     if not adapter.computes:
         return None

@@ -98,7 +98,7 @@ def gather(source: Source) -> list[Kind]:
     Raises ReportError for a fleet that is not there, or not the only one that begins so.
     """
     runs = {run.id: run for run, _ in source.runs() if run.node is not None and not run.sides}
-    fleet = _fleet_named(source.choices.fleet, runs.values())
+    fleet = _fleet_named(source.options.fleet, runs.values())
     found: dict[str, _Gathered] = {}
     for run in sorted(runs.values(), key=lambda each: (each.started, each.id)):
         if run.node is None or fleet not in ("", run.node.fleet) or not source.narrowing.takes(run):

@@ -6,7 +6,7 @@ show them in its own way.
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.evidence import flag_kinds
@@ -65,6 +65,12 @@ class Table(NamedTuple):
     """Leading columns that say what a row is of: repeated where the others are shown in several parts."""
     spans: tuple[tuple[str, int], ...] = ()
     """Names over so many neighbouring columns each, behind the leading ones: a machine's stay together."""
+    key: str = ""
+    """The list of its rows in the report's JSON; empty: JSON does not have them."""
+    columns: tuple[Any, ...] = ()
+    """How it was declared (`reports.columns`), ..."""
+    objects: tuple[Any, ...] = ()
+    """... and what its rows are."""
 
 
 class Page(NamedTuple):

@@ -11,7 +11,7 @@ from dlbench.reports.against.analysis import Stand
 from dlbench.reports.evidence.attempts import disturbed, effective
 from dlbench.reports.history.analysis import CellHistory
 from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.newest import BASELINE
 from dlbench.reports.storage.record import Record, Run
@@ -83,9 +83,9 @@ class Document:
         return Source(
             lambda: self.results,
             lambda: list(self.runs),
-            Choices(all_runs=self.all_runs),
-            self.releases,
-            self.stands,
+            ReportOptions(all_runs=self.all_runs),
+            lambda: self.releases,
+            lambda: self.stands,
             self.of_run,
             self.sentinels,
             self.narrowing,

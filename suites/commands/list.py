@@ -18,7 +18,7 @@ from ..planning.values import Build
 from . import options
 
 if TYPE_CHECKING:
-    from ..measuring.capabilities import Capabilities
+    from ..run.capabilities import Capabilities
 
 
 def list_command(
@@ -186,9 +186,9 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
     """Ask the frameworks with an environment here, or with a given interpreter, for their capabilities."""
     from dlbench.hardware_probe import probe
 
-    from ..launching.launcher import ProcessLauncher
-    from ..measuring import capabilities, short_launch
-    from ..quiet.machine_lock import measuring
+    from ..run import capabilities
+    from ..run.launcher import ProcessLauncher
+    from ..run.machine_lock import measuring
 
     given = {build.framework.name: build for build in map(values.build, python)}
     for name, build in given.items():
@@ -202,7 +202,7 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
     # The tables say at their end what is left out.
     sources = row_interpreters.prepare(builds, lambda line: None, build_missing=False)
-    where = short_launch.place(machine)
+    where = capabilities.place_of(machine)
     with measuring(say, wait=True):
         found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
     return _capability_rows(found)

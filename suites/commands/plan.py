@@ -10,7 +10,7 @@ from dlbench.adapters import axes as table_of_axes
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
-from dlbench.reports.catalogue import reports
+from dlbench.reports.catalogue import report
 from dlbench.reports.claims.analysis import Claims
 from dlbench.reports.errors import StoreError
 from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
@@ -20,13 +20,13 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
-from ..measuring import preparation
 from ..planning import claims, feasible, suite
 from ..planning.choices import Choices
 from ..planning.expansion import expand
 from ..planning.lineage import release_dates, stands_for_2016
 from ..planning.plan import Plan, expected_seconds
-from ..texts.text import Text
+from ..run import preparation
+from ..run.texts import Text
 from . import options
 from .options import grouped
 
@@ -146,9 +146,9 @@ def _claims(store_file: str, machine: Machine) -> tuple[Claims, set[Cell]]:
     """Return the claims tried on what a store has of this machine, and the cells that it has. Raises StoreError."""
     there = _is_there(store_file)
     results = Results.read([store_file], machine=machine.fingerprint) if there else Results()
-    source = Source(lambda: results, releases=release_dates(), stands=stands_for_2016())
+    source = Source(lambda: results, releases=release_dates, stands=stands_for_2016)
     done = {each.cell for each in results.records if each.outcome.status is not Status.SKIPPED}
-    return reports()["claims"].analyse(source), done
+    return report("claims").analyse(source), done
 
 
 def plan_of(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:

@@ -8,9 +8,9 @@ from dlbench.hardware_probe import CeilingError, describe, measure, probe
 
 from ..display.screen import counted, print_json, say, show, table
 from ..errors import UsageError
-from ..measuring import preparation
 from ..planning import values
-from ..quiet.machine_lock import measuring
+from ..run import preparation
+from ..run.machine_lock import measuring
 from . import options
 
 

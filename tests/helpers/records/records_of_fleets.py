@@ -10,7 +10,7 @@ import numpy as np
 from dlbench.hardware_probe import Reading
 from dlbench.reports.evidence.statistics import summarise
 from dlbench.reports.fleet.nodes import Kind, NodeSeen, Thing
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Host, Node
 from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.record import Record, Run
@@ -41,7 +41,7 @@ def source(
     hosts: Mapping[str, Host] | None = None,
     narrowing: Narrowing | None = None,
     runs: Sequence[Run] = (),
-    **choices: Any,
+    **options: Any,
 ) -> Source:
     """Return what a report asks, of these records and, by node, of these readings."""
     kept = list(found)
@@ -56,7 +56,7 @@ def source(
     return Source(
         Results,
         lambda: [(run, 1) for run in every],
-        Choices(**choices),
+        ReportOptions(**options),
         of_run=lambda run: Results(tuple(each for each in kept if each.run == run), known),
         sentinels=sentinels,
         narrowing=narrowing or Narrowing(),
