@@ -15,6 +15,7 @@ from scipy.special import bdtr, stdtrit
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.cells import group_of, row_of
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     Judgement,
@@ -29,14 +30,11 @@ from dlbench.reports.compare.verdict import (
     screen,
     undecided,
 )
-from dlbench.reports.evidence import flag_kinds, raised_flags
-from dlbench.reports.evidence.attempts import effective, left_out
-from dlbench.reports.evidence.flag_kinds import Flag
-from dlbench.reports.evidence.statistics import Ratio
-from dlbench.reports.matrix.places import group_of, row_of
+from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, left_out, record_flags
+from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import Record, Run, last_attempts
 
 BASELINE, CANDIDATE = "baseline", "candidate"
 SCREEN, CONFIRM = "screen", "confirm"
@@ -277,7 +275,7 @@ def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) ->
     """Return the undisturbed pairs in order, and how many were left out; of one stage, or with None of all."""
     wanted = [record for record in records if stage is None or record.stage == stage]
     by_launch: dict[int, dict[str, Record]] = {}
-    for record in effective(wanted, host):
+    for record in last_attempts(wanted):
         by_launch.setdefault(record.launch, {})[record.side] = record
     before, after, lost = [], [], 0
     for launch in sorted(by_launch):
@@ -335,21 +333,21 @@ def _seconds(record: Record) -> float | None:
 def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured", (), 0, "")
-    counted = effective(records, host)
+    counted = last_attempts(records)
     good = [record for record in counted if not left_out(record, host)]
     seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
     timed = [record for record in counted if record.outcome.samples_ns]
-    flags = raised_flags.cell_flags([raised_flags.record_flags(r, host) for r in timed])
+    flags = cell_flags([record_flags(r, host) for r in timed])
     status, reason, failed = _status(counted)
     if failed and status is Status.OK:
-        flags.append(flag_kinds.Flag(flag_kinds.FAILED_LAUNCHES, failed))
+        flags.append(Flag(FAILED_LAUNCHES, failed))
     return SideOfCell(
         status,
         reason,
         seconds,
         len(counted) - len(good),
         counted[-1].environment,
-        tuple(flag for flag in flags if flag.kind is not flag_kinds.CONTENDED),
+        tuple(flag for flag in flags if flag.kind is not CONTENDED),
     )
 
 
@@ -381,7 +379,7 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
 def _contended(
     lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
 ) -> Judgement:
-    slowed = any(flag.kind is flag_kinds.DEVICE_THROTTLED for side in sides for flag in side.flags)
+    slowed = any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags)
     why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
     if slowed:
         why = (

@@ -11,8 +11,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
 from dlbench.reports.compare.verdict import POWER
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows, parts
 from dlbench.reports.formats.inert import one_line, visible_lines
 from dlbench.reports.formats.json import plain
@@ -20,6 +19,7 @@ from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markdown import escaped, paragraph, pipe_row
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
+from dlbench.reports.statistics import Ratio
 
 
 class Finding(Enum):
@@ -114,10 +114,10 @@ def launches_of(cell: CellComparison) -> str:
     return f"{cell.judgement.baseline_launches}+{cell.judgement.candidate_launches}"
 
 
-def flags_of(cell: CellComparison) -> list[flag_kinds.FlagKind]:
+def flags_of(cell: CellComparison) -> list[FlagKind]:
     """Return the kinds of flags that either side carries and that bear on a comparison."""
     raised = {flag.kind for side in (cell.baseline, cell.candidate) for flag in side.flags}
-    return [kind for kind in flag_kinds.KINDS if kind in raised and kind is not flag_kinds.PARITY_UNCHECKED]
+    return [kind for kind in KINDS if kind in raised and kind is not PARITY_UNCHECKED]
 
 
 _HEAD = ("", "threads", "candidate / baseline", "verdict", "launches")
@@ -198,7 +198,7 @@ def legend(comparison: Comparison) -> list[str]:
     lines = [f"{each.value}: {LEGEND[each].format(**words)}" for each in by_finding(comparison)]
     lines += [WORKERS_LEGEND] if any(each.cell.world_size > 1 for each in comparison.cells) else []
     raised = {kind for each in comparison.cells for kind in flags_of(each)}
-    return lines + [f"{kind.symbol} {kind.legend}" for kind in flag_kinds.KINDS if kind in raised]
+    return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
 
 
 def details_of(cells: Iterable[CellComparison]) -> list[str]:
@@ -216,7 +216,7 @@ def details_of(cells: Iterable[CellComparison]) -> list[str]:
 
 
 def _facts(side: SideOfCell) -> list[str]:
-    shown = [flag for flag in side.flags if flag.kind is not flag_kinds.PARITY_UNCHECKED]
+    shown = [flag for flag in side.flags if flag.kind is not PARITY_UNCHECKED]
     return [f"{flag.kind.symbol} {flag.sentence}" for flag in shown]
 
 

@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import differ
 from dlbench.reports.fastest.analysis import fastest
 from dlbench.reports.fastest.data import fastest_data, fastest_rows
 from dlbench.reports.fastest.words import fastest_page, headline
-from dlbench.reports.matrix.places import differ
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 
 

@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import differ
 from dlbench.reports.frameworks.analysis import frameworks
 from dlbench.reports.frameworks.data import frameworks_data, frameworks_rows
 from dlbench.reports.frameworks.words import draw_frameworks, frameworks_page, headline
-from dlbench.reports.matrix.places import differ
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 
 

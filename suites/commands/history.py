@@ -18,7 +18,7 @@ from dlbench.reports.history.nights import NIGHTLY, History, build_history, expl
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.narrowing import fits, names_of
+from dlbench.reports.storage.results import fits, names_of
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say

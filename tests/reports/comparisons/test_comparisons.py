@@ -10,8 +10,7 @@ from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen
 from dlbench.reports.comparisons.analysis import compared
 from dlbench.reports.comparisons.words import WHOLE, newest, outcome
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import INSTALLED
-from dlbench.reports.evidence.contrasts import clearly_slower
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.fastest.analysis import fastest, leaders
 from dlbench.reports.fastest.report import REPORT
-from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 

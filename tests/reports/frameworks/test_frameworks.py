@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import texts
 
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.frameworks.analysis import frameworks
 from dlbench.reports.frameworks.report import REPORT
-from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results

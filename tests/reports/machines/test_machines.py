@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import texts
 
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.machines.analysis import FASTER, SAME, SLOWER, UNKNOWN, machines
 from dlbench.reports.machines.report import REPORT
-from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host, unlike
 from dlbench.reports.storage.results import Results

@@ -1,44 +1,154 @@
-"""The matrix: Table 4's shape out of records. Networks and under them frameworks down, threads and devices across.
+"""Cells: launches of one machine and one cell as one result, put side by side as a matrix.
 
-Pure functions. `build_matrix` makes the cells of records; `assemble` puts cells of any origin (records of several
-machines, a published table) side by side, one group of columns for each machine.
+`build_matrix` makes cells from records; `assemble` puts cells of any origin (records of several machines, a published
+table) side by side: groups and under them rows down, columns across, one block of columns for each machine.
 
-Which records count: of each cell on each machine those of the newest run that measured it, unless all runs are asked
-for; a run that only skipped a cell does not displace one that measured it. Records of another environment (another
-build of the framework) than the newest one's are never pooled with it. Of a launch that was repeated one attempt counts
-(see `attempts`). Runs of two sides (compare, gate) are left out by `Results`, unless one is asked for; of that one the
-candidate's launches count, since its baseline stands for another build of the row.
-`Results.newest` reads from a store no more than what counts by these rules.
+Which records count is decided by the store (`Results.newest`): for each cell on each machine those of the newest run
+that measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import lru_cache
 from statistics import median
+from typing import Any, NamedTuple, NewType
+
+from packaging.version import InvalidVersion, Version
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Parity, Status
-from dlbench.reports.evidence import flag_kinds, raised_flags
-from dlbench.reports.evidence.attempts import effective
-from dlbench.reports.evidence.contrasts import clearly_slower
-from dlbench.reports.evidence.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.evidence.observed import Observed, observe
-from dlbench.reports.evidence.statistics import Summary, summarise
-from dlbench.reports.matrix.places import Column, Group, Row, cell_at, column_of, group_of, row_of
+from dlbench.reports.flags import (
+    CEILING_SLACK,
+    LOSS_NOT_FINITE,
+    NEAR_PEAK,
+    OTHER_ENVIRONMENT,
+    OVER_CEILING,
+    PARITY,
+    PARITY_UNCHECKED,
+    THREADS_EXCEEDED,
+    Flag,
+    FlagKind,
+    Observed,
+    cell_flags,
+    failed_launches,
+    few_launches,
+    observe,
+    product_rate,
+    record_flags,
+)
+from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
+from dlbench.reports.statistics import Summary, clearly_slower, summarise
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
-from dlbench.reports.storage.newest import BASELINE, SEARCH
-from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.record_columns import product_rate
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
+from dlbench.reports.storage.results import Results, untunable
+
+Group = NewType("Group", Cell)
+"""A block of rows whose numbers may be compared: the same work, one network at one mini-batch."""
+Row = NewType("Row", Cell)
+"""One row of a group: a framework in a mode, a way to do the work."""
+
+NO_THREADS = -1
+"""The thread count of a device that has no threads to choose (a published GPU column)."""
+
+
+class Place(NamedTuple):
+    """A machine, and the axes that its cells have in common; the others are blank."""
+
+    machine: str
+    cell: Cell
+
+    @property
+    def device(self) -> str:
+        """The device that computes."""
+        return self.cell.device
+
+    @property
+    def threads(self) -> int | None:
+        """Intra-op threads; 0: the framework's own number; None: the device has none to choose."""
+        return None if self.cell.threads == NO_THREADS else self.cell.threads
+
+    @property
+    def world_size(self) -> int:
+        """Workers, each on a device like this one or with so many threads."""
+        return self.cell.world_size
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU computes."""
+        return self.cell.on_cpu
+
+
+Column = Place
+"""A column of the matrix; columns of one machine stand together."""
+
+
+@lru_cache(20_000)
+def group_of(cell: Cell) -> Group:
+    """Return the group that a cell stands in."""
+    return Group(axes.project(cell, [axis.name for axis in axes.of_role(axes.GROUP)]))
+
+
+@lru_cache(20_000)
+def row_of(cell: Cell) -> Row:
+    """Return the row that a cell stands in."""
+    return Row(axes.project(cell, [axis.name for axis in axes.of_role(axes.ROW)]))
+
+
+@lru_cache(20_000)
+def column_of(machine: str, cell: Cell) -> Column:
+    """Return the column that a cell of this machine stands in."""
+    return Place(machine, axes.project(cell, [axis.name for axis in axes.of_role(axes.COLUMN)]))
+
+
+def group_at(network: str, batch_size: int, **others: Any) -> Group:
+    """Return the group of these values; axes that are not given have their usual value."""
+    return Group(axes.BLANK._replace(network=network, batch_size=batch_size, **others))
+
+
+def row_at(framework: str, mode: str, **others: Any) -> Row:
+    """Return the row of these values; axes that are not given have their usual value."""
+    return Row(axes.BLANK._replace(framework=framework, mode=mode, **others))
+
+
+def column_at(machine: str, device: str, threads: int | None, **others: Any) -> Column:
+    """Return the column of these values; axes that are not given have their usual value."""
+    given = NO_THREADS if threads is None else threads
+    return Place(machine, axes.BLANK._replace(device=device, threads=given, **others))
+
+
+def cell_at(group: Group, row: Row, column: Column) -> Cell:
+    """Return the cell that stands there, without its adapter's folder."""
+    holders = {axes.GROUP: group, axes.ROW: row, axes.COLUMN: column.cell}
+    return axes.BLANK._replace(**{axis.name: getattr(holders[axis.role], axis.name) for axis in axes.AXES})
+
+
+def values(cell: Cell, *left_out: str) -> dict[str, Any]:
+    """Return the axes by name, as JSON and CSV have them: threads are None where the device has none to choose."""
+    found = {name: value for name, value in axes.values(cell).items() if name not in left_out}
+    if found.get("threads") == NO_THREADS:
+        found["threads"] = None
+    return found
+
+
+def differ(cells: Iterable[Cell], *names: str) -> bool:
+    """Tell whether some of these cells differ in these axes and in no other."""
+    found: dict[Cell, set[Cell]] = {}
+    for cell in cells:
+        found.setdefault(axes.without(cell, *names), set()).add(axes.project(cell, names))
+    return any(len(each) > 1 for each in found.values())
 
 
 @dataclass(frozen=True)
-class MatrixCell:
-    """One cell: a number with all that is known about it, or the reason why there is none."""
+class CellResult:
+    """One cell on one machine: a number with its evidence, or the reason why there is none."""
 
-    group: Group
-    row: Row
-    column: Column
+    machine: str
+    """The machine's fingerprint."""
+    cell: Cell
+    """All axes, without the adapter's folder."""
     status: Status
     reason: str
     seconds: Summary | None = None
@@ -54,7 +164,7 @@ class MatrixCell:
     observed: Observed | None = None
     device_observed: DeviceObserved | None = None
     """None on the CPU."""
-    flags: tuple[flag_kinds.Flag, ...] = ()
+    flags: tuple[Flag, ...] = ()
     best: bool = False
     """Among the fastest of its column within its group: none is faster by more than noise may explain."""
     run: str = ""
@@ -65,17 +175,27 @@ class MatrixCell:
     peak_memory_bytes: int | None = None
     """The largest of any launch."""
     default_threads: int | None = None
-    """The framework's own thread count where nobody sets one, if its adapter tells it."""
+    """The framework's own thread count where none is set, if its adapter reports it."""
 
     @property
-    def cell(self) -> Cell:
-        """The cell itself, without its adapter's folder."""
-        return cell_at(self.group, self.row, self.column)
+    def group(self) -> Group:
+        """Its work."""
+        return group_of(self.cell)
+
+    @property
+    def row(self) -> Row:
+        """Its way to do the work."""
+        return row_of(self.cell)
+
+    @property
+    def column(self) -> Column:
+        """Its machine, device and threads."""
+        return column_of(self.machine, self.cell)
 
     @property
     def timed(self) -> Summary | None:
         """Seconds per mini-batch where they are those of the right mathematics, else None."""
-        wrong = self.has(flag_kinds.PARITY) or self.has(flag_kinds.LOSS_NOT_FINITE)
+        wrong = self.has(PARITY) or self.has(LOSS_NOT_FINITE)
         return self.seconds if self.status is Status.OK and not wrong else None
 
     @property
@@ -83,7 +203,7 @@ class MatrixCell:
         """Whether a table shows its number, right or wrong, rather than why there is none."""
         return self.status is Status.OK and self.seconds is not None
 
-    def has(self, kind: flag_kinds.FlagKind) -> bool:
+    def has(self, kind: FlagKind) -> bool:
         """Tell whether a flag of this kind was raised."""
         return any(flag.kind is kind for flag in self.flags)
 
@@ -95,7 +215,7 @@ class Matrix:
     hosts: dict[str, Host] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     rows: dict[Group, tuple[Row, ...]] = field(default_factory=dict)
-    cells: dict[tuple[Group, Row, Column], MatrixCell] = field(default_factory=dict)
+    cells: dict[tuple[Group, Row, Column], CellResult] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def columns_of(self, machine: str) -> tuple[Column, ...]:
@@ -128,12 +248,12 @@ def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
             version = records[-1].outcome.software.get("version")
             if version and version == of_row.outcome.software.get("version"):
                 sentence += f": two builds of version {version}"
-            made = replace(made, flags=(*made.flags, flag_kinds.Flag(flag_kinds.OTHER_ENVIRONMENT, sentence)))
+            made = replace(made, flags=(*made.flags, Flag(OTHER_ENVIRONMENT, sentence)))
         cells.append(made)
     return assemble(cells, results.hosts, notes)
 
 
-def assemble(cells: Iterable[MatrixCell], hosts: Mapping[str, Host], notes: Iterable[str] = ()) -> Matrix:
+def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iterable[str] = ()) -> Matrix:
     """Put cells side by side, in a settled order, and mark the best of each column within each group."""
     by_place = {(cell.group, cell.row, cell.column): cell for cell in cells}
     machines = {
@@ -178,22 +298,22 @@ def _device_order(column: Column) -> tuple[object, ...]:
     return not column.on_cpu, parts, others, column.threads or 0
 
 
-def fair(cells: Iterable[MatrixCell]) -> list[MatrixCell]:
+def fair(cells: Iterable[CellResult]) -> list[CellResult]:
     """Return the cells with a time that may be compared: none that used more threads than asked, or is doubtful."""
-    unfair = (flag_kinds.THREADS_EXCEEDED, flag_kinds.NEAR_PEAK)
+    unfair = (THREADS_EXCEEDED, NEAR_PEAK)
     return [cell for cell in cells if cell.timed is not None and not any(map(cell.has, unfair))]
 
 
-def in_the_running(cells: Iterable[MatrixCell]) -> list[tuple[MatrixCell, Summary]]:
+def in_the_running(cells: Iterable[CellResult]) -> list[tuple[CellResult, Summary]]:
     """Return the cells of a column that may be its fastest, each with its time.
 
     They are fair, and one that proved nothing about its mathematics is among them only where none did.
     """
     pool = [(cell, cell.timed) for cell in fair(cells) if cell.timed is not None]
-    return [pair for pair in pool if not pair[0].has(flag_kinds.PARITY_UNCHECKED)] or pool
+    return [pair for pair in pool if not pair[0].has(PARITY_UNCHECKED)] or pool
 
 
-def _fastest(cells: list[MatrixCell]) -> list[MatrixCell]:
+def _fastest(cells: list[CellResult]) -> list[CellResult]:
     """Return the fastest cells, where there is a choice at all. Those that cannot be told from it are as good."""
     pool = in_the_running(cells)
     if not pool or len(cells) < 2:
@@ -222,7 +342,7 @@ def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], li
             for record in same_build
             if (all_runs or record.run == newest.run) and (record.outcome.status is not Status.SKIPPED or not measured)
         ]
-        chosen[key] = effective(attempts, results.hosts.get(key[0]))
+        chosen[key] = last_attempts(attempts)
     notes = [
         f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
         for name in sorted(displaced)
@@ -284,7 +404,7 @@ class _Ceilings:
         return max(rates, default=None)
 
 
-def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> MatrixCell:
+def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> CellResult:
     """Return the cell that these records of one cell, machine and environment make; the newest is last."""
     newest = records[-1]
     cell = newest.cell
@@ -294,10 +414,9 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
         for record in records
         if record.outcome.samples_ns and record.outcome.status in (Status.OK, Status.PARITY_FAILED)
     ]
-    place = MatrixCell(
-        group=group_of(cell),
-        row=row_of(cell),
-        column=column_of(newest.machine, cell),
+    place = CellResult(
+        machine=newest.machine,
+        cell=axes.project(cell, axes.NAMES),
         status=status,
         reason=reason,
         run=newest.run,
@@ -312,11 +431,11 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Matr
     gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9 if family and computes else None
     ceiling = ceilings.rate(newest.machine, cell)
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
-    flags = raised_flags.cell_flags([raised_flags.record_flags(record, host) for record in timed])
-    if fraction is not None and fraction > raised_flags.CEILING_SLACK:
-        flags.append(flag_kinds.Flag(flag_kinds.OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
-    flags += raised_flags.failed_launches([record for record in records if record not in timed], len(records))
-    flags += raised_flags.few_launches(len(timed))
+    flags = cell_flags([record_flags(record, host) for record in timed])
+    if fraction is not None and fraction > CEILING_SLACK:
+        flags.append(Flag(OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
+    flags += failed_launches([record for record in records if record not in timed], len(records))
+    flags += few_launches(len(timed))
     parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
     default = timed[-1].outcome.software.get("default_threads")
     firsts = [s for record in timed if (s := record.outcome.first_step_seconds) is not None]
@@ -345,3 +464,93 @@ def _status(records: list[Record]) -> tuple[Status, str]:
             of_parity = outcome.parity.reason if outcome.parity and wanted is Status.PARITY_FAILED else ""
             return wanted, outcome.reason or of_parity
     return records[-1].outcome.status, records[-1].outcome.reason
+
+
+_NIGHTLY = re.compile(r"\bdev(20\d{2})(\d{2})(\d{2})\b")
+
+
+class Build(NamedTuple):
+    """One version of a framework."""
+
+    adapter: str
+    """The folder in adapters/ that drives it; empty where no record tells."""
+    version: str
+    """As the framework says; empty where it never came to say so."""
+    released: date | None
+    """None: nobody told when."""
+
+
+class Builds:
+    """The builds of records, by machine, row and environment."""
+
+    def __init__(self, records: Iterable[Record], releases: Mapping[tuple[str, str], date]) -> None:
+        """Take records, and the dates of releases by adapter (folder) and version."""
+        self._releases = releases
+        self._told: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._newest: dict[tuple[str, str], tuple[str, str]] = {}
+        records = list(records)
+        self._untunable = untunable(records)
+        for record in sorted(records, key=lambda record: record.started):
+            if record.side == BASELINE:
+                continue  # another build under the row's name, which no cell of a matrix is made of
+            cell = record.cell
+            version = str(record.outcome.software.get("version") or "")
+            # A launch that crashed before it could say its version takes nothing from one that could.
+            told = cell.adapter, version or self._newest.get((record.machine, cell.framework), ("", ""))[1]
+            if version:
+                self._told[record.machine, cell.framework, record.environment] = told
+            self._newest[record.machine, cell.framework] = told
+
+    def of(self, cell: CellResult) -> Build:
+        """Return the build that a cell was measured with; of one that never ran, that of the rest of its row."""
+        machine, framework = cell.column.machine, cell.row.framework
+        newest = self._newest.get((machine, framework), ("", ""))
+        adapter, version = self._told.get((machine, framework, cell.environment), newest)
+        return Build(adapter, version, released(adapter, version, self._releases))
+
+    def is_as_installed_too(self, cell: CellResult) -> bool:
+        """Tell whether a cell's row has no setting there, so that the one cell is both."""
+        return (cell.column.machine, cell.cell) in self._untunable
+
+
+def released(adapter: str, version: str, releases: Mapping[tuple[str, str], date]) -> date | None:
+    """Return when a version was released; None where that is not known.
+
+    A local label ("2.13.0+cpu") and trailing zeros make no other release; a nightly build has its date in its version
+    ("2.14.0.dev20261010").
+    """
+    if (adapter, version) in releases:
+        return releases[adapter, version]
+    wanted = _public(version)
+    for (folder, known), when in releases.items():
+        if folder == adapter and wanted is not None and _public(known) == wanted:
+            return when
+    nightly = _NIGHTLY.search(version)
+    try:
+        return date(*map(int, nightly.groups())) if nightly else None
+    except ValueError:
+        return None
+
+
+def _public(version: str) -> Version | None:
+    try:
+        return Version(Version(version).public)
+    except InvalidVersion:
+        return None
+
+
+def fastest_mode(cells: Sequence[CellResult]) -> CellResult:
+    """Return the fastest of a framework's modes at one place; of ``cells``, one at least.
+
+    One that used more threads than asked, or proved nothing about its mathematics, only where no other has a number;
+    without any number the hole that was launched, if one was.
+    """
+    timed = [cell for cell in cells if cell.timed is not None]
+    if not timed:
+        return min(cells, key=lambda cell: (cell.status is Status.SKIPPED, cell.row))
+
+    def rank(cell: CellResult) -> tuple[bool, bool, float]:
+        median = cell.timed.median if cell.timed else 0.0
+        return cell.has(THREADS_EXCEEDED), cell.has(PARITY_UNCHECKED), median
+
+    return min(timed, key=rank)
