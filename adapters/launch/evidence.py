@@ -11,7 +11,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..protocol import Contention, ThreadEvidence
 from . import companions
-from .companions import read as _read
+from .companions import read
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -42,7 +42,7 @@ def _schedules() -> Optional[Dict[str, List[int]]]:
         return None
     found = {}
     for name in names:
-        fields = (_read("/proc/self/task/%s/schedstat" % name) or "").split()
+        fields = (read("/proc/self/task/%s/schedstat" % name) or "").split()
         if not fields and not os.path.isdir("/proc/self/task/%s" % name):
             continue  # it has ended meanwhile
         found[name] = [int(field) for field in fields[:2]] if len(fields) == 3 else []
@@ -57,7 +57,7 @@ def _thread_times(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[st
         if schedule and schedule[0]:
             times[name] = schedule[0] * 1e-9
             continue
-        content = _read("/proc/self/task/%s/stat" % name)
+        content = read("/proc/self/task/%s/stat" % name)
         if content is not None:
             times[name] = companions.seconds(companions.stat_fields(content))
     return times
@@ -70,7 +70,7 @@ def _run_queue(schedules: Optional[Dict[str, List[int]]]) -> Optional[Dict[str, 
 
 
 def _pressure(what: str) -> Optional[float]:
-    content = _read("/proc/pressure/cpu")
+    content = read("/proc/pressure/cpu")
     if content is None:
         return None
     told = dict(word.split("=", 1) for word in content.splitlines()[0].split()[1:])
@@ -80,7 +80,7 @@ def _pressure(what: str) -> Optional[float]:
 def _machine_times(cpus: Optional[Sequence[int]]) -> Tuple[Optional[float], Optional[float]]:
     """Return the seconds that these CPUs (None: all) were busy, and those that the hypervisor took of all CPUs."""
     told = {}
-    for line in (_read("/proc/stat") or "").splitlines():
+    for line in (read("/proc/stat") or "").splitlines():
         name, _, rest = line.partition(" ")
         if name.startswith("cpu"):
             told[name] = [int(field) / float(_TICKS) for field in rest.split()]
@@ -97,7 +97,7 @@ def _machine_times(cpus: Optional[Sequence[int]]) -> Tuple[Optional[float], Opti
 def _cgroups() -> List[Tuple[str, str]]:
     """Return where control groups of the CPU may be mounted, with this process's path below."""
     found = []
-    for line in (_read("/proc/self/cgroup") or "").splitlines():
+    for line in (read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         # What lies above a container's own group ("/../..") cannot be seen.
         path = "/" if ".." in path.split("/") else path
@@ -115,7 +115,7 @@ def _throttled() -> Optional[float]:
         levels = [name for name in path.split("/") if name]
         total: Optional[float] = None
         for depth in range(len(levels), -1, -1):
-            for line in (_read("/".join([mount] + levels[:depth] + ["cpu.stat"])) or "").splitlines():
+            for line in (read("/".join([mount] + levels[:depth] + ["cpu.stat"])) or "").splitlines():
                 key, _, value = line.partition(" ")
                 if key in ("throttled_usec", "throttled_time"):
                     total = (total or 0.0) + int(value) * (1e-6 if key == "throttled_usec" else 1e-9)
@@ -221,7 +221,7 @@ def peak_memory_bytes() -> int:
 
 
 def _peak(process: str) -> Optional[int]:
-    for line in (_read("/proc/%s/status" % process) or "").splitlines():
+    for line in (read("/proc/%s/status" % process) or "").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return None
