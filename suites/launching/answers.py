@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from dlbench.adapters.launch.batches import BLOCK
 from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import (
     OUTCOME_FILE,
@@ -23,7 +24,6 @@ from dlbench.adapters.protocol import (
     Status,
     outcome_from_dict,
 )
-from dlbench.adapters.texts.mini_batches import BLOCK
 
 from ..planning.toml_words import sentence
 from .control import UnreadableError, read_json

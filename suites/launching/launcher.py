@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Protocol as TypingProtocol
 
 from dlbench.adapters.launch import parity
-from dlbench.adapters.launch.companions import oom_kills
-from dlbench.adapters.launch.host import VARIABLE as LINE
+from dlbench.adapters.launch.evidence import oom_kills
 from dlbench.adapters.networks import from_data
-from dlbench.adapters.protocol import Launch, Outcome, write_launch
+from dlbench.adapters.protocol import HOST_LINE, Launch, Outcome, write_launch
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
@@ -169,7 +168,7 @@ def _start(order: Order, directory: Path, line: int) -> "subprocess.Popen[bytes]
     """Start the keeper, which starts the guest."""
     keeper = [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), str(line)]
     command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
-    told = {"TMPDIR": str(directory / "tmp"), LINE: str(line), MARK: str(directory)}
+    told = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
         keeper + command,
         stdin=subprocess.PIPE,

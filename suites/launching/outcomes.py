@@ -4,8 +4,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench.adapters.launch.host import PROFILE, TRAINING
-from dlbench.adapters.protocol import Launch, Outcome, Status
+from dlbench.adapters.protocol import PROFILE, TRAINING, Launch, Outcome, Status
 from dlbench.reports.formats.inert import one_line
 
 from .answers import read_answer

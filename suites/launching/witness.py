@@ -16,8 +16,7 @@ from socket import MSG_NOSIGNAL, SHUT_RDWR, socket
 
 import psutil
 
-from dlbench.adapters.launch.host import BEGIN, END, READ, RESET, STEPS
-from dlbench.adapters.protocol import Outside
+from dlbench.adapters.protocol import BEGIN, END, READ, RESET, STEPS, Outside
 
 _LONGEST = 200
 _LONG_STEP = 0.15
