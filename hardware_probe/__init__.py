@@ -5,14 +5,12 @@
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure
-from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Place, bound_mask, probe_cpu
-from dlbench.hardware_probe.description import describe
-from dlbench.hardware_probe.gpu.inventory import Gpu, Gpus, MigDevice, probe_gpus
-from dlbench.hardware_probe.machine import Machine, OperatingSystem, probe
+from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Place, Virtualisation, bound_mask, probe_cpu
+from dlbench.hardware_probe.gpu import Gpu, Gpus, MigDevice, probe_gpus
+from dlbench.hardware_probe.machine import Machine, OperatingSystem, describe, probe
 from dlbench.hardware_probe.memory import Memory, probe_memory
 from dlbench.hardware_probe.sentinel import Reading, SentinelError, disturbances
 from dlbench.hardware_probe.sentinel import take as take_reading
-from dlbench.hardware_probe.virtualisation import Virtualisation
 
 __all__ = [
     "Cache",

@@ -1,10 +1,12 @@
-"""What this machine can really do: measured ceilings to hold a framework's rate against.
+"""Measured ceilings of this machine: what a framework's rate is compared with.
 
-Single-precision matrix products by NumPy's BLAS give FLOP/s, a loop over arrays far larger than the caches
-gives memory bandwidth, both for each number of threads. Every number of threads gets a fresh process, since
-thread pools are sized once, at import; `ceiling_worker` is that process's program.
+Single-precision matrix products by NumPy's BLAS give FLOP/s, a loop over arrays far larger than the caches gives memory
+bandwidth, both for each number of threads, each in a fresh process (`ceiling_worker`): thread pools are sized once, at
+import.
 """
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,10 +15,63 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlbench.hardware_probe import workers
 from dlbench.hardware_probe.cpu import probe_cpu
+from dlbench.hardware_probe.files import JsonRecord
 from dlbench.hardware_probe.memory import probe_memory
-from dlbench.hardware_probe.records import JsonRecord
+
+# Every variable that a BLAS or OpenMP runtime of NumPy may read.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+# Variables that hold a BLAS to older instructions than the CPU has. A user may have reasons for them, but what is
+# measured here is the machine: with OPENBLAS_CORETYPE=Haswell left in place, a CPU with AVX-512 showed half its rate.
+RESTRAINING_VARIABLES = (
+    "OPENBLAS_CORETYPE",
+    "OPENBLAS_L2_SIZE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+    "BLIS_ARCH_TYPE",
+)
+
+
+class WorkerFailed(Exception):  # noqa: N818 - whoever asked for the measurement raises an error of its own
+    """The program wrote no result; the text is its exit status and its last words."""
+
+
+def run_worker(worker: Path, request: dict[str, Any], folder: Path, python: str | Path, timeout_seconds: float) -> Any:
+    """Run ``python -I worker REQUEST.json RESULT.json`` in this folder and return what it wrote.
+
+    The request holds "threads", and what else the program asks for. Raises WorkerFailed, subprocess.TimeoutExpired, and
+    OSError where the interpreter cannot be started.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
+    environment.update(dict.fromkeys(THREAD_VARIABLES, str(request["threads"])))
+    # Else a runtime may decide for fewer threads on a machine that it finds loaded.
+    environment.update(OMP_DYNAMIC="FALSE", MKL_DYNAMIC="FALSE")
+    request_path, result_path = folder / "request.json", folder / "result.json"
+    request_path.write_text(json.dumps(request))
+    # Standard error goes through a pipe, so that this process sleeps in the kernel until the end; waiting with a
+    # time-out and no pipe would wake up again and again beside the measurement.
+    process = subprocess.run(
+        [str(python), "-I", str(worker), str(request_path), str(result_path)],
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=timeout_seconds,
+        check=False,
+    )
+    if not result_path.exists():
+        last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+        raise WorkerFailed(f"(exit status {process.returncode}): {last_words[0]}")
+    return json.loads(result_path.read_text(encoding="utf-8"))
+
 
 WORKER = Path(__file__).with_name("ceiling_worker.py")
 
@@ -147,7 +202,7 @@ def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: f
     measuring = f"measuring the ceilings with {request['threads']} threads"
     with tempfile.TemporaryDirectory(prefix="dlbench-ceiling-") as folder:
         try:
-            result = workers.run(WORKER, request, Path(folder), python, timeout_seconds)
+            result = run_worker(WORKER, request, Path(folder), python, timeout_seconds)
         except subprocess.TimeoutExpired as error:
             raise CeilingError(
                 f"{measuring} took longer than {timeout_seconds:g} s: allow more time, or give a smaller array_bytes "
@@ -155,7 +210,7 @@ def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: f
             ) from error
         except OSError as error:
             raise CeilingError(f"the interpreter {python} cannot be started: {error}") from error
-        except workers.WorkerFailed as error:
+        except WorkerFailed as error:
             raise CeilingError(
                 f"{measuring} failed in {python} {error}. The interpreter needs NumPy and memory for two arrays of "
                 f"{request['array_bytes']} bytes"

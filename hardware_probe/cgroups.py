@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from dlbench.hardware_probe._files import ROOT, read_int, read_text
+from dlbench.hardware_probe.files import ROOT, read_int, read_text
 
 # Version 1 has no word for "no limit" on memory: it shows the largest page-aligned 64-bit number.
 _NO_MEMORY_LIMIT = 1 << 60

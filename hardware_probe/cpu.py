@@ -1,11 +1,9 @@
 """The processors: what they are, what they can do, and how much of them this process may use.
 
-Read from ``/proc`` and ``/sys`` directly. py-cpuinfo was tried and not taken: it tells no topology, and on an
-AMD machine it gave /proc/cpuinfo's "cache size" (the second level) as the third level's and as a cache line's
-size; besides, two distributions (py-cpuinfo, and py-cpuinfo2, which pytest-benchmark requires) overwrite one
-another's package. ``lscpu --json`` reads the same files, but is missing in small images and names its fields
-differently from version to version. Where there is no /proc (macOS, Windows), psutil and the standard library
-fill in what they know.
+Read from ``/proc`` and ``/sys`` directly. py-cpuinfo knows no topology, and on an AMD machine it gave /proc/cpuinfo's
+"cache size" (the second level) as the third level's; besides, py-cpuinfo and py-cpuinfo2, which pytest-benchmark
+requires, overwrite one another's package. ``lscpu`` and ``systemd-detect-virt`` are missing in small images. Where
+there is no /proc (macOS, Windows), psutil and the standard library fill in what they know.
 """
 
 import math
@@ -17,10 +15,151 @@ from pathlib import Path
 
 import psutil
 
-from dlbench.hardware_probe._files import ROOT, parse_cpu_list, parse_fields, parse_size, read_int, read_text
 from dlbench.hardware_probe.cgroups import cpu_quota
-from dlbench.hardware_probe.instruction_sets import arm_model, instruction_sets
-from dlbench.hardware_probe.virtualisation import Virtualisation, probe_virtualisation
+from dlbench.hardware_probe.files import ROOT, parse_cpu_list, parse_fields, parse_size, read_int, read_text
+
+# The kernel's flag -> the name shown. Only what a BLAS or a framework dispatches on: a longer list would make
+# the fingerprint move with kernels that learn to name further flags of the same CPU.
+KNOWN = {
+    # x86
+    "sse4_2": "sse4_2",
+    "avx": "avx",
+    "f16c": "f16c",
+    "fma": "fma",
+    "avx2": "avx2",
+    "avx_vnni": "avx_vnni",
+    "avx_vnni_int8": "avx_vnni_int8",
+    "avx_ne_convert": "avx_ne_convert",
+    "avx512f": "avx512f",
+    "avx512bw": "avx512bw",
+    "avx512dq": "avx512dq",
+    "avx512vl": "avx512vl",
+    "avx512_vnni": "avx512_vnni",
+    "avx512_bf16": "avx512_bf16",
+    "avx512_fp16": "avx512_fp16",
+    "amx_tile": "amx_tile",
+    "amx_int8": "amx_int8",
+    "amx_bf16": "amx_bf16",
+    "amx_fp16": "amx_fp16",
+    # Arm
+    "neon": "neon",
+    "asimd": "neon",
+    "asimdhp": "fp16",
+    "asimddp": "dotprod",
+    "i8mm": "i8mm",
+    "bf16": "bf16",
+    "sve": "sve",
+    "sve2": "sve2",
+    "sme": "sme",
+    "sme2": "sme2",
+}
+
+# (implementer, part), as in the kernel's arch/arm64/include/asm/cputype.h, for the cores of servers and
+# boards.
+_ARM_CORES = {
+    ("0x41", "0xd03"): "Arm Cortex-A53",
+    ("0x41", "0xd07"): "Arm Cortex-A57",
+    ("0x41", "0xd08"): "Arm Cortex-A72",
+    ("0x41", "0xd0b"): "Arm Cortex-A76",
+    ("0x41", "0xd0c"): "Arm Neoverse-N1",
+    ("0x41", "0xd40"): "Arm Neoverse-V1",
+    ("0x41", "0xd49"): "Arm Neoverse-N2",
+    ("0x41", "0xd4f"): "Arm Neoverse-V2",
+    ("0x43", "0x0af"): "Cavium ThunderX2",
+    ("0x46", "0x001"): "Fujitsu A64FX",
+    ("0x48", "0xd01"): "HiSilicon Kunpeng-920",
+    ("0xc0", "0xac3"): "Ampere-1",
+    ("0xc0", "0xac4"): "Ampere-1A",
+}
+
+
+def instruction_sets(flags: frozenset[str]) -> tuple[str, ...]:
+    """The known instruction sets among the kernel's `flags`, sorted by name."""
+    return tuple(sorted({name for flag, name in KNOWN.items() if flag in flags}))
+
+
+def arm_model(implementer: str | None, part: str | None) -> str | None:
+    """The name of an Arm core, its numbers where it is not known, None where there are no numbers."""
+    if implementer is None or part is None:
+        return None
+    return _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}")
+
+
+# What the firmware calls the machine, in lower case, and the hypervisor that this betrays. The order counts:
+# clouds name themselves as the vendor and sometimes KVM as the product.
+_FIRMWARE_NAMES = {
+    "amazon ec2": "Amazon Nitro",
+    "google": "Google (KVM)",
+    "microsoft corporation": "Microsoft Hyper-V",
+    "vmware": "VMware",
+    "virtualbox": "VirtualBox",
+    "xen": "Xen",
+    "parallels": "Parallels",
+    "openstack": "KVM",
+    "rhev": "KVM",
+    "kvm": "KVM",
+    "qemu": "KVM",
+    "bochs": "Bochs",
+}
+
+# The clock that a guest shares with its host. Offered by the kernel also where the guest uses another one,
+# and the only trace in very small virtual machines, which have no firmware tables at all.
+_CLOCKS = {"kvm-clock": "KVM", "hyperv_clocksource": "Microsoft Hyper-V", "xen": "Xen"}
+
+
+@dataclass(frozen=True)
+class Virtualisation:
+    """Where the CPUs that this process sees come from."""
+
+    kind: str
+    """"none" (the kernel runs on the hardware itself) or "vm"; this much enters the fingerprint."""
+    hypervisor: str | None
+    """The hypervisor's name where a trace of it is readable."""
+    container: str | None
+    """"docker", "podman", "lxc", ... where this process runs in a container; None otherwise."""
+
+
+def probe_virtualisation(cpu_flags: frozenset[str], root: Path = ROOT) -> Virtualisation:
+    """Judge from the CPU flag that x86 hypervisors set, the firmware's names, the clocks, the device tree."""
+    hypervisor = _hypervisor(root)
+    # A physical machine made by Google or Microsoft has the vendor's name too, but not the CPU flag. Arm has
+    # no such flag, so there the name alone decides.
+    x86 = "fpu" in cpu_flags
+    virtual = "hypervisor" in cpu_flags or (not x86 and hypervisor is not None)
+    return Virtualisation(
+        kind="vm" if virtual else "none", hypervisor=hypervisor if virtual else None, container=_container(root)
+    )
+
+
+def _hypervisor(root: Path) -> str | None:
+    sys = root / "sys"
+    if (read_text(sys / "hypervisor/type") or "").lower() == "xen":
+        return "Xen"
+    firmware = " ".join(
+        read_text(sys / "class/dmi/id" / name) or "" for name in ("sys_vendor", "product_name", "bios_vendor")
+    ).lower()
+    for trace, name in _FIRMWARE_NAMES.items():
+        if trace in firmware and ".metal" not in firmware:  # Amazon's "c6g.metal" is the hardware itself.
+            return name
+    clocks = (read_text(sys / "devices/system/clocksource/clocksource0/available_clocksource") or "").split()
+    for trace, name in _CLOCKS.items():
+        if trace in clocks:
+            return name
+    compatible = read_text(root / "proc/device-tree/hypervisor/compatible") or ""
+    if "kvm" in compatible:
+        return "KVM"
+    return "Xen" if "xen" in compatible else None
+
+
+def _container(root: Path) -> str | None:
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    if (root / "var/run/secrets/kubernetes.io").exists():  # containerd leaves no other trace
+        return "kubernetes"
+    # systemd writes here what PID 1's environment says, readable to everyone.
+    return read_text(root / "run/systemd/container")
 
 
 @dataclass(frozen=True)

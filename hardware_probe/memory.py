@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psutil
 
-from dlbench.hardware_probe._files import ROOT, parse_fields, read_int, read_text, selected_option
 from dlbench.hardware_probe.cgroups import memory_limit
+from dlbench.hardware_probe.files import ROOT, parse_fields, read_int, read_text, selected_option
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,6 @@ from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room'
 
 NOTHING_MEASURED = 1
 """`run` and `explain`: not one cell gave a number; `tune`: no pair."""
-PARITY_FAILED = 1
-"""`env refresh`: a new build trains otherwise than the reference, so its lock was not taken."""
 FLEET_INCOMPLETE = 1
 """`fleet run`, `fleet status`: a job was refused, failed or was lost, and no other goes on with what it left."""
 GATE_FAILED = 1

@@ -15,7 +15,7 @@ import numpy as np
 from .. import networks
 from ..base import Adapter
 from ..networks import Network
-from ..protocol import END, HOST_LINE, READ, RESET, STEPS, Answer, Launch
+from ..protocol import END, HOST_LINE, READ, RESET, STEPS, Launch, ParitySample
 from . import batches, contract, parity
 
 # The guest's end of the line to the host: what is told at which moment, and what is answered.
@@ -94,7 +94,9 @@ class Weights(Mapping[str, np.ndarray]):
         return len(self._parameters)
 
 
-def carry_out_check(adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, order: Order) -> Answer:
+def carry_out_check(
+    adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, order: Order
+) -> ParitySample:
     """Carry out the checks of the timed ``step`` that the host asks for; return what the last one showed."""
     network = networks.from_data(launch.network or {})
     weights, batch = Weights(network), batches.of_launch(network, launch)
@@ -106,7 +108,7 @@ def carry_out_check(adapter: Adapter, step: Callable[[], None], launch: Launch, 
         further = host.read()
     finite = all(math.isfinite(each) for each in losses)
     updates = {name: _plain(update) for name, update in found.updates.items()}
-    return Answer(losses if finite else None, updates, found.parameter_count)
+    return ParitySample(losses if finite else None, updates, found.parameter_count)
 
 
 def _rounds(

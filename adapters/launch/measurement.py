@@ -16,7 +16,7 @@ from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import software
 from ..networks import Network
-from ..protocol import BEGIN, PHASE_FILE, TRAINING, Answer, Launch, Outcome, Protocol, Status, write_json
+from ..protocol import BEGIN, PHASE_FILE, TRAINING, Launch, Outcome, ParitySample, Protocol, Status, write_json
 from . import batches, check, contract, device, evidence, parity, steady, team, timing
 from .check import Host, Order
 
@@ -208,12 +208,12 @@ class FirstLosses:
         if self.wanted and self.adapter.tells_loss:
             self.losses.append(contract.loss(self.adapter))
 
-    def answer(self) -> Optional[Answer]:
+    def answer(self) -> Optional[ParitySample]:
         """Return them for the host to hold against those of other launches; None where a reference does better."""
         if not self.wanted:
             return None
         finite = all(math.isfinite(each) for each in self.losses)
-        return Answer(self.losses if finite else None, {}, 0)
+        return ParitySample(self.losses if finite else None, {}, 0)
 
 
 def _prepare(
@@ -345,7 +345,7 @@ def measure(
 
 def _checked(
     adapter: Adapter, step: Callable[[], None], launch: Launch, taken: Taken, before: Dict[str, np.ndarray], host: Host
-) -> Optional[Answer]:
+) -> Optional[ParitySample]:
     """Carry out the parity check; None where nothing is computed, or where no host asks for one."""
     if not adapter.computes:
         return None

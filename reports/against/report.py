@@ -3,16 +3,15 @@
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Against, against
 from dlbench.reports.against.words import against_data, against_page, against_rows
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import Builds, build_matrix
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
-from dlbench.reports.storage.builds import Builds
 
 
 def _analyse(source: Source) -> Against:
     results = source.results()
-    builds = Builds(results.records, source.releases)
-    mine = build_matrix(results, source.choices.all_runs)
-    return against(mine, shi2016.publication(), source.stands, builds, source.choices.all_modes)
+    builds = Builds(results.records, source.releases())
+    mine = build_matrix(results, source.options.all_runs)
+    return against(mine, shi2016.publication(), source.stands(), builds, source.options.all_modes)
 
 
 REPORT = Report(
@@ -23,11 +22,11 @@ For each framework of the paper, on as many threads: the seconds of 2016, the sp
 together), and how much is left when both are divided by the cores' peak rates.""",
     examples=("dlbench report against", "dlbench report against --all-modes --format markdown"),
     analyse=_analyse,
-    page=lambda found, choices: against_page(found),
+    page=lambda found, options: against_page(found),
     data=against_data,
     rows=against_rows,
-    offers=frozenset({ALL_MODES, ALL_RUNS}),
-    worth_a_section=lambda found: bool(found.matches),
+    options=frozenset({ALL_MODES, ALL_RUNS}),
+    has_section=lambda found: bool(found.matches),
     heading="Beside the paper of 2016",
     place=74,
 )

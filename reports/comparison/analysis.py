@@ -37,11 +37,10 @@ from dlbench.reports.comparison.verdict import (
     rule_of,
     undecided,
 )
-from dlbench.reports.evidence import flag_kinds, raised_flags
-from dlbench.reports.evidence.attempts import effective, left_out
-from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, left_out, record_flags
+from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import Record, Run, last_attempts
 
 CONTENDED_SHARE = 0.5
 ONE_SIDED = 0.01
@@ -196,7 +195,7 @@ def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) ->
     """Return the undisturbed pairs in order, and how many were left out; of one stage, or with None of all."""
     wanted = [record for record in records if stage is None or record.stage == stage]
     by_launch: dict[int, dict[str, Record]] = {}
-    for record in effective(wanted, host):
+    for record in last_attempts(wanted):
         by_launch.setdefault(record.launch, {})[record.side] = record
     before, after, lost = [], [], 0
     for launch in sorted(by_launch):
@@ -254,21 +253,21 @@ def _seconds(record: Record) -> float | None:
 def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured", (), 0, "")
-    counted = effective(records, host)
+    counted = last_attempts(records)
     good = [record for record in counted if not left_out(record, host)]
     seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
     timed = [record for record in counted if record.outcome.samples_ns]
-    flags = raised_flags.cell_flags([raised_flags.record_flags(r, host) for r in timed])
+    flags = cell_flags([record_flags(r, host) for r in timed])
     status, reason, failed = _status(counted)
     if failed and status is Status.OK:
-        flags.append(flag_kinds.Flag(flag_kinds.FAILED_LAUNCHES, failed))
+        flags.append(Flag(FAILED_LAUNCHES, failed))
     return SideOfCell(
         status,
         reason,
         seconds,
         len(counted) - len(good),
         counted[-1].environment,
-        tuple(flag for flag in flags if flag.kind is not flag_kinds.CONTENDED),
+        tuple(flag for flag in flags if flag.kind is not CONTENDED),
     )
 
 
@@ -300,7 +299,7 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
 def _contended(
     lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
 ) -> Judgement:
-    slowed = any(flag.kind is flag_kinds.DEVICE_THROTTLED for side in sides for flag in side.flags)
+    slowed = any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags)
     why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
     if slowed:
         why = (

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.cells import group_of, row_of
 from dlbench.reports.comparison.verdict import Judgement, Rule, Verdict
-from dlbench.reports.evidence.flag_kinds import Flag
-from dlbench.reports.evidence.statistics import Ratio
-from dlbench.reports.matrix.places import group_of, row_of
+from dlbench.reports.flags import Flag
+from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
 

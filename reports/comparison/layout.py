@@ -7,10 +7,10 @@ from enum import Enum
 from dlbench.adapters.protocol import Status
 from dlbench.reports.comparison.compared import CellComparison, Comparison, SideOfCell
 from dlbench.reports.comparison.verdict import POWER
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.layout import HOLES, Entry, Table
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, row_name
+from dlbench.reports.statistics import Ratio
 
 
 class Finding(Enum):
@@ -105,10 +105,10 @@ def launches_of(cell: CellComparison) -> str:
     return f"{cell.judgement.baseline_launches}+{cell.judgement.candidate_launches}"
 
 
-def flags_of(cell: CellComparison) -> list[flag_kinds.FlagKind]:
+def flags_of(cell: CellComparison) -> list[FlagKind]:
     """Return the kinds of flags that either side carries and that bear on a comparison."""
     raised = {flag.kind for side in (cell.baseline, cell.candidate) for flag in side.flags}
-    return [kind for kind in flag_kinds.KINDS if kind in raised and kind is not flag_kinds.PARITY_UNCHECKED]
+    return [kind for kind in KINDS if kind in raised and kind is not PARITY_UNCHECKED]
 
 
 _HEAD = ("", "threads", "candidate / baseline", "verdict", "launches")
@@ -189,7 +189,7 @@ def legend(comparison: Comparison) -> list[str]:
     lines = [f"{each.value}: {LEGEND[each].format(**words)}" for each in by_finding(comparison)]
     lines += [WORKERS_LEGEND] if any(each.cell.world_size > 1 for each in comparison.cells) else []
     raised = {kind for each in comparison.cells for kind in flags_of(each)}
-    return lines + [f"{kind.symbol} {kind.legend}" for kind in flag_kinds.KINDS if kind in raised]
+    return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
 
 
 def details_of(cells: Iterable[CellComparison]) -> list[str]:
@@ -207,7 +207,7 @@ def details_of(cells: Iterable[CellComparison]) -> list[str]:
 
 
 def _facts(side: SideOfCell) -> list[str]:
-    shown = [flag for flag in side.flags if flag.kind is not flag_kinds.PARITY_UNCHECKED]
+    shown = [flag for flag in side.flags if flag.kind is not PARITY_UNCHECKED]
     return [f"{flag.kind.symbol} {flag.sentence}" for flag in shown]
 
 

@@ -7,7 +7,7 @@ REPORT = Report(
     name="explain",
     summary="Where the time of one cell's step goes, by kinds of operators.",
     examples=("dlbench explain torch/resnet50",),
-    page=lambda found, choices: explained_page(found, choices.top),
+    page=lambda found, options: explained_page(found, options.top),
     data=explained_data,
     rows=explained_rows,
 )

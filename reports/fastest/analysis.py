@@ -8,10 +8,8 @@ which has a star where noise cannot tell it, is no rival here.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlbench.reports.evidence.contrasts import clearly_slower, judge
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, in_the_running
-from dlbench.reports.matrix.places import Column, Group
+from dlbench.reports.cells import CellResult, Column, Group, Matrix, in_the_running
+from dlbench.reports.statistics import Ratio, Summary, clearly_slower, judge, ratio
 
 
 @dataclass(frozen=True)
@@ -20,11 +18,11 @@ class Leader:
 
     group: Group
     column: Column
-    first: MatrixCell
+    first: CellResult
     """The least median of those that were fair."""
-    ties: tuple[MatrixCell, ...]
+    ties: tuple[CellResult, ...]
     """Others that noise cannot tell from it, the fastest first; the same row tuned otherwise is none of them."""
-    next: MatrixCell | None
+    next: CellResult | None
     """The fastest that is clearly slower, else the second; None where it is alone."""
     ratio: Ratio | None
     """Seconds of the next over its own."""
@@ -32,7 +30,7 @@ class Leader:
     """Whether nothing ties with it, and the interval of the ratio to another of its run lies above 1."""
 
     @property
-    def compared(self) -> tuple[MatrixCell, ...]:
+    def compared(self) -> tuple[CellResult, ...]:
         """The cells that the sentence about it rests on."""
         return tuple(each for each in (self.first, *self.ties[:1], self.next) if each is not None)
 
@@ -63,7 +61,7 @@ def leaders(matrix: Matrix) -> list[Leader]:
     return found
 
 
-def _leader(group: Group, column: Column, ordered: Sequence[tuple[MatrixCell, Summary]]) -> Leader:
+def _leader(group: Group, column: Column, ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
     (first, least), *others = ordered
     # The same row tuned otherwise is no rival.
     others = [pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")]

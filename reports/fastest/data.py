@@ -3,11 +3,10 @@
 from typing import Any
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import CellResult, values
 from dlbench.reports.fastest.analysis import Fastest, Leader
 from dlbench.reports.formats import csv, json
-from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.matrix.data import of_cell, of_place
-from dlbench.reports.matrix.places import values
 from dlbench.reports.naming import row_name
 
 _GROUP, _ROW = (tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW))
@@ -48,6 +47,6 @@ def _leader(found: Fastest, leader: Leader) -> dict[str, Any]:
     }
 
 
-def _standing(cell: MatrixCell) -> dict[str, Any]:
+def _standing(cell: CellResult) -> dict[str, Any]:
     of_row = {name: value for name, value in values(cell.row).items() if name in _ROW}
     return {**of_row, **of_cell(cell, "seconds", "flags", "run")}

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.cells import NO_THREADS
 from dlbench.reports.fastest.analysis import Fastest, Leader
+from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.layout import (
     MISSING,
     QUANTITIES,
@@ -16,7 +17,6 @@ from dlbench.reports.formats.layout import (
     flag_lines,
     times,
 )
-from dlbench.reports.matrix.places import NO_THREADS
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name
 from dlbench.reports.storage.hosts import name_among
 
@@ -79,7 +79,7 @@ def _measured(leader: Leader) -> bool:
     return leader.ratio is not None and leader.ratio.low is not None
 
 
-def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set[flag_kinds.FlagKind]) -> Table:
+def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set[FlagKind]) -> Table:
     rows: list[tuple[Entry, ...]] = []
     group = None
     here = [each for each in compared if each.column.machine == machine]
@@ -95,7 +95,7 @@ def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set
     return Table(title, ("fastest", "p", "s/batch", "next", "times as slow", "clear"), tuple(rows), tuple(ties), keys=2)
 
 
-def _row(leader: Leader, common: set[flag_kinds.FlagKind]) -> tuple[Entry, ...]:
+def _row(leader: Leader, common: set[FlagKind]) -> tuple[Entry, ...]:
     following = leader.next
     return (
         Entry(row_name(leader.first.row)),

@@ -23,9 +23,9 @@ thread) as they were read between launches. Beside that stands how much nodes di
     rows=fleet_rows,
     draw=draw_fleet,
     drawable=lambda found: bool(found.compared),
-    offers=frozenset({FLEET, TOP}),
+    options=frozenset({FLEET, TOP}),
     heading="Node against node",
     place=18,
     headline=headline,
-    worth_a_section=lambda found: bool(found.compared),
+    has_section=lambda found: bool(found.compared),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.flags import CONTENDED, SHARED_NODE
 from dlbench.reports.fleet.analysis import Finding, FleetFound, KindFound, Spread
 from dlbench.reports.fleet.contrasts import FAST, SLOW
 from dlbench.reports.fleet.headline import counted, headline
@@ -15,7 +15,7 @@ from dlbench.reports.fleet.nodes import BANDWIDTH, NodeSeen, Thing
 from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number, times
 from dlbench.reports.naming import group_name, rest_of
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 
 NONE = "No node of a fleet was measured here; `dlbench fleet run SUITE` measures many into one store."
 _ITSELF = "the machine itself, one thread"
@@ -37,27 +37,27 @@ _SPREAD_LEGEND = (
 _Part = TypeVar("_Part")
 
 
-def fleet_page(found: FleetFound, choices: Choices) -> Page:
+def fleet_page(found: FleetFound, options: ReportOptions) -> Page:
     """Return for each kind its nodes, those told apart thing by thing, and how much nodes and launches differ."""
     if not found.kinds:
         return Page((NONE,), ())
     sentences = headline(found)
-    more = len(sentences) - choices.top
+    more = len(sentences) - options.top
     further = (f"So are {counted(more, 'further node')}.",) if more > 0 else ()
-    before, tables = [*sentences[: choices.top], *further], []
+    before, tables = [*sentences[: options.top], *further], []
     for kind in found.compared:
         before.append(_summary(kind))
-        tables.append(_nodes(kind, choices.top))
+        tables.append(_nodes(kind, options.top))
         told = [each for each in kind.nodes if each.told]
-        tables += [_details(each, kind, choices.top) for each in told[:_DETAILED]]
+        tables += [_details(each, kind, options.top) for each in told[:_DETAILED]]
         tables.append(_spreads(kind))
     after = (*_LEGEND, *_marks_legend(found), *_SPREAD_LEGEND) if found.compared else ()
     return Page(tuple(before), tuple(tables), (*after, *missing(found)))
 
 
-def draw_fleet(found: FleetFound, path: Path, choices: Choices) -> list[Path]:
+def draw_fleet(found: FleetFound, path: Path, options: ReportOptions) -> list[Path]:
     """Draw a page for each kind: a panel of the mean, one of each thing, nodes down. Raises ReportError."""
-    return dots_to_picture([_dots(each, choices.top) for each in found.compared], path)
+    return dots_to_picture([_dots(each, options.top) for each in found.compared], path)
 
 
 def unit_of(thing: Thing) -> str:
@@ -160,13 +160,13 @@ def _share(share: float | None) -> str:
 
 
 def _marks(node: NodeSeen) -> str:
-    kinds = ((flag_kinds.SHARED_NODE, bool(node.shared)), (flag_kinds.CONTENDED, bool(node.disturbed)))
+    kinds = ((SHARED_NODE, bool(node.shared)), (CONTENDED, bool(node.disturbed)))
     return "".join(f" {kind.symbol}" for kind, raised in kinds if raised)
 
 
 def _marks_legend(found: FleetFound) -> list[str]:
     nodes = [each.node for kind in found.compared for each in kind.nodes]
-    shared, contended = flag_kinds.SHARED_NODE, flag_kinds.CONTENDED
+    shared, contended = SHARED_NODE, CONTENDED
     lines = [f"{shared.symbol} {shared.legend}"] if any(node.shared for node in nodes) else []
     return [*lines, *([f"{contended.symbol} {contended.legend}"] if any(node.disturbed for node in nodes) else [])]
 

@@ -9,17 +9,17 @@ from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.markdown import page_to_markdown
 from dlbench.reports.formats.terminal import page_to_terminal
-from dlbench.reports.report import Choices, Report
+from dlbench.reports.report import Report, ReportOptions
 
-_Writer = Callable[[Report[Any], Any, Choices], str]
+_Writer = Callable[[Report[Any], Any, ReportOptions], str]
 
 FORMATS: dict[str, _Writer] = {
-    "terminal": lambda report, found, choices: page_to_terminal(report.page(found, choices)),
-    "markdown": lambda report, found, choices: page_to_markdown(report.page(found, choices)),
-    "latex": lambda report, found, choices: page_to_latex(report.page(found, choices)),
+    "terminal": lambda report, found, options: page_to_terminal(report.page(found, options)),
+    "markdown": lambda report, found, options: page_to_markdown(report.page(found, options)),
+    "latex": lambda report, found, options: page_to_latex(report.page(found, options)),
     # These two hold every quantity of a cell at once.
-    "csv": lambda report, found, choices: csv_text(report.rows(found)),
-    "json": lambda report, found, choices: json_text(report.data(found)),
+    "csv": lambda report, found, options: csv_text(report.as_rows(found)),
+    "json": lambda report, found, options: json_text(report.as_data(found)),
 }
 
 
@@ -28,15 +28,15 @@ def formats_of(report: Report[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*FORMATS, *report.own_formats]))
 
 
-def export(report: Report[Any], found: Any, choices: Choices, form: str, colour: bool = False) -> str:
+def export(report: Report[Any], found: Any, options: ReportOptions, form: str, colour: bool = False) -> str:
     """Return what a report found in the format of this name, coloured for a terminal where that is wanted."""
     if form in report.own_formats:
         return report.own_formats[form](found)
     if form == "terminal" and colour:
-        return page_to_terminal(report.page(found, choices), colour=True)
-    return FORMATS[form](report, found, choices)
+        return page_to_terminal(report.page(found, options), colour=True)
+    return FORMATS[form](report, found, options)
 
 
-def to_stdout(report: Report[Any], found: Any, choices: Choices, form: str) -> str:
+def to_stdout(report: Report[Any], found: Any, options: ReportOptions, form: str) -> str:
     """Return the same, coloured where standard output is a terminal and NO_COLOR is not set."""
-    return export(report, found, choices, form, colour=os.isatty(1) and "NO_COLOR" not in os.environ)
+    return export(report, found, options, form, colour=os.isatty(1) and "NO_COLOR" not in os.environ)

@@ -8,12 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlbench.reports.evidence.contrasts import judge
-from dlbench.reports.evidence.means import mean_of_pairs
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, in_the_running
-from dlbench.reports.matrix.places import Column, Group, Row
+from dlbench.reports.cells import CellResult, Column, Group, Matrix, Row, in_the_running
 from dlbench.reports.naming import row_name
+from dlbench.reports.statistics import Ratio, Summary, judge, mean_of_pairs, ratio
 
 Times = Mapping[tuple[Column, Group], Summary]
 """Of one row: its times that count."""
@@ -78,7 +75,7 @@ def frameworks(matrix: Matrix) -> Frameworks:
 
 def times_of(matrix: Matrix, machine: str) -> dict[Row, dict[tuple[Column, Group], Summary]]:
     """Return the times that count of each row of a machine."""
-    by_place: dict[tuple[Column, Group], list[MatrixCell]] = {}
+    by_place: dict[tuple[Column, Group], list[CellResult]] = {}
     for (group, _, column), cell in matrix.cells.items():
         if column.machine == machine:
             by_place.setdefault((column, group), []).append(cell)

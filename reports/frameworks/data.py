@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import Column, Row, values
 from dlbench.reports.formats import csv, json
 from dlbench.reports.frameworks.analysis import Compared, Frameworks, Mean, Standing
 from dlbench.reports.matrix.data import of_place
-from dlbench.reports.matrix.places import Column, Row, values
 
 _GROUP, _ROW, _PLACE = (tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN))
 _COLUMNS = (

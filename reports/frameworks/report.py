@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import differ
 from dlbench.reports.frameworks.analysis import frameworks
 from dlbench.reports.frameworks.data import frameworks_data, frameworks_rows
 from dlbench.reports.frameworks.words import draw_frameworks, frameworks_page, headline
-from dlbench.reports.matrix.places import differ
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 
 
@@ -21,16 +21,16 @@ REPORT = Report(
     summary="How many times as long each framework takes as one of them, over the networks that both have.",
     examples=("dlbench report frameworks", "dlbench report frameworks --threads 1,2 --plot frameworks.png"),
     analyse=lambda source: frameworks(source.matrix()),
-    page=lambda found, choices: frameworks_page(found),
+    page=lambda found, options: frameworks_page(found),
     data=frameworks_data,
     rows=frameworks_rows,
-    draw=lambda found, path, choices: draw_frameworks(found, path),
+    draw=lambda found, path, options: draw_frameworks(found, path),
     drawable=lambda found: bool(found.machines),
-    invitation="framework against framework, over all networks",
-    tells=_tells,
-    offers=frozenset({REFERENCE, ALL_RUNS}),
+    suggestion="framework against framework, over all networks",
+    applies=_tells,
+    options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Framework against framework",
     place=15,
     headline=headline,
-    worth_a_section=lambda found: bool(found.machines),
+    has_section=lambda found: bool(found.machines),
 )

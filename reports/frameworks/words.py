@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from dlbench.reports.evidence.contrasts import judge
+from dlbench.reports.cells import NO_THREADS, Column
 from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
 from dlbench.reports.frameworks.analysis import Compared, Frameworks, Mean, Standing
-from dlbench.reports.matrix.places import NO_THREADS, Column
 from dlbench.reports.naming import WORKERS_LEGEND, head_of, row_name
+from dlbench.reports.statistics import judge
 from dlbench.reports.storage.hosts import name_among
 
 NOTHING = "No two frameworks, or modes of one, have a time for the same network at the same place; nothing to compare."

@@ -10,13 +10,13 @@ REPORT = Report(
     name="history",
     summary="Which cells became slower or faster, on which night, and what else changed then.",
     examples=("dlbench history --plot history.png",),
-    page=lambda found, choices: history_page(found),
+    page=lambda found, options: history_page(found),
     data=history_data,
     rows=history_rows,
     own_formats={
         "markdown": lambda found: page_to_markdown(tables_page(found)),
         "latex": lambda found: page_to_latex(tables_page(found)),
     },
-    draw=lambda found, path, choices: history_to_picture(found, path),
+    draw=lambda found, path, options: history_to_picture(found, path),
     drawable=lambda found: bool(found.cells),
 )

@@ -9,11 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.evidence.contrasts import WORSE, holm, judge, welch
-from dlbench.reports.evidence.means import mean_of_pairs
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, fair
-from dlbench.reports.matrix.places import Row
+from dlbench.reports.cells import CellResult, Matrix, Row, fair
+from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
 from dlbench.reports.storage.hosts import unlike
 
 SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
@@ -23,8 +20,8 @@ SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
 class Pair:
     """One cell on both machines."""
 
-    one: MatrixCell
-    other: MatrixCell
+    one: CellResult
+    other: CellResult
     ratio: Ratio
     """Seconds on the other machine over those on the one."""
     p_value: float | None
@@ -74,7 +71,7 @@ class Machines:
 
 def machines(matrix: Matrix) -> Machines:
     """Return each machine of a matrix beside the one with the most times; nothing where there is one alone."""
-    cells: dict[str, dict[Cell, MatrixCell]] = {machine: {} for machine in matrix.machines}
+    cells: dict[str, dict[Cell, CellResult]] = {machine: {} for machine in matrix.machines}
     for cell in fair(matrix.cells.values()):
         cells[cell.column.machine][cell.cell] = cell
     if len(cells) < 2:
@@ -83,7 +80,7 @@ def machines(matrix: Matrix) -> Machines:
     return Machines(matrix, tuple(_against(matrix, one, other, cells) for other in cells if other != one))
 
 
-def _against(matrix: Matrix, one: str, other: str, cells: Mapping[str, Mapping[Cell, MatrixCell]]) -> Against:
+def _against(matrix: Matrix, one: str, other: str, cells: Mapping[str, Mapping[Cell, CellResult]]) -> Against:
     why = tuple(unlike(matrix.hosts[one], matrix.hosts[other]))
     common = [(cells[one][cell], cells[other][cell]) for cell in cells[one] if cell in cells[other]]
     pairs = _adjusted([pair for both in common if (pair := _pair(*both)) is not None], named=not why)
@@ -99,7 +96,7 @@ def _against(matrix: Matrix, one: str, other: str, cells: Mapping[str, Mapping[C
     return Against(one, other, why, tuple(pairs), tuple(ordered), _mean(pairs) if pairs else None)
 
 
-def _pair(one: MatrixCell, other: MatrixCell) -> Pair | None:
+def _pair(one: CellResult, other: CellResult) -> Pair | None:
     if one.timed is None or other.timed is None:
         return None
     return Pair(one, other, ratio(other.timed, one.timed), welch(other.timed, one.timed), "")

@@ -3,10 +3,10 @@
 from typing import Any
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import values
 from dlbench.reports.formats import csv, json
 from dlbench.reports.machines.analysis import Against, Machines, Mean, Pair
 from dlbench.reports.matrix.data import of_cell
-from dlbench.reports.matrix.places import values
 
 _ROW = tuple(axis.name for axis in axes.of_role(axes.ROW))
 _COLUMNS = (

@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from dlbench.reports.evidence.contrasts import judge
+from dlbench.reports.cells import NO_THREADS, CellResult, Group
 from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number, times
 from dlbench.reports.machines.analysis import FASTER, SLOWER, Against, Machines, Mean, Pair
-from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import NO_THREADS, Group
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name
+from dlbench.reports.statistics import judge
 from dlbench.reports.storage.hosts import name_among
 
 ONE = (
@@ -103,7 +102,7 @@ def _verdict(word: str) -> Entry:
     return Entry(word or MISSING, hole=word == SLOWER, best=word == FASTER)
 
 
-def _place(cell: MatrixCell) -> str:
+def _place(cell: CellResult) -> str:
     where = cell.column
     return head_of(where.cell if where.on_cpu else where.cell._replace(threads=NO_THREADS))
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from dlbench.reports.report import Choices, Report
+from dlbench.reports.report import Report, ReportOptions
 
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
@@ -22,12 +22,12 @@ _GRID = "#dddddd"
 _DROPPED = (f"{{{_SVG}}}metadata", f"{{{_SVG}}}title", f"{{{_SVG}}}style")
 
 
-def pictures(report: Report[Any], found: Any, choices: Choices) -> list[Markup]:
+def pictures(report: Report[Any], found: Any, options: ReportOptions) -> list[Markup]:
     """Return a report's picture as inline SVG elements; empty where it has none."""
     if report.draw is None or not report.drawable(found):
         return []
     with tempfile.TemporaryDirectory() as folder:
-        files = report.draw(found, Path(folder) / f"{report.name}.svg", choices)
+        files = report.draw(found, Path(folder) / f"{report.name}.svg", options)
         return [
             inline(
                 file.read_text(encoding="utf-8"),

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from dlbench.adapters import tuning
-from dlbench.hardware_probe.doctor.findings import Finding, Severity
+from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.formats.json import data_of_tables, plain
 from dlbench.reports.formats.layout import Table, entries
 from dlbench.reports.naming import row_name

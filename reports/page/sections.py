@@ -10,7 +10,7 @@ from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.inline_svg import pictures
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.networks import family_of_record
 
 LAST_BEFORE_THE_MATRIX = 10
@@ -43,18 +43,18 @@ def sections(document: Document) -> list[Section]:
     families = {family.name for each in document.results.records if (family := family_of_record(each)) is not None}
     told = [report for report in reports().values() if report.heading and report.of_stores]
     for report in sorted(told, key=lambda report: (report.place, report.name)):
-        if not report.tells(cells) or (report.families and not report.families & families):
+        if not report.applies(cells) or (report.families and not report.families & families):
             continue
-        quantity = report.section_quantity or next(iter(report.quantities), Choices().quantity)
-        choices = Choices(quantity=quantity)
+        quantity = report.section_quantity or next(iter(report.quantities), ReportOptions().quantity)
+        options = ReportOptions(quantity=quantity)
         try:
             what = report.analyse(source)
         except ReportError:
             continue  # It has nothing to tell of these results.
-        if not report.worth_a_section(what):
+        if not report.has_section(what):
             continue
-        drawn = pictures(report, what, choices) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
-        body = page_to_html(shortened(report.page(what, choices), report.name))
+        drawn = pictures(report, what, options) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
+        body = page_to_html(shortened(report.page(what, options), report.name))
         found.append(
             Section(
                 report.name,

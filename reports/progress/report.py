@@ -1,6 +1,6 @@
 """`dlbench report progress`."""
 
-from dlbench.reports.matrix.places import differ
+from dlbench.reports.cells import differ
 from dlbench.reports.progress.analysis import progress
 from dlbench.reports.progress.plot import progress_to_picture
 from dlbench.reports.progress.words import progress_data, progress_page, progress_rows
@@ -10,16 +10,16 @@ REPORT = Report(
     name="progress",
     summary="The frameworks from oldest to newest, by release date: what became faster on one machine.",
     examples=("dlbench report progress", "dlbench report progress --all-modes --plot progress.png"),
-    analyse=lambda source: progress(source.matrix(), source.builds(), source.choices.all_modes),
-    page=lambda found, choices: progress_page(found),
+    analyse=lambda source: progress(source.matrix(), source.builds(), source.options.all_modes),
+    page=lambda found, options: progress_page(found),
     data=progress_data,
     rows=progress_rows,
-    draw=lambda found, path, choices: progress_to_picture(found, path),
+    draw=lambda found, path, options: progress_to_picture(found, path),
     drawable=lambda found: bool(found.rankings),
-    invitation="the frameworks from oldest to newest",
-    tells=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
-    offers=frozenset({ALL_MODES, ALL_RUNS}),
+    suggestion="the frameworks from oldest to newest",
+    applies=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
+    options=frozenset({ALL_MODES, ALL_RUNS}),
     heading="From the oldest framework to the newest",
     place=60,
-    worth_a_section=lambda found: bool(found.rankings),
+    has_section=lambda found: bool(found.rankings),
 )

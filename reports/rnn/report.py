@@ -17,11 +17,11 @@ def published() -> Study:
 
 
 def _analyse(source: Source) -> Study:
-    reference = source.choices.reference
+    reference = source.options.reference
     if reference == brandfonbrener2017.NAME:
         return published()
     found = study(source.matrix(), {} if reference else networks_of(source.results().records))
-    return replace(found, beside=published()) if source.choices.against else found
+    return replace(found, beside=published()) if source.options.against else found
 
 
 REPORT = Report(
@@ -36,13 +36,13 @@ units on one device, machine or thread count is faster than another; rows compar
         "dlbench report rnn --reference brandfonbrener2017",
     ),
     analyse=_analyse,
-    page=lambda found, choices: rnn_page(found, choices.quantity),
+    page=lambda found, options: rnn_page(found, options.quantity),
     data=rnn_data,
     rows=rnn_rows,
-    invitation="small recurrent networks: time by units and steps, when threads pay",
-    tells=bool,
-    offers=frozenset({REFERENCE, ALL_RUNS}),
-    beside=(brandfonbrener2017.NAME,),
+    suggestion="small recurrent networks: time by units and steps, when threads pay",
+    applies=bool,
+    options=frozenset({REFERENCE, ALL_RUNS}),
+    published=(brandfonbrener2017.NAME,),
     families=frozenset({FAMILY}),
     quantities=tuple(QUANTITIES),
     heading="Small recurrent networks",

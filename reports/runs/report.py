@@ -35,7 +35,7 @@ REPORT = Report(
     summary="List the runs of a store: id, suite, machine, start, end, records.",
     examples=("dlbench report runs --store results.sqlite",),
     analyse=_analyse,
-    page=lambda runs, choices: _page(runs),
+    page=lambda runs, options: _page(runs),
     data=lambda runs: runs,
     rows=lambda runs: Rows(_COLUMNS, runs),
 )

@@ -13,7 +13,7 @@ from dlbench.reports.history.report import REPORT
 from dlbench.reports.history.tables import tables_page
 from dlbench.reports.page.inline_svg import pictures
 from dlbench.reports.page.policy import own_style, policy
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.site.contents import Contents, notices
 from dlbench.reports.site.names import run_file
 
@@ -46,7 +46,7 @@ def history_page(history: History, suite: str, where: str, version: str) -> str:
         title=f"History of {suite} on {where}",
         version=version,
         # Of very many series the picture shows those with changes; the tables have all.
-        pictures=pictures(REPORT, replace(history, everything=False), Choices()),
+        pictures=pictures(REPORT, replace(history, everything=False), ReportOptions()),
         tables=page_to_html(tables_page(replace(history, everything=True)), level=2),
         nights={night.run: (night.started, "../" + run_file(night.run)) for night in nights},
     )

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlbench.hardware_probe import Machine, describe
-from dlbench.hardware_probe.doctor.findings import Finding
+from dlbench.hardware_probe.doctor import Finding
 from dlbench.hardware_probe.machine import rounded_memory_gib
 
 

@@ -11,8 +11,8 @@ REPORT = Report(
     summary="Software, networks and hardware behind the numbers (Tables 1 to 3 of the paper).",
     examples=("dlbench report tables --format markdown",),
     analyse=lambda source: tables(source.results()),
-    page=lambda found, choices: Page((), tuple(found)),
+    page=lambda found, options: Page((), tuple(found)),
     data=data_of_tables,
     rows=rows_of_tables,
-    invitation="software, networks and hardware behind the numbers",
+    suggestion="software, networks and hardware behind the numbers",
 )

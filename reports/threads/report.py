@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.matrix.places import differ
+from dlbench.reports.cells import differ
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.threads.analysis import threads
 from dlbench.reports.threads.data import threads_data, threads_rows
@@ -25,14 +25,14 @@ REPORT = Report(
         "dlbench report threads --plot threads.png",
     ),
     analyse=lambda source: threads(source.matrix()),
-    page=lambda found, choices: threads_page(found),
+    page=lambda found, options: threads_page(found),
     data=threads_data,
     rows=threads_rows,
-    draw=lambda found, path, choices: threads_to_picture(found.curves, path),
+    draw=lambda found, path, options: threads_to_picture(found.curves, path),
     drawable=lambda found: bool(drawn_curves(found.curves)),
-    invitation="how many threads to give, and what more of them cost",
-    tells=_tells,
-    offers=frozenset({REFERENCE, ALL_RUNS}),
+    suggestion="how many threads to give, and what more of them cost",
+    applies=_tells,
+    options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Threads: how many to use, and what more of them cost",
     place=30,
     headline=lambda found: headline(found.curves),

@@ -16,7 +16,7 @@ _ALIKE = 5
 
 def _analyse(source: Source) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may have its partner in none.
-    parts = [] if source.choices.all_runs else [*_of_runs(source)]
+    parts = [] if source.options.all_runs else [*_of_runs(source)]
     if not any(part.rows for part in parts):
         parts = [_worth(source.results())]
     return newest_of(parts)
@@ -50,14 +50,14 @@ run with enough pairs counts; `--all-runs` takes the pairs of several runs toget
         "dlbench report tuning --format markdown",
     ),
     analyse=_analyse,
-    page=lambda found, choices: tuning_page(found),
+    page=lambda found, options: tuning_page(found),
     data=tuning_data,
     rows=tuning_rows,
-    invitation="what each setting is worth",
-    tells=tells,
-    offers=frozenset({ALL_RUNS}),
+    suggestion="what each setting is worth",
+    applies=tells,
+    options=frozenset({ALL_RUNS}),
     heading="What each setting is worth",
     place=35,
     headline=headline,
-    worth_a_section=lambda found: bool(found.rows),
+    has_section=lambda found: bool(found.rows),
 )

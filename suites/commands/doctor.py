@@ -6,13 +6,13 @@ import textwrap
 from rich.text import Text
 
 from dlbench.hardware_probe import SentinelError
-from dlbench.hardware_probe.doctor.examination import Facts, Finding, Severity, diagnose, gather_settings, take_sample
+from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_settings, take_sample
 from dlbench.reports.formats.inert import visible
 
 from ..display.screen import counted, out, print_json, say
 from ..errors import UsageError
-from ..launching.launcher import guest_environment
-from ..quiet.machine_lock import measuring
+from ..run.launcher import guest_environment
+from ..run.machine_lock import measuring
 from . import options
 
 READINGS = 5

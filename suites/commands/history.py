@@ -19,16 +19,16 @@ from dlbench.reports.history.plot import PANELS, history_to_picture
 from dlbench.reports.history.report import REPORT
 from dlbench.reports.history.series import NIGHTLY
 from dlbench.reports.history.what_changed import explained
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.narrowing import fits, names_of
+from dlbench.reports.storage.results import fits, names_of
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
-from ..measuring import preparation
 from ..planning import values
 from ..planning.networks import LARGEST_BATCH
+from ..run import preparation
 from . import options
 from .options import OptionGroup, grouped
 
@@ -89,7 +89,7 @@ def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow
         history = _history(store, chosen, least, how.everything)
     if how.plot is not None:
         _draw(history, how.plot)
-    print(to_stdout(REPORT, history, Choices(), form))
+    print(to_stdout(REPORT, history, ReportOptions(), form))
 
 
 class _Chosen(NamedTuple):

@@ -14,7 +14,7 @@ from dlbench.reports.storage.store import Store
 
 from ..display.screen import StatusLine, complain, counted, err, say
 from ..errors import UsageError, unknown_name
-from ..measuring import preparation
+from ..run import preparation
 from ..storing import spools
 from . import options
 

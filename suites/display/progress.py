@@ -12,9 +12,8 @@ from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
-from ..measuring.ledger import Ledger
-from ..measuring.pairs import PlannedPair
 from ..planning.plan import Plan, PlannedLaunch
+from ..run.schedules import Ledger, PlannedPair
 from .screen import StatusLine, counted
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.

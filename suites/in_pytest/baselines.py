@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.comparison.compared import CANDIDATE
-from dlbench.reports.evidence.attempts import disturbed
+from dlbench.reports.flags import disturbed
 from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY, counted, launch_medians
 from dlbench.reports.pytest_benchmark.files import BenchmarkFile, read
 from dlbench.reports.pytest_benchmark.runs import medians_of

@@ -22,16 +22,16 @@ from ..display.progress import clock as clock_text
 from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..errors import DlbenchError
-from ..launching.launcher import ProcessLauncher
-from ..measuring import preparation
-from ..measuring.attempts import Carrier
-from ..measuring.runner import Runner
 from ..planning import external_adapters, feasible, own_steps, values
 from ..planning.axes import KEYS
 from ..planning.choices import PROTOCOL_KEYS, Choices
 from ..planning.plan import Plan, PlannedLaunch, narrow_to
-from ..quiet.block_gate import open_gate
-from ..quiet.machine_lock import measuring
+from ..run import preparation
+from ..run.launch import LaunchRunner
+from ..run.launcher import ProcessLauncher
+from ..run.machine_lock import measuring
+from ..run.quiet_machine import open_gate
+from ..run.runner import Runner
 from ..storing import spools
 from .cells import CellsModule
 from .options import of_suite
@@ -124,7 +124,7 @@ class SuiteSession:
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
-            carrier = Carrier(
+            carrier = LaunchRunner(
                 plan,
                 run,
                 ProcessLauncher(),

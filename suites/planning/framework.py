@@ -126,7 +126,7 @@ class Framework(_Data):
     requirements: str = "requirements.lock"
     locks: dict[str, str] = {}  # of some of these Pythons another lock: a later release, which the others cannot have
     packages: tuple[str, ...] = ()  # what the locks are resolved from, the framework's own first; empty: all in a lock
-    held: dict[str, str] = {}  # package -> why `env refresh` leaves its locked version
+    held: dict[str, str] = {}  # package -> why a refresh leaves its locked version
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0

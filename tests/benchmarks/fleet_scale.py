@@ -26,7 +26,7 @@ from rich.table import Table
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.catalogue import reports
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.results import Results
@@ -148,7 +148,7 @@ def ask_report(url: str, name: str) -> str:
         )
         report = reports()[name]
         found = report.analyse(source)
-    return str(report.page(found, Choices()))
+    return str(report.page(found, ReportOptions()))
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ command that does not end. It ends with exit code 1 where one is found, and says
 import argparse
 import contextlib
 import faulthandler
+import io
 import itertools
 import multiprocessing
 import os
@@ -26,14 +27,13 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
 from typing import Any, NamedTuple
 
-import carry_out
 from fuzz_inputs import Input, Inputs
 
 SECONDS = 30
@@ -41,6 +41,40 @@ SECONDS = 30
 MOST_LINES, MOST_CHARACTERS = 15, 6000
 CODES = range(7)
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def variables(base: Path) -> dict[str, str]:
+    """Return the environment of every command: nothing of this machine's."""
+    fake = next(Path(__file__).parents[1].rglob("fake_nvml.py"))
+    (base / "no_gpu.py").write_text(
+        "import importlib.util\n"
+        f"spec = importlib.util.spec_from_file_location('fake_nvml', {str(fake)!r})\n"
+        "fake = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(fake)\nnvml = fake.FakeNvml()\n"
+    )
+    home = base / "home"
+    home.mkdir(exist_ok=True)
+    return {
+        **({"TMPDIR": os.environ["TMPDIR"]} if "TMPDIR" in os.environ else {}),
+        **{"PATH": str(base / "no_programs"), "HOME": str(home), "DLBENCH_HOME": str(home / "dlbench")},
+        **{"COLUMNS": "80", "LINES": "40", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC", "LC_ALL": "C.UTF-8"},
+        **{"MPLCONFIGDIR": str(home), "DLBENCH_NVML": str(base / "no_gpu.py"), "PYTHONDONTWRITEBYTECODE": "1"},
+    }
+
+
+def command(words: Sequence[str]) -> tuple[int, str, str]:
+    """Run one command line in this process: exit code, standard output, standard error."""
+    from dlbench.suites.__main__ import main
+
+    sys.argv = ["dlbench", *words]
+    out, err = io.StringIO(), io.StringIO()
+    code: object = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return code if isinstance(code, int) else int(code is not None), out.getvalue(), err.getvalue()
 
 
 class Hangs(BaseException):
@@ -88,7 +122,7 @@ def give(given: Input, folder: Path) -> tuple[int, str]:
     signal.signal(signal.SIGALRM, _too_long)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        code, out, err = carry_out.command(tuple(given.words))
+        code, out, err = command(given.words)
     except Hangs:
         return -1, "it does not end\n" + traceback.format_exc()[-1500:]
     except BaseException:
@@ -149,7 +183,7 @@ def room() -> Iterator[tuple[Inputs, Path]]:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as made:
         base = Path(made).resolve()
         before = dict(os.environ)
-        told = carry_out.variables(base)
+        told = variables(base)
         os.environ.update(told)
         for name in set(os.environ) - set(told):
             del os.environ[name]

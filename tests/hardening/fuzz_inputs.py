@@ -3,6 +3,8 @@
 import contextlib
 import json
 import lzma
+import re
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +12,17 @@ from random import Random
 from typing import NamedTuple
 
 import mutations
-from kept_commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "tests" / "goldens"
+FURTHER_LINES = (
+    *("list", "list --json", "env list", "probe", "plan quick", "plan table4 --frameworks torch --threads 1,2,4-8"),
+    *(
+        "plan threads --threads 1..4*cpus --json",
+        "plan batch --batch-sizes 16..128",
+        "import foreign-a1.json --one-run",
+    ),
+)
 MOST_RECORDS = 12
 """Of a store that is fuzzed: a report of more takes longer and finds no more."""
 
@@ -110,8 +119,8 @@ class Inputs:
         frameworks = sorted((ROOT / "adapters").glob("*/framework.toml"))
         named = [each.read_bytes().replace(f'name = "{_name(each)}"'.encode(), b'name = "mine"') for each in frameworks]
         self.frameworks = [FRAMEWORK.encode(), *named]
-        lines = [line for several in COMMANDS.values() for line in several]
-        self.lines = [line for line in lines if line and line[0] in SAFE and "--now" not in line]
+        goldens = re.findall(r'"((?:report|history|compare|export) [^"{]+)"', (KEPT / "test_goldens.py").read_text())
+        self.lines = [tuple(shlex.split(line)) for line in (*goldens, *FURTHER_LINES)]
         self.kinds: dict[str, Callable[[Path, Random], Input]] = {
             "suite": self._suite,
             "network": self._network,

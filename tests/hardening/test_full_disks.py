@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import small_disks
-from kept_runs import GATES_RUNS
 from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
@@ -25,7 +24,7 @@ COMMANDS = {
     "an import": ("import", "foreign-a1.json", "--store", "new.sqlite"),
     "an import into an older store": ("import", "foreign-a1.json", "--store", "old.sqlite"),
     "reports of a comparison": (
-        *("compare", GATES_RUNS[0], "--store", "gates.sqlite"),
+        *("compare", "20261122T140656-32ed51", "--store", "gates.sqlite"),
         *("--write", "r.md", "--write", "r.json", "--write", "r.xml", "--write", "r.csv"),
     ),
     "a picture": ("report", "progress", "--store", "cpu.sqlite", "--plot", "drawn.svg"),

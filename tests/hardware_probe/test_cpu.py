@@ -18,7 +18,7 @@ from properties import examples
 from recorded_trees import write_tree
 
 from dlbench.hardware_probe import Cache, Frequency, probe_cpu
-from dlbench.hardware_probe._files import parse_cpu_list, parse_size, read_int, selected_option
+from dlbench.hardware_probe.files import parse_cpu_list, parse_size, read_int, selected_option
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys")
 

@@ -7,7 +7,7 @@ import recorded_trees
 from made_up_machines import PASSED_ON, SHELL, command, diagnosed, laptop, of, server
 from recorded_trees import write_tree
 
-from dlbench.hardware_probe.doctor.examination import Severity, faults, gather_settings
+from dlbench.hardware_probe.doctor import Severity, faults, gather_settings
 
 
 def test_a_laptop_with_powersave(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_arm_cores_of_two_speeds(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, recorded_trees.arm() | speeds)
     assert found["core_kinds"].seen == "100% speed 2-3, 44% speed 0-1"
     assert command(found["core_kinds"]) == "taskset --all-tasks --cpu-list --pid 2-3 $$"
-    assert found["governor"].seen == "not told by this system"
+    assert found["governor"].seen == "not reported by this system"
 
 
 def test_a_laptop_on_mains(tmp_path: Path) -> None:

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from made_up_machines import CALM, READING, TREES, command, diagnosed, laptop, server
 from recorded_trees import HOST_NAME, SERIAL, USER_NAME
 
-from dlbench.hardware_probe.doctor import facts as doctor_facts
-from dlbench.hardware_probe.doctor.examination import Facts, Sample, Severity, diagnose, gather_settings, take_sample
-from dlbench.hardware_probe.doctor.facts import BusyProcess
-from dlbench.hardware_probe.doctor.limits import cpu_list
+from dlbench.hardware_probe import files
+from dlbench.hardware_probe.doctor import Facts, Sample, Severity, cpu_list, diagnose, gather_settings, take_sample
 
 
 def sampled(**changes: object) -> Sample:
@@ -41,12 +39,12 @@ def contended(**changes: float | None) -> Sample:
         (contended(others_cpus=0.0), "others", Severity.FINE, "used 0.00 of 2 CPUs"),
         (contended(others_cpus=0.1), "others", Severity.MAY_HARM, "used 0.10 of 2 CPUs"),
         (contended(others_cpus=1.0), "others", Severity.HARMS, "used 1.00 of 2 CPUs"),
-        (contended(others_cpus=None), "others", Severity.UNKNOWN, "not told"),
+        (contended(others_cpus=None), "others", Severity.UNKNOWN, "not reported"),
         (contended(pressure_share=0.3), "waiting", Severity.HARMS, "some program 30.0% of the time"),
-        (contended(pressure_share=None), "waiting", Severity.FINE, "the sentinel 0.1% of its own"),
+        (contended(pressure_share=None), "waiting", Severity.FINE, "the sentinel 0.1% of its own time"),
         (contended(steal_share=0.07), "steal", Severity.HARMS, "7.0% of the time wanted"),
         (contended(steal_share=0.02), "steal", Severity.MAY_HARM, "2.0% of the time wanted"),
-        (contended(steal_share=None), "steal", Severity.UNKNOWN, "not told"),
+        (contended(steal_share=None), "steal", Severity.UNKNOWN, "not reported"),
     ],
 )
 def test_what_happens_just_now(tmp_path: Path, sample: Sample, name: str, severity: Severity, seen: str) -> None:
@@ -77,7 +75,7 @@ def test_repeatability(
 
 def test_busy_programs_by_name(tmp_path: Path) -> None:
     contention = dataclasses.replace(CALM.contention, others_cpus=3.0)
-    processes = tuple(BusyProcess(name, share) for name, share in (("backupd", 1.5), ("browser", 1.0)))
+    processes = (("backupd", 1.5), ("browser", 1.0))
     found = diagnosed(tmp_path, server(), sampled(contention=contention, processes=processes))
     assert found["others"].seen == "used 3.00 of 32 CPUs: backupd 1.50, browser 1.00, the rest 0.50"
     assert found["others"].severity is Severity.MAY_HARM  # a tenth of 32 CPUs is not reached
@@ -131,7 +129,7 @@ def test_commands_are_what_a_shell_understands(tmp_path: Path) -> None:
 
 @given(st.sets(st.integers(0, 300)))
 def test_cpu_list_is_what_the_kernel_reads(cpus: set[int]) -> None:
-    assert set(doctor_facts.parse_cpu_list(cpu_list(cpus))) == cpus
+    assert set(files.parse_cpu_list(cpu_list(cpus))) == cpus
 
 
 def test_this_machine() -> None:
@@ -155,7 +153,7 @@ def test_this_machine() -> None:
     assert numbers == [1, 2]
     assert len(sample.readings) == 2
     assert sample.seconds > 0.3
-    assert sum(each.cpus for each in sample.processes) > 0.1
+    assert sum(used for _, used in sample.processes) > 0.1
     if sample.contention.others_cpus is not None:
         assert sample.contention.others_cpus > 0.1
     findings = diagnose(Facts(gather_settings(), sample))

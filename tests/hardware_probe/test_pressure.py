@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_trees import write_tree
 
-from dlbench.hardware_probe.pressure import Snapshot, _cpu_times, between, snapshot
+from dlbench.hardware_probe.sentinel import Snapshot, _cpu_times, between, snapshot
 
 TICK = os.sysconf("SC_CLK_TCK")
 CPUS = {"": 7, "0": 1, "1": 2, "2": 4}

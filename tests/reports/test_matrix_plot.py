@@ -6,10 +6,10 @@ import factory_of_records as make
 import pytest
 from pictures import texts
 
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
+from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.matrix.plot import _share, drawn_cells
 from dlbench.reports.matrix.report import REPORT
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
@@ -21,7 +21,7 @@ def matrix_of(*records):
 
 def test_rows_networks_and_threads_are_named(tmp_path):
     records = [r for name in ("torch", "mxnet") for p in (1, 2) for r in make.launches(1.0, framework=name, threads=p)]
-    (written,) = REPORT.draw(matrix_of(*records), tmp_path / "m.svg", Choices())
+    (written,) = REPORT.draw(matrix_of(*records), tmp_path / "m.svg", ReportOptions())
     assert {"fcn5, mini-batch 64", "torch eager", "mxnet eager", "1", "2", "threads"} <= set(texts(written))
 
 

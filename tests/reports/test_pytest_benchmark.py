@@ -14,7 +14,7 @@ from properties import examples
 from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import files as files
 from dlbench.reports.pytest_benchmark.export import (

@@ -15,7 +15,7 @@ from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.pytest_benchmark import files as files
 from dlbench.reports.pytest_benchmark import untrusted_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark

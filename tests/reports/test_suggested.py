@@ -33,8 +33,8 @@ def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
 
 
 def test_every_suggestion_says_in_a_line_what_is_shown():
-    invited = [report for report in reports().values() if report.invitation]
-    assert all(report.of_stores and len(report.invitation) <= 80 for report in invited)
+    invited = [report for report in reports().values() if report.suggestion]
+    assert all(report.of_stores and len(report.suggestion) <= 80 for report in invited)
 
 
 def test_the_hint_quotes_a_folder_with_blanks_and_names_what_there_is():

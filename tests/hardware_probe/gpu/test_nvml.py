@@ -5,8 +5,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from dlbench.hardware_probe import gpu as nvml
 from dlbench.hardware_probe import probe, probe_gpus
-from dlbench.hardware_probe.gpu import nvml
 
 STAND_IN = Path(__file__).parents[2] / "helpers" / "machines" / "fake_nvml.py"
 

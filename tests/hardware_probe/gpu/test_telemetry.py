@@ -28,9 +28,8 @@ from fake_nvml import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.hardware_probe.gpu import telemetry as module
-from dlbench.hardware_probe.gpu.processes import Processes, descends_from_this_process
-from dlbench.hardware_probe.gpu.telemetry import Sampler
+from dlbench.hardware_probe import telemetry as module
+from dlbench.hardware_probe.telemetry import Processes, Sampler, descends_from_this_process
 
 UUID = "GPU-0123"
 PERIOD = 0.01

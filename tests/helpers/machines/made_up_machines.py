@@ -6,9 +6,8 @@ from pathlib import Path
 import recorded_trees
 from recorded_trees import USER_NAME, Tree, write_tree
 
-from dlbench.hardware_probe.doctor.examination import Facts, Finding, Sample, Severity, diagnose, gather_settings
-from dlbench.hardware_probe.pressure import Contention
-from dlbench.hardware_probe.sentinel import Reading
+from dlbench.hardware_probe.doctor import Facts, Finding, Sample, Severity, diagnose, gather_settings
+from dlbench.hardware_probe.sentinel import Contention, Reading
 
 GIB = 1024**3
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")

@@ -6,7 +6,7 @@ from typing import Any
 from dlbench.reports.catalogue import reports
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.threads.analysis import Threads
 
 
@@ -24,12 +24,12 @@ def exporter(name: str, form: str) -> Callable[..., str]:
     ) -> str:
         if name == "threads" and not isinstance(found, Threads):
             found = Threads(tuple(found), tuple(notes))
-        usual = report.quantities[0] if report.quantities else Choices().quantity
-        choices = Choices(quantity=quantity or usual, top=top)
-        report.check(choices)
+        usual = report.quantities[0] if report.quantities else ReportOptions().quantity
+        options = ReportOptions(quantity=quantity or usual, top=top)
+        report.check(options)
         if width != WIDTH:
-            return page_to_terminal(report.page(found, choices), width, colour)
-        return export(report, found, choices, form, colour)
+            return page_to_terminal(report.page(found, options), width, colour)
+        return export(report, found, options, form, colour)
 
     return exported
 

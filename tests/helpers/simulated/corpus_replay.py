@@ -18,7 +18,7 @@ from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, SCREEN
 from dlbench.reports.comparison.stages import Screening, judge_stages, screen
 from dlbench.reports.comparison.verdict import DEFAULT, Rule, Verdict, judge
 from dlbench.reports.storage.record import Record
-from dlbench.suites.measuring.pairs import for_gate
+from dlbench.suites.run.schedules import for_gate
 
 POOLED_LAUNCHES = 6
 """A side, for the rules that look at several launches: as many as a gate looks at first."""

@@ -95,7 +95,7 @@ def test_a_verdict_on_some_of_its_figures_says_how_many(call: Call) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("name", [name for name, each in reports().items() if REFERENCE in each.offers])
+@pytest.mark.parametrize("name", [name for name, each in reports().items() if REFERENCE in each.options])
 def test_every_published_table_may_stand_in_place_of_a_store_in_every_report(
     name: str, table: str, command: Call
 ) -> None:

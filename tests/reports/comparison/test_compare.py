@@ -12,7 +12,7 @@ from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.comparison.analysis import compare_runs, compare_sides, geometric_mean, pairs_of
 from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SCREEN, CellComparison, Comparison
 from dlbench.reports.comparison.verdict import DEFAULT, Verdict, judge, judge_pairs
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.flags import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
@@ -102,7 +102,7 @@ def test_a_pair_with_a_disturbed_launch_is_left_out() -> None:
     cell = only(compared(records))
     assert (cell.judgement.baseline_launches, cell.judgement.verdict) == (8, Verdict.NO_REGRESSION)
     assert (cell.baseline.contended, cell.candidate.contended) == (0, 1)
-    assert all(flag.kind is not flag_kinds.CONTENDED for flag in cell.candidate.flags)
+    assert all(flag.kind is not CONTENDED for flag in cell.candidate.flags)
 
 
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
@@ -190,7 +190,7 @@ def test_one_crash_may_be_bad_luck_and_is_flagged_two_are_not() -> None:
     records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5), failed(CANDIDATE, 8)]
     cell = only(compared(records))
     assert cell.judgement.verdict is Verdict.NO_REGRESSION
-    assert [flag.kind for flag in cell.candidate.flags] == [flag_kinds.FAILED_LAUNCHES]
+    assert [flag.kind for flag in cell.candidate.flags] == [FAILED_LAUNCHES]
     assert "signal 11 (in 1 of 9 launches)" in cell.candidate.flags[0].sentence
     again = only(compared([*records, launch(BASELINE, 9, 0.5), failed(CANDIDATE, 9)]))
     assert again.broken

@@ -22,9 +22,9 @@ from dlbench.reports.comparison.compared import BASELINE, CellComparison, Compar
 from dlbench.reports.comparison.junit import comparison_to_junit
 from dlbench.reports.comparison.layout import Finding
 from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.flags import PARITY, THREADS_EXCEEDED, Flag
 from dlbench.reports.naming import head_of, name_of, row_name
+from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 
 CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
@@ -54,7 +54,7 @@ def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
 
 
 HOLE = undecided(Verdict.INCONCLUSIVE, "baseline: unsupported, no LSTM", 0, 0)
-FLAG = flag_kinds.Flag(flag_kinds.THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
+FLAG = Flag(THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
 ONE_OF_EACH = {
     Finding.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
     Finding.REGRESSION: cell_of(Verdict.REGRESSION, 1.1, CELL._replace(threads=2)),
@@ -110,7 +110,7 @@ cells = st.builds(
 )
 numbers = st.one_of(st.none(), st.floats(1e-9, 1e9))
 sides = st.builds(
-    lambda status, reason, flag: side(status, reason, flags=(flag_kinds.Flag(flag_kinds.PARITY, flag),)),
+    lambda status, reason, flag: side(status, reason, flags=(Flag(PARITY, flag),)),
     st.sampled_from(Status),
     hostile,
     hostile,

@@ -9,9 +9,8 @@ from dlbench.reports.catalogue import reports
 from dlbench.reports.comparison.verdict import DEFAULT, Verdict, chosen
 from dlbench.reports.comparisons.analysis import compared
 from dlbench.reports.comparisons.words import WHOLE, newest, outcome
-from dlbench.reports.report import Choices, Source
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.results import Results
+from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 
@@ -36,7 +35,7 @@ def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> N
         "gate failed",
     ]
     report = reports()["comparisons"]
-    page = report.page(found, Choices())
+    page = report.page(found, ReportOptions())
     assert len(page.tables) == 1 + WHOLE
     assert len(page.tables[0].rows) == len(found)
     assert newest(found)[0].endswith("4 inconclusive.")
@@ -70,7 +69,7 @@ def test_only_what_is_asked_for_is_judged(tmp_path: Path) -> None:
 def test_a_store_without_any_says_so(tmp_path: Path) -> None:
     found = compared(source(tmp_path, "cpu"))
     assert not reports()["comparisons"].worth_a_section(found)
-    assert "No comparison" in reports()["comparisons"].page(found, Choices()).before[0]
+    assert "No comparison" in reports()["comparisons"].page(found, ReportOptions()).before[0]
 
 
 def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import INSTALLED
-from dlbench.reports.evidence.contrasts import clearly_slower
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.fastest.analysis import fastest, leaders
 from dlbench.reports.fastest.report import REPORT
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
@@ -66,7 +66,7 @@ def test_one_row_alone_has_nobody_to_lead():
     assert (leader.next, leader.ratio, leader.ties, leader.certain) == (None, None, (), False)
     found = REPORT.analyse(source(make.launches(1.0)))
     assert not REPORT.worth_a_section(found)
-    assert "nothing to compare" in REPORT.page(found, Choices()).before[0]
+    assert "nothing to compare" in REPORT.page(found, ReportOptions()).before[0]
     assert REPORT.headline(found) == []
 
 
@@ -79,7 +79,7 @@ def test_wrong_mathematics_and_more_threads_than_asked_never_lead():
 
 def test_a_few_launches_are_told():
     records = [make.record([1.0, 1.01, 0.99]), make.record([2.0, 2.01, 1.99], framework="mxnet")]
-    page = REPORT.page(REPORT.analyse(source(records)), Choices())
+    page = REPORT.page(REPORT.analyse(source(records)), ReportOptions())
     assert any("fewer than 3 launches" in line for line in page.after)
     assert page.tables[0].rows[-1][-1].text == "yes"
 
@@ -107,13 +107,13 @@ def test_it_agrees_with_the_stars_and_a_change_of_scale_changes_no_ratio(factors
 
 def test_data_and_rows_say_the_same():
     found = fastest(build_matrix(Results((*make.launches(1.0), *make.launches(1.001, framework="mxnet")), HOSTS)))
-    (told,), (line,) = REPORT.data(found)["leaders"], list(REPORT.rows(found).lines)
+    (told,), (line,) = REPORT.as_data(found)["leaders"], list(REPORT.as_rows(found).lines)
     assert [each["framework"] for each in told["ties"]] == [
         "mxnet" if told["first"]["framework"] == "torch" else "torch"
     ]
     assert line["ties"] == f"{told['ties'][0]['framework']} eager"
     assert (told["network"], told["threads"], told["certain"]) == ("fcn5", 1, False)
-    assert "cannot be told from" in REPORT.page(found, Choices()).tables[0].notes[0]
+    assert "cannot be told from" in REPORT.page(found, ReportOptions()).tables[0].notes[0]
 
 
 def test_published_times_lead_by_their_value():

@@ -18,15 +18,14 @@ from records_of_fleets import CALM, KIND, readings, records, source
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence.flag_kinds import SHARED_NODE
+from dlbench.reports.flags import SHARED_NODE
 from dlbench.reports.fleet.headline import NOTHING
 from dlbench.reports.fleet.report import REPORT
 from dlbench.reports.fleet.words import NONE
 from dlbench.reports.formats.export import FORMATS, export
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Node
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}
@@ -38,12 +37,12 @@ def found_in(found, *more, **given):
 
 
 def shown(found, top=12):
-    return export(REPORT, found, Choices(top=top), "terminal")
+    return export(REPORT, found, ReportOptions(top=top), "terminal")
 
 
 def by_node(found):
     """Return of each node what is said of it, by its name."""
-    (kind,) = REPORT.data(found)["machines"]
+    (kind,) = REPORT.as_data(found)["machines"]
     return {each.pop("node"): each for each in kind["nodes"]}
 
 
@@ -150,7 +149,7 @@ def test_what_is_missing_is_said():
     wrong = make.outcome(parity=make.parity("disagrees", "wrong"))
     found += [replace(each, outcome=wrong) for each in records({"n8": {"fcn5": 1.0}})]
     other = replace(KIND, fingerprint="kind-2", name="Xeon, 2 CPUs")
-    lines = REPORT.data(found_in(found, hosts={KIND.fingerprint: KIND, "kind-2": other}))["missing"]
+    lines = REPORT.as_data(found_in(found, hosts={KIND.fingerprint: KIND, "kind-2": other}))["missing"]
     fcn8 = "1 thing (fcn8, mini-batch 64, torch eager, 1 thread)"
     assert lines == [
         "n8 has no result that counts (3 parity failed).",
@@ -179,13 +178,13 @@ def test_of_many_nodes_the_slowest_are_shown_and_the_others_counted():
     text = shown(found, top=5)
     assert "55 further nodes: 55 like the others." in " ".join(text.split())
     assert text.index("n030") < text.index("n000")
-    assert len(list(REPORT.rows(found).lines)) == 120
+    assert len(list(REPORT.as_rows(found).lines)) == 120
 
 
 def test_json_and_csv_say_the_same_and_the_schema_describes_each_key():
     found = found_in(records(SLOW), {name: readings([1e11], [1e10]) for name in SLOW})
-    content = json.loads(export(REPORT, found, Choices(), "json"))
-    rows = list(csv.DictReader(io.StringIO(export(REPORT, found, Choices(), "csv"))))
+    content = json.loads(export(REPORT, found, ReportOptions(), "json"))
+    rows = list(csv.DictReader(io.StringIO(export(REPORT, found, ReportOptions(), "csv"))))
     (kind,) = content["machines"]
     things = [(node, thing) for node in kind["nodes"] for thing in ({**node, "thing": "mean"}, *node["things"])]
     for row, (node, thing) in zip(rows, things, strict=True):
@@ -201,7 +200,7 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key():
 
 
 def test_the_picture_has_a_panel_for_the_mean_and_each_thing(tmp_path):
-    (written,) = REPORT.draw(found_in(records(SLOW)), tmp_path / "nodes.svg", Choices())
+    (written,) = REPORT.draw(found_in(records(SLOW)), tmp_path / "nodes.svg", ReportOptions())
     assert {"Geometric mean", "fcn8, mini-batch 64, torch eager, 1 thread", "n3"} <= set(texts(written))
 
 
@@ -218,9 +217,9 @@ def test_a_store_without_fleets_is_not_read(tmp_path, name):
     assert not REPORT.worth_a_section(found)
     assert not REPORT.drawable(found)
     assert REPORT.headline(found) == []
-    assert REPORT.page(found, Choices()).before == (NONE,)
+    assert REPORT.page(found, ReportOptions()).before == (NONE,)
     for form in FORMATS:
-        assert export(REPORT, found, Choices(), form)
+        assert export(REPORT, found, ReportOptions(), form)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import reports
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.formats.inert import FIELD, json_escaped, one_line, visible
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
@@ -78,13 +78,13 @@ def test_no_name_and_no_reason_does_anything(report: Any) -> None:
     source = Source(results, lambda: [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE])
     found = report.analyse(source)
     for form in FORMATS:
-        text = export(report, found, Choices(), form)
+        text = export(report, found, ReportOptions(), form)
         CHECKS[form](text)
         assert len(max(text.split("\n"), key=len)) < 50_000 or form in ("csv", "json")
-    content = json.loads(export(report, found, Choices(), "json"))
+    content = json.loads(export(report, found, ReportOptions(), "json"))
     if report.name == "matrix":
         assert set(HOSTILE) <= set(texts_of(content))  # whoever reads JSON gets every text as it was
-        assert "[red]x[/red]" in export(report, found, Choices(), "terminal")
+        assert "[red]x[/red]" in export(report, found, ReportOptions(), "terminal")
 
 
 def source_of(path: Path) -> Source:
@@ -102,11 +102,11 @@ def test_somebody_elses_store_is_shown_and_does_nothing(tmp_path: Path, name: st
     for report in MADE:
         found = report.analyse(source_of(path))
         for form in FORMATS:
-            CHECKS[form](export(report, found, Choices(), form))
+            CHECKS[form](export(report, found, ReportOptions(), form))
         if report.draw is not None and report.name in DRAWN.get(name, ()):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                for drawn in report.draw(found, tmp_path / "drawn.svg", Choices()):
+                for drawn in report.draw(found, tmp_path / "drawn.svg", ReportOptions()):
                     check_svg(drawn)
 
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import texts
 
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.frameworks.analysis import frameworks
 from dlbench.reports.frameworks.report import REPORT
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
@@ -61,7 +61,7 @@ def test_only_networks_of_both_count_and_how_many_is_told():
     assert [group.network for group in mxnet.overall.networks] == ["fcn5", "fcn8"]
     assert mxnet.overall.ratio.value == pytest.approx(1.0)
     assert (mxnet.overall.wins, mxnet.overall.losses) == (1, 1)
-    page = REPORT.page(found, Choices())
+    page = REPORT.page(found, ReportOptions())
     entry = next(r for r in page.tables[0].rows if r[0].text == "mxnet eager")[1]
     assert entry.marks == " (2)"
 
@@ -77,7 +77,7 @@ def test_columns_are_apart_and_the_reference_is_the_row_with_the_most_cells_then
 
 def test_a_row_with_nothing_in_common_is_named():
     records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}), *row("jax", {"fcn5": 1.0}), *row("caffe", {"lstm32": 1.0})]
-    page = REPORT.page(compared(records), Choices())
+    page = REPORT.page(compared(records), ReportOptions())
     assert page.tables[0].notes == ("Nothing in common with the reference: caffe eager.",)
 
 
@@ -86,7 +86,7 @@ def test_with_nothing_to_compare_it_says_so(records):
     found = compared(records)
     assert found.machines == ()
     assert not REPORT.drawable(found)
-    assert "nothing to compare" in REPORT.page(found, Choices()).before[0]
+    assert "nothing to compare" in REPORT.page(found, ReportOptions()).before[0]
 
 
 def test_a_headline_only_where_noise_does_not_explain_it():
@@ -99,8 +99,8 @@ def test_a_headline_only_where_noise_does_not_explain_it():
 def test_every_row_and_place_is_in_the_picture_and_the_lines(tmp_path):
     records = [*row("torch", {"fcn5": 1.0}), *row("jax", {"fcn5": 2.0}), *row("torch", {"fcn5": 1.0}, threads=2)]
     found = compared([*records, *row("jax", {"fcn5": 1.5}, threads=2), *row("jax", {"fcn5": 1.5}, machine="m-two")])
-    (written,) = REPORT.draw(found, tmp_path / "f.svg", Choices())
+    (written,) = REPORT.draw(found, tmp_path / "f.svg", ReportOptions())
     assert {"torch eager", "jax eager", "1", "2", "threads"} <= set(texts(written))
-    assert len(list(REPORT.rows(found).lines)) == 4
-    (again,) = REPORT.draw(found, tmp_path / "again.svg", Choices())
+    assert len(list(REPORT.as_rows(found).lines)) == 4
+    (again,) = REPORT.draw(found, tmp_path / "again.svg", ReportOptions())
     assert written.read_bytes() == again.read_bytes()

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import texts
 
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.machines.analysis import FASTER, SAME, SLOWER, UNKNOWN, machines
 from dlbench.reports.machines.report import REPORT
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host, unlike
 from dlbench.reports.storage.results import Results
 
@@ -61,7 +61,7 @@ def test_machines_of_other_kinds_have_a_ratio_and_the_reason_why_no_verdict():
     (against,) = found.against
     assert against.overall.value == pytest.approx(0.5)
     assert {pair.verdict for pair in against.pairs} == {""}
-    page = REPORT.page(found, Choices())
+    page = REPORT.page(found, ReportOptions())
     assert "No verdict, since the machines are of different kinds: 2 and 4 physical cores" in page.before[0]
     assert "verdict" not in page.tables[0].head
     (line,) = REPORT.headline(found)
@@ -84,25 +84,25 @@ def test_cells_of_one_machine_only_are_left_out_and_another_build_is_told():
     found = machines(build_matrix(Results(tuple(records), {"one": KIND, "two": TWIN})))
     (against,) = found.against
     assert [pair.one.group.network for pair in against.pairs] == ["fcn5"]
-    assert "On 1 of 1 the framework is another build there" in REPORT.page(found, Choices()).before[0]
+    assert "On 1 of 1 the framework is another build there" in REPORT.page(found, ReportOptions()).before[0]
 
 
 def test_one_machine_alone_is_a_clear_line():
     found = compared({"fcn5": 1.0}, {})
     assert found.against == ()
-    assert "give the stores of others too" in REPORT.page(found, Choices()).before[0]
+    assert "give the stores of others too" in REPORT.page(found, ReportOptions()).before[0]
     assert not REPORT.drawable(found)
     assert not REPORT.worth_a_section(found)
 
 
 def test_two_machines_without_a_cell_in_common_say_so():
     found = compared({"fcn5": 1.0}, {"fcn8": 1.0})
-    assert REPORT.page(found, Choices()).before == ("beta and alpha have no cell with a time in common.",)
+    assert REPORT.page(found, ReportOptions()).before == ("beta and alpha have no cell with a time in common.",)
     assert not REPORT.drawable(found)
 
 
 def test_the_picture_and_the_lines_have_every_cell(tmp_path):
     found = compared({"fcn5": 1.0, "fcn8": 1.0}, {"fcn5": 1.0, "fcn8": 2.0})
-    (written,) = REPORT.draw(found, tmp_path / "m.svg", Choices())
+    (written,) = REPORT.draw(found, tmp_path / "m.svg", ReportOptions())
     assert {"beta against alpha", "fcn5, mini-batch 64", "fcn8, mini-batch 64"} <= set(texts(written))
-    assert [line["verdict"] for line in REPORT.rows(found).lines] == [UNKNOWN, SLOWER]
+    assert [line["verdict"] for line in REPORT.as_rows(found).lines] == [UNKNOWN, SLOWER]

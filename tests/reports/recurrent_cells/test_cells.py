@@ -12,14 +12,14 @@ from properties import examples
 from records_of_claims import CLAIMS
 from records_of_curves import KNOWS_NOTHING, TEXT, blocks, falling, launches, network, study_of
 
+from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.analysis import try_claims
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.formats.export import FORMATS, export
-from dlbench.reports.matrix.analysis import Matrix
 from dlbench.reports.recurrent_cells.findings import findings, flops
 from dlbench.reports.recurrent_cells.report import REPORT, Found
 from dlbench.reports.recurrent_cells.settings import losses_of
-from dlbench.reports.report import Choices
+from dlbench.reports.report import ReportOptions
 
 COSTS = {"rnn": 1.0, "gru": 2.0, "lstm": 2.5}
 LENGTHS = {"rnn": 300.0, "gru": 120.0, "lstm": 140.0}
@@ -38,8 +38,8 @@ def records(seconds=0.01, sizes=(64, 128), layers=(1, 2)):
     return found
 
 
-def shown(found, form="terminal", **choices):
-    return export(REPORT, Found(found, findings(found)), Choices(**choices), form)
+def shown(found, form="terminal", **options):
+    return export(REPORT, Found(found, findings(found)), ReportOptions(**options), form)
 
 
 @examples(30)
@@ -173,7 +173,7 @@ def test_nothing_is_no_error():
 
 def test_the_picture_has_numbers_at_its_axes_and_no_formulas(tmp_path):
     found = study_of(records())
-    (path,) = REPORT.draw(Found(found, findings(found)), tmp_path / "curves.svg", Choices())
+    (path,) = REPORT.draw(Found(found, findings(found)), tmp_path / "curves.svg", ReportOptions())
     drawn = path.read_text(encoding="utf-8")
     assert "seconds of updates" in drawn
     assert "mathdefault" not in drawn

@@ -13,9 +13,9 @@ from scipy import stats
 
 from dlbench.adapters import tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
-from dlbench.reports.report import Choices, Source
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.newest import SEARCH
+from dlbench.reports.storage.record import SEARCH
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, verdict, worth_of_settings
@@ -122,7 +122,7 @@ def test_the_headline_says_over_networks_what_noise_does_not_explain():
     found = REPORT.analyse(source)
     (sentence,) = REPORT.headline(found)
     assert "installed: torch eager 0.52 (0.49 to 0.55); of 1 other this cannot be said." in sentence
-    assert REPORT.page(found, Choices()).tables[0].rows[0][1].text == "0.520"
+    assert REPORT.page(found, ReportOptions()).tables[0].rows[0][1].text == "0.520"
 
 
 def test_a_launch_that_failed_is_in_no_pair():
@@ -147,16 +147,16 @@ def test_the_report_says_what_helps_and_what_hurts():
     made = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
     source = Source(lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)}))
     found = REPORT.analyse(source)
-    page = REPORT.page(found, Choices())
+    page = REPORT.page(found, ReportOptions())
     assert "Faster with: alpha (torch eager) on fcn5." in page.before
     assert "Slower with: beta (torch eager) on fcn5." in page.before
     assert "Worth nothing: gamma (torch eager) on fcn5." in page.before
-    assert REPORT.data(found)["over_networks"] == []
-    data = REPORT.data(found)["settings"]
+    assert REPORT.as_data(found)["over_networks"] == []
+    data = REPORT.as_data(found)["settings"]
     assert [each["setting"] for each in data] == [None, *NAMES]
     assert [each["verdict"] for each in data[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
-    assert len(list(REPORT.rows(found).lines)) == 4
-    assert "dlbench run tuning" in REPORT.page(REPORT.analyse(Source(Results)), Choices()).before[0]
+    assert len(list(REPORT.as_rows(found).lines)) == 4
+    assert "dlbench run tuning" in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]
 
 
 def _kept(path, **runs):

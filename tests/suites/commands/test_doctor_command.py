@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import run_command
 
-from dlbench.hardware_probe.doctor.examination import Finding, Remedy, Severity
+from dlbench.hardware_probe.doctor import Finding, Remedy, Severity
 from dlbench.suites.commands import doctor as cli_doctor
 from dlbench.suites.commands.doctor import folded, show, summary
-from dlbench.suites.quiet import machine_lock
+from dlbench.suites.run import machine_lock
 
 pytestmark = pytest.mark.alone
 
@@ -56,7 +56,7 @@ def test_a_measurement_is_left_in_peace(tmp_path: Path, monkeypatch: pytest.Monk
     assert ended.returncode == 0
     assert "looking" not in ended.stderr
     told = " ".join(ended.stdout.partition("Cannot be told")[2].split())
-    assert "What happens just now: Another dlbench (process" in told
+    assert "Current load: Another dlbench (process" in told
     assert "is measuring on this machine" in told
     assert "CPU quota" in ended.stdout  # what needs no sample is told all the same
 

@@ -11,7 +11,7 @@ from hostile_texts import HOSTILE
 from inertness import CHECKS, check_seen, check_terminal
 from rich.console import Console
 
-from dlbench.hardware_probe.doctor.findings import Finding, Remedy, Severity
+from dlbench.hardware_probe.doctor import Finding, Remedy, Severity
 from dlbench.reports.formats.inert import visible
 from dlbench.suites.commands import doctor
 from dlbench.suites.display import screen

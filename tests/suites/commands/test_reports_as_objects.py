@@ -1,4 +1,4 @@
-"""Every report is asked in the same way; one that is added is a folder (the tutorial in reports/README.md)."""
+"""Every report is asked in the same way; one that is added is a module (the tutorial in reports/README.md)."""
 
 import csv
 import io
@@ -14,10 +14,10 @@ import typer
 from typer.testing import CliRunner
 
 import dlbench.reports
-from dlbench.reports.catalogue import reports
+from dlbench.reports.catalogue import report, reports
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.export import FORMATS
-from dlbench.reports.storage.narrowing import run_named
+from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.report import command_of
 from dlbench.suites.planning.axes import AXIS_OPTIONS
@@ -39,14 +39,14 @@ def store(tmp_path: Path) -> str:
 def test_the_tutorial_makes_a_report_as_it_stands(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = resources.files("dlbench.reports").joinpath("README.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    (folder,) = re.findall(r"Make the folder `reports/(\w+)`", guide)
+    (name,) = re.findall(r"Make `reports/(\w+).py`", guide)
     room = tmp_path / "room"
-    (room / folder).mkdir(parents=True)
-    (room / folder / "report.py").write_text(source, encoding="utf-8")
+    room.mkdir()
+    (room / f"{name}.py").write_text(source, encoding="utf-8")
     monkeypatch.setattr(dlbench.reports, "__path__", [*dlbench.reports.__path__, str(room)])
-    report = reports()[folder]
+    found = report(name)
     app = typer.Typer()
-    app.command()(command_of(report))
+    app.command()(command_of(found))
     for form in FORMATS:
         shown = CliRunner().invoke(app, ["--store", store, "--networks", "fcn5", "--format", form])
         assert shown.exit_code == 0, shown.output

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.hardware_probe import probe_cpu
-from dlbench.hardware_probe.instruction_sets import KNOWN
+from dlbench.hardware_probe.cpu import KNOWN
 from dlbench.suites.environments import folders, processor_kernels
 from dlbench.suites.planning import framework
 

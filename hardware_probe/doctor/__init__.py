@@ -1,1 +1,0 @@
-"""What on this machine harms measurement, and how to fix it."""

@@ -1,0 +1,103 @@
+"""Small text files of ``/proc`` and ``/sys``, and dataclasses as JSON.
+
+Each function takes a path under a root that the caller chooses, so that tests can feed recorded trees. Such files are
+absent, unreadable or empty on some machine or other: the answer is then None or an empty tuple, never an exception.
+"""
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import TypeAdapter
+
+ROOT = Path("/")
+
+
+def read_text(path: Path) -> str | None:
+    """The stripped text of a file, or None where it cannot be read or is empty.
+
+    NUL bytes, which end every string of a device tree, are removed.
+    """
+    try:
+        # Not only "no such file": sysfs answers EINVAL, ENODEV, EACCES or EIO for attributes a driver lacks.
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.replace("\0", " ").strip() or None
+
+
+def read_int(path: Path) -> int | None:
+    """The integer a file holds, or None where there is none."""
+    try:
+        return int(read_text(path) or "")
+    except ValueError:
+        return None
+
+
+def parse_cpu_list(text: str | None) -> tuple[int, ...]:
+    """The numbers in the kernel's list format, ascending: ``"0-2,8"`` is ``(0, 1, 2, 8)``.
+
+    Unreadable text gives an empty tuple.
+    """
+    if not text:
+        return ()
+    numbers: set[int] = set()
+    try:
+        for part in text.split(","):
+            first, _, last = part.strip().partition("-")
+            numbers.update(range(int(first), int(last or first) + 1))
+    except ValueError:
+        return ()
+    return tuple(sorted(numbers))
+
+
+def parse_size(text: str | None) -> int | None:
+    """Bytes of a size as sysfs writes it: ``"48K"`` is 49152; None where it is no size."""
+    if not text:
+        return None
+    factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1].upper(), 1)
+    digits = text if factor == 1 else text[:-1]
+    return int(digits) * factor if digits.isdecimal() else None
+
+
+def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:
+    """The ``key: value`` lines as a dictionary; of equal keys the first counts, other lines are left out."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        key, found, value = line.partition(separator)
+        if found:
+            fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def selected_option(text: str | None) -> str | None:
+    """The choice in brackets of a sysfs setting: ``"always [madvise] never"`` is ``"madvise"``."""
+    if not text or "[" not in text:
+        return None
+    return text.partition("[")[2].partition("]")[0] or None
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+class JsonRecord:
+    """A frozen dataclass that can be written as JSON and read back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record in JSON's types."""
+        kind: Any = type(self)
+        record: dict[str, Any] = _adapter(kind).dump_python(self, mode="json")
+        return record
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Self:
+        """Read what `to_dict` wrote; keys that this version does not know are passed over.
+
+        Raises ValueError (pydantic's ValidationError), which names every missing or wrong field.
+        """
+        kind: Any = cls
+        found: Self = _adapter(kind).validate_python(record)
+        return found

@@ -1,1 +1,0 @@
-"""The GPUs, through NVML."""
