@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.evidence.statistics import Ratio, Summary
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Table, interval, number, times
+from dlbench.reports.statistics import Ratio, Summary
 
 __all__ = ["MEDIAN", "VALUE", "Column", "axis_columns", "csv_rows", "objects", "shown", "table", "within"]
 

@@ -9,17 +9,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import CellResult, Matrix, differ, in_the_running
 from dlbench.reports.columns import GROUP, MEDIAN, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import clearly_slower, judge
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
+from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, common_flags, entry, flag_lines, times
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, in_the_running
 from dlbench.reports.matrix.data import of_cell
-from dlbench.reports.matrix.places import differ
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
 from dlbench.reports.ratio.pairs import NOTHING, counted, heading_of, listed, machine_columns, place_heading
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.statistics import Ratio, Summary, clearly_slower, judge, ratio
 from dlbench.reports.storage.hosts import name_among
 
 ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the same work; there is nothing to compare."
@@ -40,11 +38,11 @@ _NAMED, _TIES = 3, 12
 class Leader:
     """The fastest cell of a column within its group, and those that come next."""
 
-    first: MatrixCell
+    first: CellResult
     """The least median of those that may be compared."""
-    ties: tuple[MatrixCell, ...]
+    ties: tuple[CellResult, ...]
     """Others that noise cannot tell from it, the fastest first."""
-    next: MatrixCell | None
+    next: CellResult | None
     """The fastest that is clearly slower, else the second; None where it is alone."""
     ratio: Ratio | None
     """Seconds of the next over its own."""
@@ -83,7 +81,7 @@ def fastest(matrix: Matrix) -> Fastest:
     return Fastest(matrix, tuple(found))
 
 
-def _leader(ordered: Sequence[tuple[MatrixCell, Summary]]) -> Leader:
+def _leader(ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
     (first, least), *others = ordered
     others = [pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")]
     ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least))
@@ -97,7 +95,7 @@ def _leader(ordered: Sequence[tuple[MatrixCell, Summary]]) -> Leader:
     return Leader(first, ties, following, slower, certain)
 
 
-def _columns(found: Fastest, common: Collection[flag_kinds.FlagKind] = ()) -> tuple[Column[Leader], ...]:
+def _columns(found: Fastest, common: Collection[FlagKind] = ()) -> tuple[Column[Leader], ...]:
     seconds = QUANTITIES["seconds"]
     fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
     return (
@@ -124,7 +122,7 @@ def _columns(found: Fastest, common: Collection[flag_kinds.FlagKind] = ()) -> tu
     )
 
 
-def _standing(cell: MatrixCell) -> dict[str, object]:
+def _standing(cell: CellResult) -> dict[str, object]:
     return {**{name: getattr(cell.row, name) for name in ROW}, **of_cell(cell, "seconds", "flags", "run")}
 
 
@@ -148,7 +146,7 @@ def _page(found: Fastest) -> Page:
     return Page(tuple(headline(found)), tuple(each for each in tables if each.rows), (*lines, *found.matrix.notes))
 
 
-def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set[flag_kinds.FlagKind]) -> Table:
+def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set[FlagKind]) -> Table:
     here = [each for each in compared if each.machine == machine]
     ties = [
         f"{heading_of(each.first)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} cannot be told from "

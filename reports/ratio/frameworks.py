@@ -12,17 +12,15 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import CellResult, Group, Matrix, Row, differ, in_the_running
+from dlbench.reports.cells import Column as Place
 from dlbench.reports.columns import GROUP, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table, within
-from dlbench.reports.evidence.contrasts import judge
-from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, in_the_running
-from dlbench.reports.matrix.places import Column as Place
-from dlbench.reports.matrix.places import Group, Row, differ
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
 from dlbench.reports.ratio.pairs import Mean, counted, draw, machine_columns, mean_of, pair_of, place_heading
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.statistics import Ratio, judge
 from dlbench.reports.storage.hosts import name_among
 
 NOTHING = "No two frameworks, or modes of one, have a time for the same network at the same place; nothing to compare."
@@ -42,7 +40,7 @@ _FEW = (
 )
 _WHOLE, _PART = "over all of them", "over some of them"
 _ITSELF = Ratio(1.0, 1.0, 1.0, "the reference itself")
-Times = Mapping[tuple[Place, Group], MatrixCell]
+Times = Mapping[tuple[Place, Group], CellResult]
 
 
 @dataclass(frozen=True)
@@ -88,12 +86,12 @@ def frameworks(matrix: Matrix) -> Frameworks:
     return Frameworks(matrix, tuple(each for each in found if each is not None))
 
 
-def _times_of(matrix: Matrix, machine: str) -> dict[Row, dict[tuple[Place, Group], MatrixCell]]:
-    by_place: dict[tuple[Place, Group], list[MatrixCell]] = {}
+def _times_of(matrix: Matrix, machine: str) -> dict[Row, dict[tuple[Place, Group], CellResult]]:
+    by_place: dict[tuple[Place, Group], list[CellResult]] = {}
     for (group, _, place), cell in matrix.cells.items():
         if place.machine == machine:
             by_place.setdefault((place, group), []).append(cell)
-    found: dict[Row, dict[tuple[Place, Group], MatrixCell]] = {}
+    found: dict[Row, dict[tuple[Place, Group], CellResult]] = {}
     for at, cells in by_place.items():
         for cell, _ in in_the_running(cells):
             found.setdefault(cell.row, {})[at] = cell

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import CellResult, Matrix, fair
 from dlbench.reports.columns import MEDIAN, ROW, VALUE, Column, axis_columns, csv_rows, objects, table, within
-from dlbench.reports.evidence.contrasts import judge
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, number, times
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, fair
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
 from dlbench.reports.ratio.pairs import (
     FASTER,
@@ -32,6 +31,7 @@ from dlbench.reports.ratio.pairs import (
     with_verdicts,
 )
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.statistics import judge
 from dlbench.reports.storage.hosts import name_among, unlike
 
 ONE = (
@@ -76,7 +76,7 @@ class Machines:
 
 def machines(matrix: Matrix) -> Machines:
     """Compare each machine of a matrix with the one that has the most times."""
-    cells: dict[str, dict[Cell, MatrixCell]] = {machine: {} for machine in matrix.machines}
+    cells: dict[str, dict[Cell, CellResult]] = {machine: {} for machine in matrix.machines}
     for cell in fair(matrix.cells.values()):
         cells[cell.column.machine][cell.cell] = cell
     if len(cells) < 2:
@@ -85,7 +85,7 @@ def machines(matrix: Matrix) -> Machines:
     return Machines(matrix, tuple(_against(matrix, each, most, cells) for each in cells if each != most))
 
 
-def _against(matrix: Matrix, machine: str, other: str, cells: Mapping[str, Mapping[Cell, MatrixCell]]) -> Against:
+def _against(matrix: Matrix, machine: str, other: str, cells: Mapping[str, Mapping[Cell, CellResult]]) -> Against:
     why = tuple(unlike(matrix.hosts[other], matrix.hosts[machine]))
     found = [pair for cell in cells[other] if (pair := pair_of(cells[machine].get(cell), cells[other][cell]))]
     pairs = with_verdicts(found, lambda pair: not why and _same_gpu(pair))
@@ -128,7 +128,7 @@ _CELLS: tuple[Column[Pair], ...] = (
 )
 
 
-def _median(cell: MatrixCell) -> str:
+def _median(cell: CellResult) -> str:
     return number(cell.timed.median) if cell.timed else "-"
 
 

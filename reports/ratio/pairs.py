@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import NO_THREADS, CellResult, Group
 from dlbench.reports.columns import Column
-from dlbench.reports.evidence.contrasts import WORSE, holm, judge, welch
-from dlbench.reports.evidence.means import mean_of_pairs
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
 from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
-from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import NO_THREADS, Group
 from dlbench.reports.naming import group_name, head_of
+from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
 from dlbench.reports.storage.hosts import Host
 
 SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
@@ -25,8 +22,8 @@ NOTHING = "Nothing was measured yet."
 class Pair:
     """A cell and the one that it is compared with."""
 
-    cell: MatrixCell
-    other: MatrixCell
+    cell: CellResult
+    other: CellResult
     ratio: Ratio
     """Seconds of the cell over those of the other one."""
     p_value: float | None = None
@@ -59,7 +56,7 @@ class Mean:
         return sum(judge(each.ratio) == verdict for each in self.pairs)
 
 
-def pair_of(cell: MatrixCell | None, other: MatrixCell | None) -> Pair | None:
+def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:
     """Return the pair of two cells; None where one of them has no time that counts."""
     if cell is None or other is None or cell.timed is None or other.timed is None:
         return None
@@ -138,6 +135,6 @@ def _panels(points: Sequence[Point]) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def heading_of(cell: MatrixCell) -> str:
+def heading_of(cell: CellResult) -> str:
     """Return the heading over the rows of a cell's network."""
     return group_name(cell.group)

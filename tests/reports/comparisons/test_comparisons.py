@@ -6,12 +6,11 @@ from pathlib import Path
 from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
-from dlbench.reports.comparison.verdict import DEFAULT, Verdict, chosen
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen
 from dlbench.reports.comparisons.analysis import compared
 from dlbench.reports.comparisons.words import WHOLE, newest, outcome
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 

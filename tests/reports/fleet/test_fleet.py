@@ -18,15 +18,14 @@ from records_of_fleets import CALM, KIND, readings, records, source
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence.flag_kinds import SHARED_NODE
+from dlbench.reports.flags import SHARED_NODE
 from dlbench.reports.fleet.headline import NOTHING
 from dlbench.reports.fleet.report import REPORT
 from dlbench.reports.fleet.words import NONE
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Node
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}

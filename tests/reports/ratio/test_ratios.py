@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pictures import texts
 
 from dlbench.adapters.protocol import INSTALLED
-from dlbench.reports.evidence.contrasts import clearly_slower
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.ratio import fastest, frameworks, machines
 from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN
 from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.hosts import Host, unlike
 from dlbench.reports.storage.results import Results
 
