@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlbench.adapters.protocol import Status
+from dlbench.reports import flags
+from dlbench.reports.cells import Group
 from dlbench.reports.curve.threads import Curve, Point
-from dlbench.reports.evidence import flag_kinds, raised_flags
-from dlbench.reports.evidence.contrasts import MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.formats.layout import times
-from dlbench.reports.matrix.places import Group
 from dlbench.reports.naming import group_name
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
 from dlbench.reports.storage.networks import FIRST
 
 # A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
@@ -69,7 +68,7 @@ def _stake(points: Sequence[Point], best: int) -> list[str]:
 
 
 def _disturbance(points: Sequence[Point]) -> list[str]:
-    disturbed = [p for p in points if p.seconds is not None and p.cell.has(flag_kinds.CONTENDED)]
+    disturbed = [p for p in points if p.seconds is not None and p.cell.has(flags.CONTENDED)]
     if not disturbed:
         return []
     ending, were, do = ("s", "were", "do") if len(disturbed) > 1 else ("", "was", "does")
@@ -107,10 +106,10 @@ def mechanism(curve: Curve) -> str:
         return ""
     worst = max(beyond, key=lambda point: point.penalty.value if point.penalty else 0.0)
     before, after, count = start.cell.observed, worst.cell.observed, worst.threads
-    if before is None or after is None or any(point.cell.has(flag_kinds.CONTENDED) for point in (start, worst)):
+    if before is None or after is None or any(point.cell.has(flags.CONTENDED) for point in (start, worst)):
         return ""
     causes = []
-    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > raised_flags.THROTTLED_SHARE:
+    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > flags.THROTTLED_SHARE:
         causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
     if (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0) > MORE_WAITING * count:
         causes.append(f"{after.waiting_per_wall:.1f} of {count} threads wait for a CPU at any moment")
@@ -211,8 +210,8 @@ def _finding(of_one: Sequence[Curve], past: Past, some_only: bool, limit: float)
     failed = [text for each in of_one if (text := _failed(each, limit))]
     for each in of_one:
         found = _compared(each, past)
-        disturbed = any(point.takes_part and point.cell.has(flag_kinds.CONTENDED) for point in each.points)
-        network = _workload(each.group) + (flag_kinds.CONTENDED.symbol if disturbed else "")
+        disturbed = any(point.takes_part and point.cell.has(flags.CONTENDED) for point in each.points)
+        network = _workload(each.group) + (flags.CONTENDED.symbol if disturbed else "")
         bad = [one for one in found if one.verdict == "worse"]
         good = [one for one in found if one.verdict == "better"]
         if bad:

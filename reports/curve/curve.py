@@ -7,12 +7,11 @@ from typing import Any, Generic, TypeVar
 from dlbench.adapters import axes
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.protocol import Cell
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Place
 from dlbench.reports.columns import Column, axis_columns, csv_rows, objects
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import CONFIDENCE, Summary
 from dlbench.reports.formats.csv import MEDIAN, Rows
-from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import Place
+from dlbench.reports.statistics import CONFIDENCE, Summary
 from dlbench.reports.storage.hosts import Host
 
 At = TypeVar("At")
@@ -46,25 +45,25 @@ def find_knee(
     return Knee(first(holds), first(may_hold), first(is_shown))
 
 
-def along(cells: Iterable[MatrixCell], *names: str) -> dict[Place, list[MatrixCell]]:
+def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResult]]:
     """Group cells that differ in these axes alone; cells and groups keep their order."""
-    found: dict[Place, list[MatrixCell]] = {}
+    found: dict[Place, list[CellResult]] = {}
     for cell in cells:
         found.setdefault(Place(cell.column.machine, axes.without(cell.cell, *names)), []).append(cell)
     return found
 
 
-def usable(cell: MatrixCell) -> Summary | None:
+def usable(cell: CellResult) -> Summary | None:
     """Return the time of a cell with correct mathematics and no more threads than requested; else None."""
-    return None if cell.has(flag_kinds.THREADS_EXCEEDED) else cell.timed
+    return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
 
 
-def usable_times(cells: Mapping[At, MatrixCell]) -> dict[At, Summary]:
+def usable_times(cells: Mapping[At, CellResult]) -> dict[At, Summary]:
     """Return the usable times, in the order of the cells."""
     return {at: timed for at, cell in cells.items() if (timed := usable(cell)) is not None}
 
 
-def computes_nothing(cell: MatrixCell) -> bool:
+def computes_nothing(cell: CellResult) -> bool:
     """Return whether a timed cell's framework has no mathematics: no parameters, hence no rate, and no parity.
 
     A published cell has no parity either, but not the verdict "unchecked". Only its author knows what an own step does.
@@ -93,7 +92,7 @@ def line_columns(
     )
 
 
-def cell_columns(cell: Callable[[Point], MatrixCell], *names: str) -> tuple[Column[Point], ...]:
+def cell_columns(cell: Callable[[Point], CellResult], *names: str) -> tuple[Column[Point], ...]:
     """Return columns of these attributes of a point's cell."""
 
     def column(name: str) -> Column[Point]:

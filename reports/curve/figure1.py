@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Matrix, Place, Row, column_of, differ, group_of, row_of
 from dlbench.reports.columns import Column
 from dlbench.reports.curve.curve import (
     CurveColumns,
@@ -40,26 +42,22 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.plot import DASHES, Picture, Style, draw, marks_of
 from dlbench.reports.curve.plot import Line as Drawn
 from dlbench.reports.curve.plot import Panel as DrawnPanel
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import clearly_slower
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Place, Row, column_of, differ, group_of, row_of
 from dlbench.reports.naming import WORKERS_LEGEND, extra_of_place, row_name, threads_name
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
+from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import Host, name_among
 
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
 _DOUBTS = (
-    flag_kinds.OTHER_ENVIRONMENT,
-    flag_kinds.PARITY_UNCHECKED,
-    flag_kinds.ECC_ERRORS,
-    flag_kinds.CONTENDED,
-    flag_kinds.DEVICE_THROTTLED,
-    flag_kinds.DEVICE_TIME,
+    flags.OTHER_ENVIRONMENT,
+    flags.PARITY_UNCHECKED,
+    flags.ECC_ERRORS,
+    flags.CONTENDED,
+    flags.DEVICE_THROTTLED,
+    flags.DEVICE_TIME,
 )
 """A size with one of these takes no part as long as another is without it."""
 NOTHING = "Nothing was measured yet."
@@ -73,7 +71,7 @@ class Point:
     """One mini-batch size of a line; a missing cell has a status and no seconds."""
 
     batch_size: int
-    cell: MatrixCell
+    cell: CellResult
     seconds: Summary | None
     """Per mini-batch; None for a missing cell, and for a number that cannot be used."""
     takes_part: bool
@@ -169,7 +167,7 @@ def figure1(matrix: Matrix) -> Figure1:
     return Figure1(matrix.hosts, tuple(shown), tuple(line for line in lines if line not in shown), matrix.notes)
 
 
-def _line(host: Host, key: Place, cells: Iterable[MatrixCell]) -> Line:
+def _line(host: Host, key: Place, cells: Iterable[CellResult]) -> Line:
     by_size = {cell.group.batch_size: cell for cell in sorted(cells, key=lambda cell: cell.group.batch_size)}
     usable = usable_times(by_size)
     kept = list(usable)
@@ -236,7 +234,7 @@ def figure1_page(found: Figure1, quantity: str = "seconds") -> layout.Page:
     return layout.Page((title,), tuple(tables), tuple(_legend(found, common, quantity)))
 
 
-def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_kinds.FlagKind]) -> layout.Table:
+def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flags.FlagKind]) -> layout.Table:
     """Return the table of one network at one place; a row without any number has words beneath, and no column."""
     columns = [line for line in lines if any(point.shown(quantity) for point in line.points)]
     by_size = [{point.batch_size: point for point in line.points} for line in columns]
@@ -258,7 +256,7 @@ def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_ki
     return layout.Table(title, head, rows, notes)
 
 
-def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kinds.FlagKind]) -> layout.Entry:
+def _entry(point: Point | None, line: Line, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
     if point is None:
         return layout.Entry(layout.MISSING)
     value = point.shown(quantity)
@@ -269,7 +267,7 @@ def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kind
     return layout.Entry(layout.number(value[0]), layout.deviation(*value), marks + knee, point.batch_size == line.best)
 
 
-def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> list[str]:
+def _legend(found: Figure1, common: set[flags.FlagKind], quantity: str) -> list[str]:
     points = [point for line in found.lines for point in line.points]
     lines = []
     if any(line.knee is not None for line in found.lines):

@@ -24,8 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from dlbench.reports.evidence.contrasts import variance_of_launches
-from dlbench.reports.evidence.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary
+from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary, variance_of_launches
 
 POINTS_NEEDED = 6
 """With fewer thread counts a law with three parameters is hardly put to the test."""

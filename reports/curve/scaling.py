@@ -25,21 +25,19 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Matrix, Place, group_of, row_of
 from dlbench.reports.columns import Column
 from dlbench.reports.curve.curve import CurveColumns, along, cell_columns, line_columns
 from dlbench.reports.curve.plot import BROKEN, DOTTED, SOLID, Panel, Picture, Style, draw
 from dlbench.reports.curve.plot import Line as Drawn
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import judge
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, ratio
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.pictures import GREY
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Place, group_of, row_of
 from dlbench.reports.naming import row_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, judge, ratio
 from dlbench.reports.storage.hosts import Host
 
 NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
@@ -74,7 +72,7 @@ class Point:
     """One cell of a line; a missing one has a status and no seconds."""
 
     at: At
-    cell: MatrixCell
+    cell: CellResult
     shares_cpus: bool = False
     """Whether the workers have more threads altogether than the machine has CPUs."""
     strong: Gain | None = None
@@ -147,7 +145,7 @@ def workers(matrix: Matrix) -> Workers:
     return Workers(tuple(lines), matrix.notes)
 
 
-def _line(host: Host, place: Place, cells: Mapping[At, MatrixCell]) -> Line:
+def _line(host: Host, place: Place, cells: Mapping[At, CellResult]) -> Line:
     teams = [at for at in cells if at.world_size > 1]
     shown = {*teams, *(rival for at in teams for rival in _rivals(at, place.on_cpu).values() if rival in cells)}
     in_order = sorted(shown, key=lambda at: (at.threads or 0, at.batch_size, at.world_size))
@@ -165,7 +163,7 @@ def _rivals(at: At, on_cpu: bool) -> dict[str, At]:
     return found
 
 
-def _point(at: At, cells: Mapping[At, MatrixCell], on_cpu: bool, host: Host) -> Point:
+def _point(at: At, cells: Mapping[At, CellResult], on_cpu: bool, host: Host) -> Point:
     cell, count = cells[at], at.world_size
     if count == 1:
         return Point(at, cell)
@@ -182,7 +180,7 @@ def _point(at: At, cells: Mapping[At, MatrixCell], on_cpu: bool, host: Host) -> 
     return Point(at, cell, shares, **gains)
 
 
-def _against(alone: MatrixCell | None, team: MatrixCell, at: At, on_cpu: bool) -> Ratio | Gain:
+def _against(alone: CellResult | None, team: CellResult, at: At, on_cpu: bool) -> Ratio | Gain:
     """Return the seconds of one worker over those of several, or a gain with the reason why there is no such ratio."""
     if (doubt := _doubt(team)) is not None:
         return Gain(None, None, doubt, alone is not None)
@@ -199,12 +197,12 @@ def _against(alone: MatrixCell | None, team: MatrixCell, at: At, on_cpu: bool) -
     return ratio(alone.timed, team.timed)
 
 
-def _doubt(cell: MatrixCell) -> str | None:
+def _doubt(cell: CellResult) -> str | None:
     """Return why a cell is in no ratio; None where it may be."""
     if cell.timed is None:
         wrong = cell.status is Status.OK and cell.seconds is not None
         return cell.reason or ("it computed something else than the reference" if wrong else cell.status.value)
-    return "more threads worked than were asked for" if cell.has(flag_kinds.THREADS_EXCEEDED) else None
+    return "more threads worked than were asked for" if cell.has(flags.THREADS_EXCEEDED) else None
 
 
 def _speedup(gain: Gain | None) -> str:
@@ -241,7 +239,7 @@ def workers_page(found: Workers) -> layout.Page:
     return layout.Page(before, tables, tuple(_legend(found, common)))
 
 
-def _table(line: Line, common: set[flag_kinds.FlagKind]) -> layout.Table:
+def _table(line: Line, common: set[flags.FlagKind]) -> layout.Table:
     fields = _FIELDS if any(point.one_process for point in line.points) else _FIELDS[:-1]
     rows = tuple(
         (
@@ -289,7 +287,7 @@ def _verdicts(line: Line) -> Iterable[str]:
         verdict = "no clear difference" if rival.low is None else judge(rival)
         word = {"worse": "faster", "better": "slower"}.get(verdict, "not clearly different")
         sides = {point.at, _rivals(point.at, True)["one_process"]}
-        disturbed = any(each.at in sides and each.cell.has(flag_kinds.CONTENDED) for each in line.points)
+        disturbed = any(each.at in sides and each.cell.has(flags.CONTENDED) for each in line.points)
         where = f"{point.name} on {point.at.batch_size}"
         found.setdefault(word + " (other programs interfered)" * disturbed, []).append(where)
     if found:
@@ -297,7 +295,7 @@ def _verdicts(line: Line) -> Iterable[str]:
         yield f"Compared with one process of as many threads: {said}."
 
 
-def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
+def _legend(found: Workers, common: set[flags.FlagKind]) -> list[str]:
     points = [point for line in found.lines for point in line.points]
     lines = [
         "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
@@ -313,7 +311,7 @@ def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
         f"; of a ratio with fewer than {ENOUGH_LAUNCHES} launches on a side from their steps, widened by an assumed "
         f"deviation of {LAUNCH_DEVIATION:.0%} between launches"
     )
-    few = few if any(point.cell.has(flag_kinds.FEW_LAUNCHES) for point in points) else ""
+    few = few if any(point.cell.has(flags.FEW_LAUNCHES) for point in points) else ""
     lines.append(f"± half-width of the 95 % interval (the wider side){few}")
     if any(gain.speedup is None for point in points for gain in point.gains.values()):
         lines.append(f"{layout.MISSING} the rival was not measured, or cannot be used")

@@ -26,14 +26,12 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND, Cell
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Group, Matrix, Row
 from dlbench.reports.curve.curve import along, computes_nothing, usable
 from dlbench.reports.curve.fits import Fits, fit_scaling, karp_flatt
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
-from dlbench.reports.evidence.statistics import Ratio, Summary
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Group, Row
 from dlbench.reports.naming import row_name
+from dlbench.reports.statistics import Contrast, Ratio, Summary, adjust, contrast
 from dlbench.reports.storage.hosts import Host
 
 MANY = 32
@@ -45,7 +43,7 @@ class Point:
     """One thread count of a curve; a missing cell has a status and no seconds."""
 
     threads: int
-    cell: MatrixCell
+    cell: CellResult
     seconds: Summary | None
     """None for a missing cell, and for a number that cannot be used."""
     takes_part: bool
@@ -136,7 +134,7 @@ class _Row:
     """One row before the comparisons of the whole report are adjusted."""
 
     host: Host
-    cells: Sequence[MatrixCell]
+    cells: Sequence[CellResult]
     times: dict[int, Summary]
     calm: dict[int, Summary]
     """Those of `times` that take part."""
@@ -239,7 +237,7 @@ def _fastest(times: Mapping[int, Summary]) -> int:
     return min(times, key=lambda count: (times[count].median, count))
 
 
-def _row(host: Host, cells: Sequence[MatrixCell]) -> _Row:
+def _row(host: Host, cells: Sequence[CellResult]) -> _Row:
     times = {cell.column.threads or 0: timed for cell in cells if (timed := usable(cell)) is not None}
     row = _Row(host, cells, times, _undisturbed(times, cells, host.effective_cpus))
     if row.calm and not row.bound:
@@ -259,9 +257,9 @@ def _pairs(times: Mapping[int, Summary], host: Host) -> set[Pair]:
     return found | {(p, fastest) for p in times if p in wanted and p != fastest and (fastest, p) not in found}
 
 
-def _undisturbed(times: dict[int, Summary], cells: Iterable[MatrixCell], limit: int | None) -> dict[int, Summary]:
+def _undisturbed(times: dict[int, Summary], cells: Iterable[CellResult], limit: int | None) -> dict[int, Summary]:
     """Return the times without disturbance; all where every count that can show it was disturbed."""
-    disturbed = {cell.column.threads for cell in cells if cell.has(flag_kinds.CONTENDED)}
+    disturbed = {cell.column.threads for cell in cells if cell.has(flags.CONTENDED)}
     showing = [count for count in times if limit is None or count <= limit] or list(times)
     if all(count in disturbed for count in showing):
         return times
@@ -278,7 +276,7 @@ def _curve(row: _Row, fitted: bool) -> Curve:
     return Curve(row.host, points, best, fits)
 
 
-def _point(cell: MatrixCell, row: _Row, best: int | None) -> Point:
+def _point(cell: CellResult, row: _Row, best: int | None) -> Point:
     count, host = cell.column.threads or 0, row.host
     seconds, takes_part = row.times.get(count), count in row.calm
     if seconds is None or best is None:

@@ -6,24 +6,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports import flags
+from dlbench.reports.cells import differ
 from dlbench.reports.columns import Column
 from dlbench.reports.curve import advice
 from dlbench.reports.curve.curve import CurveColumns, cell_columns, coverage, line_columns
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, said_probability
 from dlbench.reports.curve.plot import DOTTED, Line, Panel, Picture, Style, draw, marks_of, named
 from dlbench.reports.curve.threads import Curve, Point, Threads, threads
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import Contrast
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
 from dlbench.reports.formats.pictures import GREY
-from dlbench.reports.matrix.places import differ
 from dlbench.reports.naming import extra_of_place, group_name, row_name
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Contrast
 
-_IRRELEVANT = (flag_kinds.FEW_LAUNCHES, flag_kinds.PARITY_UNCHECKED)
+_IRRELEVANT = (flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED)
 NOTHING = "Nothing was measured on a CPU in one process yet."
 FEW_LAUNCHES_LEGEND = (
     f"Fewer than {ENOUGH_LAUNCHES} launches: their steps do not show how launches differ, so each interval vs best "
@@ -148,7 +147,7 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
     fields = dict.fromkeys(field for curve in curves for field in _fields(curve))
     columns = "; ".join(field.legend.format(best=BEST) for field in fields if field.legend)
     lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(c.bound for c in curves) else ''}; {columns}."]
-    lines += [FEW_LAUNCHES_LEGEND] if flag_kinds.FEW_LAUNCHES in raised else []
+    lines += [FEW_LAUNCHES_LEGEND] if flags.FEW_LAUNCHES in raised else []
     known = any(point.cell.observed and point.cell.observed.wait_policy is not None for point in points)
     lines += [WAIT_LEGEND] if known else []
     fits = [curve.fits for curve in curves if curve.fits]
@@ -160,7 +159,7 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
             f"No scaling law fitted to {len(untried)} of {len(curves)} rows: {sizes} thread counts to fit, "
             f"{POINTS_NEEDED} needed (counts past the effective CPUs do not count)."
         )
-    used = [kind for kind in flag_kinds.KINDS if kind in raised and kind not in _IRRELEVANT]
+    used = [kind for kind in flags.KINDS if kind in raised and kind not in _IRRELEVANT]
     return [*lines, *(f"{kind.symbol} {kind.legend}" for kind in used)]
 
 

@@ -15,7 +15,7 @@ from dlbench.reports.storage.store import Store
 
 from ..errors import UsageError
 from ..planning.plan import Plan
-from ..quiet import node_lock
+from ..run import machine_lock
 from ..storing import spools
 from .heartbeat import Heartbeat
 from .standing import DONE
@@ -99,7 +99,7 @@ def _part(fleet: str, name: str, machine: Machine, report: Report) -> Membership
     occupation = Occupation(fleet, name, lacking(machine, gpus_given()))
     for reason in occupation.now().shared:
         report(f"node {name} is not this job's alone: {reason}; its records say so")
-    if narrow := node_lock.why_narrow(bool(machine.cpu.virtualisation.container)):
+    if narrow := machine_lock.why_narrow(bool(machine.cpu.virtualisation.container)):
         report(narrow)
     return Membership(occupation.now)
 

@@ -13,7 +13,7 @@ from dlbench.reports.storage.store import Store
 
 from ..environments import folders
 from ..errors import Interrupted, SuitesError, UsageError
-from ..measuring import preparation
+from ..run import preparation
 from .schedulers.scheduler import Scheduler, Wanted
 
 

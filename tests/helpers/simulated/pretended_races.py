@@ -9,7 +9,7 @@ from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.suite import load
 from dlbench.suites.planning.values import Capacity
-from dlbench.suites.tuning.race import Race, raced, starts
+from dlbench.suites.run.halving import Race, raced, starts
 
 
 def plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,each"):

@@ -16,8 +16,7 @@ from records_of_figure1 import FORMATS, SIZES, busy, figure_of, holes, records_o
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.figure1 import PAYS, Line, fastest_sizes, figure1_to_picture, knee_of
-from dlbench.reports.evidence.contrasts import judge
-from dlbench.reports.evidence.statistics import Summary, published, ratio, summarise
+from dlbench.reports.statistics import Summary, judge, published, ratio, summarise
 from dlbench.reports.storage.record import Record
 
 

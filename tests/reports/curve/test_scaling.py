@@ -15,7 +15,7 @@ from records_of_workers import FORMATS, busy, found_in, launches
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.scaling import At, Line, Point, workers_to_picture
-from dlbench.reports.evidence.statistics import ratio, summarise
+from dlbench.reports.statistics import ratio, summarise
 from dlbench.reports.storage.record import Record
 
 

@@ -14,12 +14,11 @@ from properties import examples
 from records_of_threads import HOST, TESTED, curve_of, curves_of, records_of
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve.advice import advice, findings, headline, mechanism, wait_policies
 from dlbench.reports.curve.threads import Curve, best_threads, curves, left_out, named_counts
 from dlbench.reports.curve.threads_report import drawn_curves, threads_to_picture
-from dlbench.reports.evidence.contrasts import holm, judge, welch
-from dlbench.reports.evidence.statistics import published, ratio, summarise
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.statistics import holm, judge, published, ratio, summarise, welch
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -9,10 +9,10 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 from dlbench.suites.display.progress import in_words
-from dlbench.suites.measuring import preparation
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.expansion import expand
+from dlbench.suites.run import preparation
 
 WORDS = ("plan", "quick", "--frameworks", "null")
 

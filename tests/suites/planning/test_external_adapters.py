@@ -15,8 +15,8 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.errors import UsageError
-from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.planning import external_adapters, framework
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
 
 ABOUT = """
 name = "{name}"
@@ -259,7 +259,7 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
     cell = Cell("mine", "outside_mine", "only", network, "cpu", threads, 1)
     protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
     asked = Launch(cell, protocol, {}, None, str(folder), adapter_directory=str(folder), network=data_of(cell.network))
-    return ProcessLauncher().launch(Order(asked, Path(sys.executable), {}, timeout)).outcome
+    return ProcessLauncher().launch(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome
 
 
 @pytest.mark.parametrize(

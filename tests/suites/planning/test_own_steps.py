@@ -13,9 +13,9 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.plan import plan_of
-from dlbench.suites.measuring import comparison, comparison_sides, preparation
 from dlbench.suites.planning import framework, own_steps
 from dlbench.suites.planning.choices import Choices
+from dlbench.suites.run import preparation, sides
 
 SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 5})
 QUICK = ("--no-ceilings", "--no-quiet-gate")
@@ -198,10 +198,10 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     own_steps.register([fast])
     machine = probe()
     plan = plan_of("mine.toml", Choices(own=own_steps.OwnSteps(("fast",))), machine, seed=1)
-    sides = comparison_sides.pair(([], []), ([], []), ("", ""), (None, slow))
-    prepared = comparison.prepare(plan, sides, print, build_missing=False)
+    both = sides.pair(([], []), ([], []), ("", ""), (None, slow))
+    prepared = sides.prepare(plan, both, print, build_missing=False)
     run = preparation.new_run(plan, machine)
-    carriers = comparison.carriers(plan, run, sides, prepared, machine, None, None)
+    carriers = sides.carriers(plan, run, both, prepared, machine, None, None)
     (planned,) = plan.order()
     baseline, candidate = (next(carrier.attempts(planned, plan.protocol)) for carrier in carriers.values())
     for record in (baseline, candidate):
@@ -211,9 +211,7 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     # Fifty times the work.
     assert min(candidate.outcome.samples_ns) > 3 * min(baseline.outcome.samples_ns)
     assert baseline.outcome.software["adapter_digest"] != candidate.outcome.software["adapter_digest"]
-    assert comparison_sides.words(sides[0], prepared["baseline"].values()) != comparison_sides.words(
-        sides[1], prepared["candidate"].values()
-    )
+    assert sides.words(both[0], prepared["baseline"].values()) != sides.words(both[1], prepared["candidate"].values())
 
 
 def test_a_comparison_without_a_number_on_both_sides_is_told_by_its_exit_code(folder):

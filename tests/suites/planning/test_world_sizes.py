@@ -8,12 +8,12 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
-from dlbench.suites.measuring import references
 from dlbench.suites.planning.choices import Choices
 from dlbench.suites.planning.devices import Locator
 from dlbench.suites.planning.expansion import expand
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import references
 
 THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), fake.board(uuid={'GPU-' + 'e' * 8!r}))"
 

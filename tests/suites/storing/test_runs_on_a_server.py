@@ -14,7 +14,7 @@ from processes import PATIENCE, running_command
 from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
-from dlbench.suites.launching.launcher import ProcessLauncher
+from dlbench.suites.run.launcher import ProcessLauncher
 
 Command = Callable[..., tuple[Any, str, str]]
 SECRET = "hunter2"
