@@ -34,7 +34,7 @@ from dlbench.adapters.protocol import (
 from dlbench.adapters.texts.mini_batches import BLOCK
 from dlbench.reports.formats.inert import one_line
 
-from ..planning.toml_words import sentence
+from ..planning.toml_files import sentence
 from .monitor import LaunchMonitor
 
 MOST_BYTES = 64 * 1024**2
