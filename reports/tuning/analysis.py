@@ -3,7 +3,7 @@
 Pure functions. A row's settings are compared twice: alone (``installed+NAME`` against ``installed``), and among all
 others (``tuned`` against ``tuned-NAME``); two that do the same work twice are each worth something alone, and little
 among the others. All of them together are ``tuned`` against ``installed``. A pair is two launches of one run and block,
-neighbours in time; ratio and interval are those of `comparison.paired`.
+neighbours in time; ratio and interval are those of `compare.verdict`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from statistics import median
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
-from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs
+from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs
 from dlbench.reports.flags import left_out
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host

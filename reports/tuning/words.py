@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
+from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.statistics import Ratio

@@ -11,8 +11,7 @@ import typer
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.outputs import why_not
-from dlbench.reports.history.analysis import CellHistory, build_history
-from dlbench.reports.history.series import NIGHTLY
+from dlbench.reports.history.nights import NIGHTLY, CellHistory, build_history
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.storage.results import Narrowing, Results
