@@ -139,10 +139,10 @@ def _too_long(number: int, frame: object) -> None:
 
 def _forget() -> None:
     """Forget what a command leaves in its process."""
-    from dlbench.suites.planning import external_adapters, framework
+    from dlbench.suites.planning import framework, own
 
     framework._added.clear()
-    external_adapters._warned.clear()
+    own._warned.clear()
 
 
 def prepare() -> None:

@@ -4,8 +4,7 @@ import pytest
 
 from dlbench.adapters import axes
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning.axes import AXIS_OPTIONS, PLAIN, parse_plain
-from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.axes import AXIS_OPTIONS, PLAIN, SuiteOverrides, parse_plain
 from dlbench.suites.planning.values import Capacity
 
 MACHINE = Capacity(3, 6)
@@ -42,7 +41,7 @@ def test_numbers_are_read_up_to_the_most():
 def test_empty_words_are_an_error_and_not_as_the_suite_says():
     for words in ("", "  "):
         with pytest.raises(UsageError, match=r"--world-sizes is empty\. Give a value, or leave the option out\."):
-            Choices({"world_sizes": words})
-    assert not Choices({"world_sizes": None}).narrows
-    assert Choices({"threads": "1"}, networks=None).words == {"threads": "1"}
-    assert not Choices(threads="1").but(threads=None).narrows
+            SuiteOverrides({"world_sizes": words})
+    assert not SuiteOverrides({"world_sizes": None}).narrows
+    assert SuiteOverrides({"threads": "1"}, networks=None).words == {"threads": "1"}
+    assert not SuiteOverrides(threads="1").but(threads=None).narrows

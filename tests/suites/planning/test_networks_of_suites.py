@@ -8,8 +8,8 @@ from dlbench.reports.storage.networks import FIRST, specification_of_cells
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import networks, suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 
 SMALL = """
@@ -26,7 +26,7 @@ HEAD = 'name = "mine"\nsummary = "mine"\nframeworks = ["null"]\nthreads = [1]\n'
 
 
 def plan(text, **choices):
-    return expand(suite.parse(HEAD + text, "mine.toml"), Choices(**choices), Capacity(1, 1), 0)
+    return expand(suite.parse(HEAD + text, "mine.toml"), SuiteOverrides(**choices), Capacity(1, 1), 0)
 
 
 def names(text, **choices):

@@ -13,8 +13,8 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.plan import plan_of
-from dlbench.suites.planning import framework, own_steps
-from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning import framework, own
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.run import preparation, sides
 
 SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 5})
@@ -195,9 +195,9 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(folder / "home"))
     fast, slow = write(folder, "fast.py"), write(folder, "slow.py", work=5_000_000)
     monkeypatch.setattr(framework, "_added", {})
-    own_steps.register([fast])
+    own.register_steps([fast])
     machine = probe()
-    plan = plan_of("mine.toml", Choices(own=own_steps.OwnSteps(("fast",))), machine, seed=1)
+    plan = plan_of("mine.toml", SuiteOverrides(own=own.OwnSteps(("fast",))), machine, seed=1)
     both = sides.pair(([], []), ([], []), ("", ""), (None, slow))
     prepared = sides.prepare(plan, both, print, build_missing=False)
     run = preparation.new_run(plan, machine)

@@ -15,9 +15,9 @@ from pretended_gpus import TWO, gpus
 from dlbench.adapters.protocol import Protocol
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find, offered
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 
 GOOD = {
@@ -76,7 +76,7 @@ def accepted_or_refused(text):
         assert refusal.startswith("my.toml")
         return None
     try:
-        plan = expand(read, Choices(), Capacity(2, 4), seed=1)
+        plan = expand(read, SuiteOverrides(), Capacity(2, 4), seed=1)
     except UsageError:
         return read
     assert plan.cells
@@ -254,7 +254,7 @@ def test_any_value_of_a_known_key_gives_a_plan_or_a_suite_error(content):
 
 def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_cpus():
     read = suite.load("table4")
-    plan = expand(read, Choices(), Capacity(cores=2, cpus=2), seed=0)
+    plan = expand(read, SuiteOverrides(), Capacity(cores=2, cpus=2), seed=0)
     real = [name for name, each in offered().items() if each.computes and not each.unavailable]
     rows = {
         (name, mode)
@@ -273,21 +273,21 @@ def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_c
     }
     assert {(c.network, c.framework, c.mode, c.device, c.threads, c.batch_size) for c in plan.cells} == expected
     assert len(plan.cells) == len(expected)
-    parted = expand(read, Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2, gpus(TWO)), seed=0)
+    parted = expand(read, SuiteOverrides(networks="fcn5", frameworks="torch"), Capacity(2, 2, gpus(TWO)), seed=0)
     assert Counter(cell.device for cell in parted.cells) == {"cpu": 4, "cuda:0": 1, "cuda:1": 1}
-    raised = expand(read, Choices(threads_limit="64"), Capacity(2, 2), seed=0)
+    raised = expand(read, SuiteOverrides(threads_limit="64"), Capacity(2, 2), seed=0)
     assert {cell.threads for cell in raised.cells} == {1, 2, 4, 8, 16, 32}
 
 
 def test_quick_is_two_networks_at_one_the_cores_and_twice_the_cores():
-    plan = expand(suite.load("quick"), Choices(), Capacity(cores=4, cpus=8), seed=0)
+    plan = expand(suite.load("quick"), SuiteOverrides(), Capacity(cores=4, cpus=8), seed=0)
     assert {cell.network for cell in plan.cells} == {"fcn5", "lstm32"}
     assert {cell.threads for cell in plan.cells} == {1, 4, 8}
     assert {cell.framework for cell in plan.cells} == {"torch", "tensorflow", "mxnet", "onnxruntime"}
 
 
 def test_threads_is_both_affinities_up_to_twice_the_cpus_and_32_with_a_precision_to_reach():
-    plan = expand(suite.load("threads"), Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2), seed=0)
+    plan = expand(suite.load("threads"), SuiteOverrides(networks="fcn5", frameworks="torch"), Capacity(2, 2), seed=0)
     assert [cell.threads for cell in plan.cells if cell.affinity == "oversubscribed"] == [1, 2, 3, 4, 32]
     assert [cell.threads for cell in plan.cells if cell.affinity == "bound"] == [1, 2]
     assert [cell.threads for cell in plan.left_out] == [3, 4, 32]

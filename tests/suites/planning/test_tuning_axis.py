@@ -7,8 +7,8 @@ import pytest
 from dlbench.adapters.protocol import INSTALLED, TUNED
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import framework
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.suite import load, parse
 from dlbench.suites.planning.values import Capacity
 
@@ -37,7 +37,7 @@ def described(tmp_path, text):
 
 
 def plan(names, **chosen):
-    choices = Choices(frameworks=names, threads="1", **chosen)
+    choices = SuiteOverrides(frameworks=names, threads="1", **chosen)
     return expand(load("table4"), choices, Capacity(2, 2), 1)
 
 

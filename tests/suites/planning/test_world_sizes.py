@@ -8,9 +8,9 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
-from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.devices import Locator
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import references
@@ -28,7 +28,7 @@ SUITE = suite_of_null(
 
 
 def cells(source=NO_GPU, cpus=8, **chosen):
-    return expand(parse(SUITE, "here"), Choices(**chosen), Capacity(cpus, cpus, gpus(source)), 1).cells
+    return expand(parse(SUITE, "here"), SuiteOverrides(**chosen), Capacity(cpus, cpus, gpus(source)), 1).cells
 
 
 def test_a_plan_has_each_number_of_workers_and_on_gpus_from_the_first_one_on():
