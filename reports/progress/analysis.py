@@ -12,10 +12,10 @@ from datetime import date
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED
 from dlbench.reports.cells import Build, Builds, CellResult, Group, Matrix, Place, fastest_mode
+from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED
 from dlbench.reports.statistics import Ratio, mean_of_pairs, ratio
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.threads.curve import computes_nothing
 
 _NOT_OF_A_PLACE = ("framework", "mode", *(axis.name for axis in axes.of_role(axes.GROUP)))
 """What may differ between numbers that are compared, and what they are of."""
