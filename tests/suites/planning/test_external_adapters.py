@@ -105,15 +105,6 @@ def test_a_folder_that_is_no_such_adapter_is_refused(tmp_path, name, declared, w
         own.read_adapter(f"{name}={folder}", "--adapter")
 
 
-def test_the_variable_and_the_option_add_up(tmp_path, monkeypatch):
-    first, second = write_adapter(tmp_path / "a", name="first"), write_adapter(tmp_path / "b", name="second")
-    monkeypatch.setenv(own.VARIABLE, f"first={first}")
-    assert own.register_adapters([f"second={second}"]) == [f"second={second}"]
-    assert {"first", "second", "null"} <= set(framework.offered())
-    assert framework.find("first").outside == str(first)
-    assert framework.find("null").outside is None
-
-
 def install(site: Path, project: str, module: str, name: str = "mine") -> Path:
     """Lay out an installed package that declares its module as an adapter; return the entry points' file."""
     about = site / f"{project}-1.0.dist-info"
@@ -176,37 +167,6 @@ def test_whatever_a_package_declares_ends_nothing(tmp_path, monkeypatch, capsys,
     assert "entry point" in one_warning(capsys)
 
 
-def test_two_packages_with_adapters_of_one_name(tmp_path, monkeypatch, capsys):
-    for project in ("first_one", "second_one"):
-        write_adapter(tmp_path / project)
-        install(tmp_path, project, project)
-    monkeypatch.syspath_prepend(tmp_path)
-    own.register_adapters(None)
-    assert "mine" in framework.catalogue()
-    warning = one_warning(capsys)
-    assert "first_one" in warning
-    assert "second_one" in warning
-
-
-def test_what_the_variable_names_wrongly_is_left_out_and_the_rest_is_there(tmp_path, monkeypatch, capsys):
-    good = write_adapter(tmp_path / "a")
-    monkeypatch.setenv(own.VARIABLE, f"gone={tmp_path / 'gone'}:mine={good}")
-    own.register_adapters(None)
-    assert set(framework._added) == {"mine"}
-    assert one_warning(capsys).startswith(f"dlbench: {own.VARIABLE}: ")
-    with pytest.raises(UsageError, match="--adapter"):
-        own.register_adapters([f"gone={tmp_path / 'gone'}"])
-
-
-def test_its_identity_is_its_name_not_its_folders(tmp_path):
-    """A folder named as one of ours takes over nothing that is known of ours, such as the dates of releases."""
-    mine = own.read_adapter(f"mine={write_adapter(tmp_path / 'pytorch')}", "--adapter")
-    assert mine.folder == "outside_mine"
-    ours = {each.folder for each in framework.shipped().values()}
-    assert "pytorch" in ours
-    assert mine.folder not in ours
-
-
 @pytest.mark.slow
 def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
     folder = write_adapter(tmp_path / "a")
@@ -243,15 +203,6 @@ def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     with (mine / "adapter.py").open("a") as code:
         code.write("# another speed\n")
     assert "its code has changed" in refused(*both[:2])
-
-
-def test_a_revision_of_our_adapters_varies_none_from_outside(tmp_path):
-    words = ["compare", "--now", "--adapter", f"mine={write_adapter(tmp_path / 'a')}", "--networks", "fcn5"]
-    done = run_command(tmp_path, *words, "--baseline-env", "A=1", "--baseline-adapters", "HEAD")
-    if "git checkout" in done.stderr:
-        pytest.skip("the adapters do not lie in a git checkout here")
-    assert done.returncode == UsageError.exit_code
-    assert "The adapter of mine lies outside dlbench" in done.stderr.splitlines()[-1]
 
 
 def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", threads: int = 1):

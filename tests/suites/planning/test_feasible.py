@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pretended_gpus import TWO, gpus
 from processes import run_command
 
@@ -69,13 +67,6 @@ def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
     assert least > 8 * weights
 
 
-@given(st.integers(1, 10**6), st.integers(1, 64))
-def test_more_examples_and_more_workers_need_no_less(batch_size, workers):
-    family = networks.shipped()["fcn5"].family
-    assert family.least_bytes(batch_size) < family.least_bytes(batch_size + 1)
-    assert family.least_bytes(batch_size, workers) < family.least_bytes(batch_size, workers + 1)
-
-
 @pytest.mark.parametrize(
     ("device", "of", "told"),
     [
@@ -115,11 +106,6 @@ def test_ten_thousand_cells_are_asked_about():
         check_count(wide, confirmed=False)
     check_count(wide, confirmed=True)
     check_count(plan_of(), confirmed=False)
-
-
-def test_a_plan_beyond_reason_is_refused_before_memory_runs_out():
-    with pytest.raises(UsageError, match="more than 100000 cells"):
-        plan_of(frameworks="null", batch_sizes="1-1000000", threads="1-4096")
 
 
 def test_run_asks_for_yes(tmp_path):

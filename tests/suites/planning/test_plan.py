@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pretended_gpus import TWO, gpus
 
-from dlbench.adapters.protocol import Cell
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find
-from dlbench.suites.planning.plan import expand, group_of, narrow_to, sizes_of
+from dlbench.suites.planning.plan import expand, group_of, sizes_of
 from dlbench.suites.planning.values import Capacity
 
 MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
@@ -51,23 +50,6 @@ def test_each_block_launches_each_cell_once_in_an_order_that_the_seed_makes_agai
     assert list(plan_of(choices, seed).order()) == order
 
 
-def test_another_seed_is_another_order_and_so_is_another_block():
-    plan = plan_of(SuiteOverrides(launches=3), seed=1, of=TABLE)
-    order = [planned.cell for planned in plan.order()]
-    size = len(plan.cells)
-    blocks = [order[start : start + size] for start in (0, size, 2 * size)]
-    assert blocks[1] != blocks[2]
-    assert blocks[0] != blocks[1]
-    other = [planned.cell for planned in plan_of(SuiteOverrides(launches=3), seed=2, of=TABLE).order()]
-    assert other[size : 2 * size] != blocks[1]
-
-
-def test_the_order_is_no_sorting():
-    order = [planned.cell for planned in plan_of(of=TABLE, seed=3).order()]
-    assert order != list(plan_of(of=TABLE).cells)
-    assert len({cell.network for cell in order[: len(order) // 4]}) > 2
-
-
 @given(choices_of_a_user, seeds)
 def test_in_the_first_block_the_fewest_threads_of_a_group_come_first(choices, seed):
     plan = plan_of(choices, seed)
@@ -76,12 +58,6 @@ def test_in_the_first_block_the_fewest_threads_of_a_group_come_first(choices, se
         first.setdefault(group_of(planned.cell), planned.cell)
     for group, cell in first.items():
         assert cell.threads == min(c.threads for c in plan.cells if group_of(c) == group)
-
-
-def test_later_blocks_do_not_prefer_few_threads():
-    plan = plan_of(SuiteOverrides(frameworks="null", networks="fcn5", threads="1,2", launches=60))
-    firsts = [planned.cell.threads for planned in plan.order()][2::2]
-    assert 10 < firsts.count(1) < 50
 
 
 def values_of(plan, field):
@@ -142,13 +118,6 @@ def test_a_mode_of_gpus_only_has_cells_there_alone():
         plan_of(SuiteOverrides(frameworks=f"torch:{only_there}"))
 
 
-def test_threads_typed_by_the_user_are_not_limited_by_the_suite():
-    assert values_of(plan_of(SuiteOverrides(threads="64"), of=TABLE, machine=Capacity(2, 4)), "threads") == {64}
-    assert values_of(
-        plan_of(SuiteOverrides(threads="1,64", threads_limit="8"), of=TABLE, machine=Capacity(2, 4)), "threads"
-    ) == {1}
-
-
 def test_the_suites_threads_keep_to_its_limit():
     assert values_of(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
     assert values_of(plan_of(SuiteOverrides(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
@@ -162,12 +131,6 @@ def test_batch_sizes_come_from_the_user_else_the_suite_else_the_paper():
     assert sizes == {4, 8, 16, 32}
     assert {cell.batch_size for cell in plan_of(SuiteOverrides(networks="lstm64")).cells} == {128}
     assert values_of(plan_of(SuiteOverrides(batch_sizes="3"), of=batch), "batch_size") == {3}
-
-
-def test_launches_and_steps_override_the_protocol():
-    plan = plan_of(SuiteOverrides(launches=4, steps=2))
-    assert plan.launches == 4
-    assert (plan.protocol.steps, plan.protocol.minimum_steps) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -203,11 +166,6 @@ def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
     if "1" in asked["threads"]:
         # The same thread counts in each mode, but for those left out.
         assert len(plan.cells) + len(plan.left_out) == len(words) * len(everything.cells)
-
-
-def test_a_plan_computes_where_any_of_its_rows_does():
-    assert not plan_of(SuiteOverrides(frameworks="null")).computes
-    assert plan_of(SuiteOverrides(frameworks="null,torch")).computes
 
 
 @pytest.mark.parametrize(
@@ -268,9 +226,3 @@ def test_a_build_under_a_frameworks_name_takes_its_place():
 def test_a_build_joins_the_frameworks_that_were_typed(frameworks, rows):
     plan = plan_of(SuiteOverrides(frameworks=frameworks, builds=(NIGHTLY,)))
     assert {(cell.framework, cell.mode) for cell in plan.cells} == rows
-
-
-def test_a_plan_narrows_to_some_of_its_cells():
-    plan = plan_of()
-    kept = (plan.cells[3], plan.cells[1], Cell("x", "x", "x", "x", "cpu", 1, 1))
-    assert narrow_to(plan, kept).cells == (plan.cells[1], plan.cells[3])

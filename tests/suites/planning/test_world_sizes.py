@@ -62,13 +62,6 @@ def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason(
     assert "MIG devices (cuda:0:1) cannot reach one another" in parts.reason
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_only_batch_normalisation_needs_a_reference_of_equal_parts(network, workers):
-    assert references.parts(NETWORKS[network], 16, workers) == (workers if network == "resnet50" else 1)
-    assert references.parts(NETWORKS["resnet50"], 10, 4) == 1  # cannot be dealt out: no launch gets that far
-
-
 @pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])
 def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each_worker(size, workers):
     # Workers of more than 8 examples each have those of 8 several times: the largest that is shipped.

@@ -2,8 +2,10 @@
 
 import math
 import random
+import re
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import factory_of_records as make
 import numpy as np
@@ -11,15 +13,17 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from pictures import texts
 from properties import examples
 from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, names, only, progress_of
 
-from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Status
+from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
-from dlbench.reports.cells import Build, build_matrix, fastest_mode, released
+from dlbench.reports.cells import Build, released
 from dlbench.reports.formats.layout import times
+from dlbench.reports.ratio.progress import REPORT
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import Ratio, geometric_mean, mean_of_pairs, ratio, summarise
-from dlbench.reports.storage.results import Results
 
 
 def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order_of_records() -> None:
@@ -87,25 +91,6 @@ def test_the_fastest_mode_stands_for_a_framework_unless_all_are_asked_for() -> N
     assert by_mode["compile"] == best.standings[1].speedup
     # Asked for all or not, what it comes to is the same.
     assert progress_of(records).overall == progress_of(records, all_modes=True).overall
-
-
-def test_a_mode_with_more_threads_than_asked_is_no_framework_s_fastest() -> None:
-    greedy = [
-        make.record(result=make.outcome([0.1] * 5, threads=make.threads(1, 0.5, 2.0)), launch=n, mode="greedy")
-        for n in range(3)
-    ]
-    matrix = build_matrix(Results((*greedy, *(make.record([1.0] * 5, launch=n) for n in range(3)))))
-    assert fastest_mode(list(matrix.cells.values())).row.mode == "eager"
-
-
-def test_bound_threads_and_machines_are_apart() -> None:
-    records = [*OLD, *launches(1.0, affinity=BOUND), *launches(1.0, machine="m-two"), *launches(1.0, threads=2)]
-    found = progress_of(records)
-    assert len(found.rankings) == 4
-    assert all(len(ranking.standings) == 1 for ranking in found.rankings)
-    assert len({ranking.place for ranking in found.rankings}) == 4
-    text = FORMATS["terminal"](found)
-    assert text.count("Oldest to newest, on") == 2
 
 
 @examples(30)
@@ -193,24 +178,6 @@ def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
     assert f"{times(overall.speedup)}~" in said
 
 
-def test_what_one_framework_alone_was_measured_on_does_not_keep_the_others_from_a_summary() -> None:
-    records = [
-        *OLD,
-        *NEW,
-        *launches(1.0, "torch", "2.13.0", network="fcn8"),
-        *launches(1.0, "mine", "1", network="fcn8"),
-    ]
-    (overall,) = progress_of(records).overall
-    assert [group.network for group in overall.groups] == ["fcn5"]
-    assert overall.oldest[0] == "caffe"
-
-
-def test_there_is_no_summary_of_one_framework() -> None:
-    (overall,) = progress_of(OLD).overall
-    assert (overall.oldest, overall.newest, overall.speedup) == (None, None, None)
-    assert "No two frameworks of different dates" in FORMATS["terminal"](progress_of(OLD))
-
-
 ratios = st.builds(
     lambda value, down, up: Ratio(value, value / down, value * up, "given"),
     st.floats(0.01, 100.0),
@@ -232,13 +199,6 @@ def test_a_geometric_mean_is_scipy_s_and_its_interval_narrows_with_the_number(
     mixed = order.sample(given_ratios, len(given_ratios))
     assert geometric_mean(mixed).value == pytest.approx(found.value)
     assert geometric_mean([*given_ratios, Ratio(1.0, None, None, "")]).low is None
-
-
-def test_the_mean_of_one_ratio_is_that_ratio_and_of_none_there_is_none() -> None:
-    alone = geometric_mean([Ratio(2.0, 1.5, 3.0, "given")])
-    assert (alone.value, alone.low, alone.high) == pytest.approx((2.0, 1.5, 3.0))
-    with pytest.raises(ValueError, match="no ratio"):
-        geometric_mean([])
 
 
 @pytest.mark.parametrize(("launches_each", "deviation"), [(3, 0.03), pytest.param(8, 0.1, marks=pytest.mark.slow)])
@@ -290,3 +250,19 @@ def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
         INSTALLED: ["caffe", "torch"],
     }
     assert [ranking.place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]
+
+
+def test_the_picture_has_a_page_for_each_machine_and_names_each_framework_with_its_month(tmp_path: Path) -> None:
+    found = progress_of([*OLD, *MIDDLE, *NEW, *launches(1.0, machine="m-two")])
+    pages = REPORT.draw(found, tmp_path / "p.svg", ReportOptions())  # type: ignore[misc]
+    assert [page.name for page in pages] == ["p.svg", "p-2.svg"]
+    assert {"2017-04 caffe 1.0.0", "2022-05 mxnet 1.9.1", "2026-07 torch 2.13.0"} <= set(texts(pages[0]))
+    assert not REPORT.drawable(progress_of([]))
+
+
+def test_a_table_too_wide_is_shown_in_two_parts_that_both_say_framework_and_threads() -> None:
+    name = "a-build-with-a-very-long-name-indeed"
+    text = FORMATS["terminal"](progress_of([*OLD, *launches(1.0, name, "1.0", threads=2)]))
+    assert len(re.findall(rf"^  {name} m +2 ", text, re.MULTILINE)) == 2
+    for form in ("terminal", "markdown", "latex"):
+        assert "Nothing was measured yet" in FORMATS[form](progress_of([]))
