@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.against.brandfonbrener2017 import UPDATES
 from dlbench.reports.cells import CellResult, Place
 from dlbench.reports.formats.csv import MEDIAN, Rows, parts
 from dlbench.reports.formats.json import plain
 from dlbench.reports.matrix.data import of_cell, of_place
+from dlbench.reports.published import UPDATES
 from dlbench.reports.rnn.analysis import Crossed, Side, StudiedLine, Study
 from dlbench.reports.rnn.lines import Line, Size
 

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from dlbench.reports.against import brandfonbrener2017
+from dlbench.reports.published import BRANDFONBRENER2017, networks_of_2017
+from dlbench.reports.published import study as published_study
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
 from dlbench.reports.rnn.analysis import Study, study
 from dlbench.reports.rnn.data import rnn_data, rnn_rows
@@ -13,12 +14,12 @@ from dlbench.reports.storage.networks import networks_of
 
 def published() -> Study:
     """Return the study of 2017 without its first trials, which its author calls strangely long."""
-    return study(brandfonbrener2017.figures(first=False), brandfonbrener2017.networks())
+    return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
 
 
 def _analyse(source: Source) -> Study:
     reference = source.options.reference
-    if reference == brandfonbrener2017.NAME:
+    if reference == BRANDFONBRENER2017:
         return published()
     found = study(source.matrix(), {} if reference else networks_of(source.results().records))
     return replace(found, beside=published()) if source.options.against else found
@@ -42,7 +43,7 @@ units on one device, machine or thread count is faster than another; rows compar
     suggestion="small recurrent networks: time by units and steps, when threads pay",
     applies=bool,
     options=frozenset({REFERENCE, ALL_RUNS}),
-    published=(brandfonbrener2017.NAME,),
+    published=(BRANDFONBRENER2017,),
     families=frozenset({FAMILY}),
     quantities=tuple(QUANTITIES),
     heading="Small recurrent networks",

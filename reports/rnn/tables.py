@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dlbench.reports.against.brandfonbrener2017 import UPDATES
 from dlbench.reports.cells import CellResult
 from dlbench.reports.flags import THREADS_EXCEEDED
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Page, Table, number
+from dlbench.reports.published import UPDATES
 from dlbench.reports.rnn.analysis import Study
 from dlbench.reports.rnn.growth import FLAT, Growth, ThreadsPay, UnitsGrowth
 from dlbench.reports.rnn.lines import Line, Series, Size
