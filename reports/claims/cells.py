@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dlbench.adapters import axes
 from dlbench.reports.cells import CellResult, Matrix, fastest_mode
 from dlbench.reports.curve.curve import computes_nothing
-from dlbench.reports.recurrent_cells.settings import Losses
+from dlbench.reports.curve.training import Losses
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, Networks
 

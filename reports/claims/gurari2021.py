@@ -6,18 +6,7 @@ from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import MORE, Claimed, Question, of_times, of_value
-from dlbench.reports.published import lines_of
-from dlbench.reports.recurrent_cells.settings import Losses, Setting
-
-
-def losses() -> Losses:
-    """Return the test losses of character language models; there is none of the largest plain networks."""
-    return {
-        Setting(line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
-        for line in lines_of("karpathy2016_losses.csv")
-        if line["loss"]
-    }
-
+from dlbench.reports.curve.training import Losses, Setting, published_losses
 
 PUBLISHED = "of published losses"
 ONE_TRAINING = "of one training each, no interval"
@@ -69,7 +58,7 @@ TESTS: Mapping[str, Test] = {
     "G4": transfer,
 }
 ON_PAPER: Mapping[str, Callable[[], Iterable[Question]]] = {
-    "G1": lambda: gated(losses()),
-    "G2": lambda: deeper(losses()),
-    "G3": lambda: larger(losses()),
+    "G1": lambda: gated(published_losses()),
+    "G2": lambda: deeper(published_losses()),
+    "G3": lambda: larger(published_losses()),
 }

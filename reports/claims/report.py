@@ -6,9 +6,8 @@ from dlbench.reports.claims.claim import Claim
 from dlbench.reports.claims.list_of_claims import PAPERS, claims
 from dlbench.reports.claims.questions import Answer
 from dlbench.reports.claims.words import claims_data, claims_page, claims_rows
+from dlbench.reports.curve.training import learnt_of, losses_of
 from dlbench.reports.errors import ReportError
-from dlbench.reports.recurrent_cells.learnt import learnt_of
-from dlbench.reports.recurrent_cells.settings import losses_of
 from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Report, ReportOptions, Source
 from dlbench.reports.storage.networks import networks_of
 
