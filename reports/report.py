@@ -19,7 +19,7 @@ from dlbench.reports.storage.results import Narrowing, Results
 if TYPE_CHECKING:
     from dlbench.reports.against.analysis import Stand
     from dlbench.reports.cells import Builds
-    from dlbench.reports.claims.claim import Claim
+    from dlbench.reports.claims.claims import Claim
 
 Found = TypeVar("Found")
 

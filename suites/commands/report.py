@@ -114,7 +114,7 @@ def _tables() -> list[str]:
 
 
 def _papers() -> list[str]:
-    from dlbench.reports.claims.list_of_claims import PAPERS
+    from dlbench.reports.claims.claims import PAPERS
 
     return list(PAPERS)
 
