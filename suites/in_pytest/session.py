@@ -28,10 +28,9 @@ from ..display.progress import clock as clock_text
 from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..errors import DlbenchError
-from ..planning import external_adapters, feasible, own_steps, values
-from ..planning.axes import KEYS
-from ..planning.choices import PROTOCOL_KEYS, Choices
-from ..planning.plan import Plan, PlannedLaunch, narrow_to
+from ..planning import own, values
+from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
+from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import ProcessLauncher
@@ -256,7 +255,7 @@ class SuiteSession:
             sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
             reference = preparation.prepare_references(plan, self._machine, said.line)
             run = preparation.begin(plan, store, self._machine)
-            for line in (f"measuring {size_of(plan)}", feasible.memory_line(plan, self._machine)):
+            for line in (f"measuring {size_of(plan)}", memory_line(plan, self._machine)):
                 if line:
                     said.line(line)
             stack.enter_context(preparation.exclusive(run))
@@ -323,14 +322,14 @@ def _refuse_distribution(config: pytest.Config) -> None:
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
     of_rows = {key: config.getoption(f"dlbench_{key}") for key in ("python", "adapter", "step", "loss_tolerance")}
-    external_adapters.register(of_rows["adapter"])
-    own_steps.register(of_rows["step"])
+    own.register_adapters(of_rows["adapter"])
+    own.register_steps(of_rows["step"])
     given = RowOptions(**of_rows)
     words = {key: config.getoption(f"dlbench_{key}") for key in (*KEYS, *PROTOCOL_KEYS)}
     if disabled:
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
         words = {**words, "launches": "1", "interval": None}
-    choices = Choices(
+    choices = SuiteOverrides(
         steps=1 if disabled else config.getoption("dlbench_steps"),
         builds=given.builds,
         joining=given.joining,
@@ -339,7 +338,7 @@ def _plan(config: pytest.Config, machine: Machine) -> Plan:
     )
     check_own(AxisOptions(words), given)
     plan = plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
-    feasible.check_count(plan, config.getoption("dlbench_yes"))
+    check_count(plan, config.getoption("dlbench_yes"))
     return plan
 
 

@@ -22,7 +22,7 @@ from ..commands.report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, result
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
-from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.framework import release_dates, stands_for_2016
 from ..run import preparation
 from .again import again_by_name
 from .pdf import check_pdf, find_chromium, print_to_pdf

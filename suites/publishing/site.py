@@ -29,7 +29,7 @@ from dlbench.reports.storage.store import Store
 from ..commands import options
 from ..display.screen import counted, say
 from ..errors import UsageError
-from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.framework import release_dates, stands_for_2016
 from ..run import preparation
 from ..run.sides import report_of
 from .again import again_by_name

@@ -16,7 +16,7 @@ from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs, pair
 from dlbench.reports.flags import Flag
 from dlbench.reports.formats.json import plain
 from dlbench.reports.naming import rest_of
-from dlbench.reports.tuning.data import of_estimate
+from dlbench.reports.ratio.tuning import of_estimate
 
 from ..display.screen import as_called, counted
 from ..environments import environment, row_interpreters

@@ -28,7 +28,8 @@ from ..environments.environment import Report
 from ..environments.interpreters import inspect
 from ..environments.row_interpreters import Source
 from ..errors import FrameworkEnvironmentError, UsageError
-from ..planning import own_steps, values
+from ..planning import own as own_files
+from ..planning import values
 from ..planning.framework import GUEST_DIRECTORY, Framework
 from ..planning.plan import Plan
 from ..planning.values import Build
@@ -188,7 +189,7 @@ def pair(
         (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True
     ):
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
-        step = own_steps.read(file, f"--{name}-step") if file else None
+        step = own_files.read_step(file, f"--{name}-step") if file else None
         sides.append(Side(name, builds_, variables(words_), revision, guest, step))
     # What lies beside a file can be imported by it, and is not looked into: only in one folder can files be the same.
     steps = [_step(side.step or own) for side in sides]
