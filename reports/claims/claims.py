@@ -14,9 +14,9 @@ from enum import Enum
 from importlib import resources
 from typing import Any
 
-from dlbench.reports.against import shi2016, wuensche2018
 from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.figures import Figure, Question, Tables
+from dlbench.reports.published import TABLES
 from dlbench.reports.recurrent_cells.settings import Losses
 from dlbench.reports.statistics import WORSE, Ratio, Verdict, holm, judge, welch
 
@@ -178,7 +178,7 @@ def on_paper(claim: Claim) -> Evidence:
 
 @functools.cache
 def _published(table: str, machines: frozenset[str]) -> Tables:
-    read = {shi2016.NAME: shi2016.table4, wuensche2018.NAME: wuensche2018.table1}.get(table, Matrix)
+    read = TABLES.get(table, Matrix)
     found = read()
     if machines:
         found = replace(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dlbench.reports.against.read_tables import lines_of
+from dlbench.reports.published import lines_of
 from dlbench.reports.recurrent_cells.learnt import Learnt
 
 
