@@ -23,7 +23,7 @@ from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
 from .toml_files import sentence, text_of
 
-GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
+GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
 OUTSIDE = "outside_"
