@@ -1,4 +1,4 @@
-"""`dlbench report rnn`: what it makes of records, in every format, and of a run of the null framework."""
+"""`dlbench report rnn`: its tables in every format, and of a run of the null framework."""
 
 import csv
 import io
@@ -14,7 +14,6 @@ from records_of_rnn import GRID, everything, found, launches
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.catalogue import suggested
 from dlbench.reports.formats.export import FORMATS
 from dlbench.reports.storage.store import Store
 
@@ -26,12 +25,12 @@ def test_lines_threads_crossings_and_rows() -> None:
     (one,) = [
         each for each in of.lines if (each.line.name, each.line.machine) == ("torch eager, 1 thread", make.MACHINE)
     ]
-    assert [(fit.hidden, fit.per_step.value) for fit in one.fits] == [
+    assert [(size.hidden, fit.per_step.value) for size, fit in one.fits.items()] == [
         (n, pytest.approx(1e-5 * n, rel=1e-4)) for n in (10, 100, 500)
     ]
-    assert all(abs(fit.fixed.value) < 1e-5 * fit.hidden for fit in one.fits)
-    assert {each.knee.hidden for each in one.growth if each.series.inputs == 2} == {100}
-    assert {pays.from_units for line, pays in of.threads if line.threads == 4} == {100}
+    assert all(abs(fit.fixed.value) < 1e-5 * size.hidden for size, fit in one.fits.items())
+    assert {each.knee.at for each in one.growth if each.series.inputs == 2} == {100}
+    assert {pays.from_units for pays in of.threads if pays.line.threads == 4} == {100}
     crossings = {(each.what, each.first.name, each.second.name): each.at for each in of.crossings}
     at = crossings["torch eager", "1 thread of a machine [m-one]", "4 threads of a machine [m-one]"]
     # Linear in the logarithms between 10 units, where one thread takes 10 / 25 of four, and 100, where it is 100 / 70.
@@ -69,7 +68,7 @@ def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     hole = hole.__class__(**{**vars(hole), "network": launches(lambda size: 1.0, GRID[:1])[0].network})
     of = found([*exceeding, hole])
     assert [len(each.cells) for each in of.lines] == [9, 1]
-    assert all(each.fits == () and each.growth == () for each in of.lines)
+    assert all(each.fits == {} and each.growth == () for each in of.lines)
     assert of.compared == ()
 
 
@@ -128,19 +127,6 @@ def test_the_study_itself_may_stand_in_place_of_a_store(call: Call) -> None:
     assert {line["machine_name"] for line in json.loads(out)["lines"]} > {"Tesla K80", "MacBook Pro 2016"}
 
 
-def test_it_is_suggested_where_there_are_such_networks_alone() -> None:
-    assert "rnn" in {each.name for each in suggested(everything())}
-    assert "rnn" not in {each.name for each in suggested([make.record()])}
-    assert "No small recurrent network" in study_page([make.record()])
-
-
-def study_page(records: list[make.Record]) -> str:
-    from exported import exporter
-
-    return exporter("rnn", "terminal")(found(records), quantity="update")
-
-
-@pytest.mark.slow
 def test_a_run_of_the_null_framework_is_reported_from_end_to_end(command: Call, tmp_path: Path) -> None:
     grid = '[[grid]]\nname = "r{hidden}-t{steps}"\nfamily = "elman"\ninputs = 2\nhidden = [4, 8]\noutputs = 2\n'
     text = suite_of_null(networks=["r*"], threads=[1, 2], step_seconds=0.002, cores=2)

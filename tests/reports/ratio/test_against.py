@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
-from records_of_published import CEILINGS, FORMATS, STANDS, TENSORFLOW, found_in, launches
+from records_of_published import CEILINGS, COUNTERPARTS, FORMATS, TENSORFLOW, found_in, launches
 
-from dlbench.adapters.protocol import BOUND, INSTALLED, Status
-from dlbench.reports.against import shi2016
-from dlbench.reports.against.analysis import Against, Match, Pair, Stand, against
+from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.cells import Builds, build_matrix
+from dlbench.reports.published import SHI2016, Counterpart, study
+from dlbench.reports.ratio.against import Against, Match, Pair, against
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
-DESKTOP, SERVER = (shi2016.HOSTS[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
+DESKTOP, SERVER = (study(SHI2016).hosts[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
 # Multiply-adds of fcn5 for one example, by hand: 26752 -> 2048 -> 2048 -> 2048 -> 26752. A training step is forward,
 # gradient by weights and gradient by inputs, the last not for the first layer; a multiply-add is two operations.
 FIRST, MIDDLE, LAST = 26752 * 2048, 2 * 2048 * 2048, 2048 * 26752
@@ -49,12 +49,6 @@ def only(match: Match) -> Pair:
     return pair
 
 
-def test_peaks_are_those_of_the_processors() -> None:
-    # Sandy Bridge: one 8-wide multiplication and one 8-wide addition a cycle; Haswell: two 8-wide fused multiply-adds.
-    assert shi2016.PEAKS[DESKTOP][:2] == pytest.approx(((8 + 8) * 3.6e9, (8 + 8) * 3.8e9))
-    assert shi2016.PEAKS[SERVER][:2] == pytest.approx((2 * 8 * 2 * 2.1e9, 2 * 8 * 2 * 3.2e9))
-
-
 def test_figures_by_hand() -> None:
     found = found_in(*launches(0.5, threads=2, **TENSORFLOW))
     for name, machine, cycle, low, high in (
@@ -72,44 +66,6 @@ def test_figures_by_hand() -> None:
         assert pair.per_peak.low == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * low)))
         assert pair.per_peak.high == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * high)))
         assert on(found, machine).ceilings == {2: pytest.approx(190e9)}
-
-
-def test_every_figure_of_the_paper_that_can_be_compared_is() -> None:
-    records = [
-        record
-        for network in ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
-        for framework, adapter in (("caffe", "caffe"), ("tensorflow", "tensorflow"), ("torch", "pytorch"))
-        for p in (1, 2, 4, 8)
-        for record in launches(
-            0.5,
-            framework=framework,
-            adapter=adapter,
-            mode="m",
-            network=network,
-            threads=p,
-            batch_size={"alexnet": 16, "resnet50": 16, "lstm32": 128, "lstm64": 128}.get(network, 64),
-        )
-    ]
-    found = found_in(*records)
-    for name, machine, most in (("desktop_i7_3820", DESKTOP, 4), ("server_2x_e5_2630v3", SERVER, 8)):
-        wanted = {
-            (network, framework, p): seconds
-            for (network, framework, platform, p), seconds in paper().items()
-            if platform == name and p <= most and framework != "cntk"
-        }
-        got = {(p.where.group.network, p.where.framework, p.where.threads): p for p in on(found, machine).pairs}
-        assert set(wanted) <= set(got)
-        for key, pair in got.items():
-            seconds = wanted.get(key)
-            if seconds is None:
-                assert pair.speedup is None
-                assert pair.reason.startswith("then ")
-            else:
-                assert pair.speedup * pair.now.seconds.median == pytest.approx(seconds)
-        for mean in on(found, machine).means:
-            logs = [math.log(p.speedup) for p in got.values() if p.speedup and p.where[1:] == mean[:3]]
-            assert mean.networks == len(logs)
-            assert math.log(mean.speedup) == pytest.approx(sum(logs) / len(logs))
 
 
 def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
@@ -138,16 +94,6 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
     assert other.networks == 3
     text = " ".join(FORMATS["terminal"](found_in(*records)).split())
     assert "the speed-up over fcn5, alexnet, which every row has" in text
-
-
-def test_where_no_network_is_common_nothing_is_compared_by_it() -> None:
-    records = [
-        *launches(0.5, network="fcn5", batch_size=64, threads=1, **TENSORFLOW),
-        *launches(0.8, network="alexnet", batch_size=16, threads=1, framework="caffe", adapter="caffe"),
-    ]
-    found = found_in(*records)
-    assert [mean.common for mean in on(found, DESKTOP).means] == [None, None]
-    assert "no network has a speed-up in every row" in " ".join(FORMATS["terminal"](found).split())
 
 
 @examples(30)
@@ -258,29 +204,14 @@ def test_the_fastest_mode_stands_for_a_row_unless_all_are_asked_for() -> None:
 
 def test_what_cannot_have_been_this_network_is_not_compared() -> None:
     # CNTK's lstm32 took 0.579 s on one core of the desktop: 2.5 times its peak for the network of the specification.
-    stands = {**STANDS, "cntk": Stand("cntk", "CNTK")}
+    stands = {**COUNTERPARTS, "cntk": Counterpart("cntk", "CNTK")}
     records = launches(2.0, framework="cntk", adapter="cntk", network="lstm32", batch_size=128)
     matrix = build_matrix(Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "two", 2, 2, 2.0)}))
-    match = on(against(matrix, shi2016.publication(), stands, Builds(records, {})), DESKTOP)
+    match = on(against(matrix, study(SHI2016), stands, Builds(records, {})), DESKTOP)
     pair = only(match)
     assert pair.share_then.low > 2
     assert (pair.speedup, pair.per_peak, match.means) == (None, None, ())
     assert "above the theoretical peak" in pair.reason
-
-
-def test_without_a_measured_ceiling_the_ratio_of_seconds_is_all() -> None:
-    records = launches(0.5)
-    matrix = build_matrix(Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "two", 2, 2, 2.0)}))
-    pair = only(on(against(matrix, shi2016.publication(), STANDS, Builds(records, {})), SERVER))
-    assert pair.speedup is not None
-    assert (pair.share_now, pair.per_peak) == (None, None)
-
-
-def test_other_mini_batches_and_frameworks_that_compute_nothing_have_nothing_to_stand_beside() -> None:
-    assert not any(match.pairs for match in found_in(*launches(0.5, batch_size=8)).matches)
-    nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"))
-    pair = only(on(found_in(make.record(result=nothing)), DESKTOP))
-    assert pair.speedup is None
 
 
 def test_without_anything_to_compare_it_says_so() -> None:
@@ -296,10 +227,3 @@ def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
     assert "Caffe of 2016: nothing was measured here for it (Caffe)." in text
     assert "Per peak favours the software of today" in text
     assert "57.6 to 60.8 GFLOP/s a core, theoretical" in text
-
-
-def test_only_tuned_cells_are_held_against_the_paper() -> None:
-    faster = launches(0.1, framework="torch", adapter="pytorch", mode="m", threads=1, tuning=INSTALLED)
-    tuned = launches(0.5, framework="torch", adapter="pytorch", mode="m", threads=1)
-    pairs = [pair for pair in on(found_in(*faster, *tuned), DESKTOP).pairs if pair.now is not None]
-    assert {pair.now.row.tuning for pair in pairs} == {"tuned"}
