@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from dlbench.reports.storage.servers import urls
+from dlbench.reports.storage import servers
 
 from ..errors import UsageError, unknown_name
 from ..planning import external_adapters, own_steps, values
@@ -93,7 +93,7 @@ def words_of(*groups: OptionGroup) -> list[str]:
 
 def words_of_store(store_file: str) -> list[str]:
     """Return the words that give this store again, none for the usual one; a password in its URL is left out."""
-    return [] if store_file == DEFAULT_STORE else ["--store", urls.without_password(store_file)]
+    return [] if store_file == DEFAULT_STORE else ["--store", servers.without_password(store_file)]
 
 
 def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:

@@ -17,7 +17,7 @@ from rich.text import Text
 from dlbench.reports.errors import in_one_line
 from dlbench.reports.formats.inert import FIELD, one_line, visible
 from dlbench.reports.formats.json import json_text
-from dlbench.reports.storage.servers import urls
+from dlbench.reports.storage import servers
 
 
 def program() -> str:
@@ -38,7 +38,7 @@ def resume_command() -> str:
 
     A password in a store's URL is left out.
     """
-    words = (urls.without_password(word) for word in sys.argv[1:] if word != "--resume")
+    words = (servers.without_password(word) for word in sys.argv[1:] if word != "--resume")
     return shlex.join([program(), *words, "--resume"])
 
 

@@ -14,6 +14,7 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.pytest_benchmark import export as files
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import Record, Run
 
 from ..commands.options import AxisOptions, RowOptions, check_own
@@ -32,7 +33,6 @@ from ..planning.choices import PROTOCOL_KEYS, Choices
 from ..planning.plan import Plan, PlannedLaunch, narrow_to
 from ..quiet.block_gate import open_gate
 from ..quiet.machine_lock import measuring
-from ..storing import spools
 from .cells import CellsModule
 from .options import of_suite
 from .replay import MeasuredCell, clock
@@ -112,7 +112,7 @@ class SuiteSession:
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
-            store = stack.enter_context(spools.opened(target, said.line))
+            store = stack.enter_context(delivery.opened(target, said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
             sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
