@@ -16,6 +16,10 @@ CELL_FILE = "cell.json"
 OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
 
+HOST_LINE = "DLBENCH_HOST"  # the variable that names the file descriptor of the guest's line to the host
+BEGIN, END, RESET, STEPS, READ = ("begin", "end", "reset", "steps", "read")  # marks on it, in their order
+PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
+
 
 class ProtocolError(Exception):
     """A ``cell.json`` or ``outcome.json`` that is not what this version of the contract describes."""
@@ -121,7 +125,7 @@ class Parity(NamedTuple):
     seconds: float  # what the check cost, the parity steps themselves not counted
 
 
-class Answer(NamedTuple):
+class ParitySample(NamedTuple):
     """What the parity check gave, for the host to judge; no record keeps it."""
 
     losses: Optional[List[float]]  # of each step of the last round, before its update; None: not all are finite
@@ -130,7 +134,7 @@ class Answer(NamedTuple):
     moved: Optional[bool] = None  # whether any parameter changed in the timed steps; None: the loss is not finite
 
 
-class Outside(NamedTuple):
+class HostObservation(NamedTuple):
     """What the host saw of a launch, by its own clock and in the system's books; guests tell nothing of it.
 
     CPU seconds are those of all processes of the launch.
@@ -248,8 +252,8 @@ class Outcome(NamedTuple):
     device: Optional[DeviceEvidence] = None  # None on the CPU
     timed_between: Optional[List[float]] = None  # start and end of the timed samples on the system's monotonic clock, s
     profile: Optional[Profile] = None
-    answer: Optional[Answer] = None  # for the host alone, which makes ``parity`` of it
-    outside: Optional[Outside] = None  # the host's; a guest leaves it out
+    answer: Optional[ParitySample] = None  # for the host alone, which makes ``parity`` of it
+    outside: Optional[HostObservation] = None  # the host's; a guest leaves it out
     curve: List[List[float]] = []  # of the training on a text: [steps so far, mean loss of the block that ends there]
     test_loss: Optional[float] = None  # after it, of the part of the text that was kept
     curve_ended: str = ""  # why training ended early; empty: it did not
@@ -285,8 +289,8 @@ _NESTED = {
     "device": DeviceEvidence,
     "ceilings": DeviceCeilings,
     "profile": Profile,
-    "answer": Answer,
-    "outside": Outside,
+    "answer": ParitySample,
+    "outside": HostObservation,
 }
 
 

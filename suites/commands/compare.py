@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from dlbench.reports.comparison.verdict import Rule, fewest_pairs
+from dlbench.reports.compare.verdict import Rule, fewest_pairs
 from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say
 from ..errors import NOTHING_MEASURED, UsageError
-from ..measuring import stored_runs
-from ..measuring.pairs import for_compare
 from ..planning import values
+from ..run import stored_runs
+from ..run.schedules import for_compare
 from .options import OptionGroup, grouped
 from .two_sides import ComparisonOptions, measure, share_of, show
 

@@ -11,8 +11,8 @@ from dlbench.reports.formats.inert import visible
 
 from ..display.screen import counted, out, print_json, say
 from ..errors import UsageError
-from ..launching.launcher import guest_environment
-from ..quiet.machine_lock import measuring
+from ..run.launcher import guest_environment
+from ..run.machine_lock import measuring
 from . import options
 
 READINGS = 5

@@ -10,9 +10,9 @@ import typer
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence.attempts import disturbed
 from dlbench.reports.explained.analysis import explain
 from dlbench.reports.explained.report import REPORT
+from dlbench.reports.flags import disturbed
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.naming import name_of
 from dlbench.reports.report import ReportOptions
@@ -23,19 +23,18 @@ from dlbench.reports.storage.record import Record
 from ..display.screen import StatusLine, err, say
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
-from ..launching.control import read_phase
-from ..launching.launcher import Launched, Launcher, Order, ProcessLauncher, Tick, no_tick
-from ..measuring import preparation, references
-from ..measuring.attempts import Carrier
-from ..measuring.references import Reference
 from ..planning import networks
-from ..planning.choices import Choices
-from ..planning.expansion import expand
+from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, offered
-from ..planning.own_steps import NETWORK, OwnSteps
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.own import NETWORK, OwnSteps
+from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
-from ..quiet.machine_lock import measuring
+from ..run import preparation, references
+from ..run.launch import LaunchRunner
+from ..run.launcher import Launched, Launcher, LaunchRequest, ProcessLauncher, Tick, no_tick
+from ..run.machine_lock import measuring
+from ..run.outcomes import read_phase
+from ..run.references import Reference
 from . import options
 from .options import OptionGroup, grouped
 
@@ -83,7 +82,7 @@ def explain_command(
     - `dlbench explain torch/small --suite mine.toml`
     - `dlbench explain train_step/own --step train_step.py --python ~/venv/bin/python`
     """
-    chosen = Choices(axes.words, builds=builds.builds, own=builds.own)
+    chosen = SuiteOverrides(axes.words, builds=builds.builds, own=builds.own)
     machine = probe()
     plan = _plan(cell, how.suite_name, chosen, machine)
     preparation.check_brought(chosen.builds)
@@ -134,7 +133,7 @@ def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:
     )
 
 
-def _plan(cell: str, name: str, chosen: Choices, machine: Machine) -> Plan:
+def _plan(cell: str, name: str, chosen: SuiteOverrides, machine: Machine) -> Plan:
     """Return the plan of one cell; raises UsageError where the words mean several."""
     suite = _suite(cell, name, chosen.own)
     plan = expand(
@@ -156,7 +155,7 @@ class _Profiling:
     launcher: Launcher
     steps: int
 
-    def launch(self, order: Order, tick: Tick = no_tick) -> Launched:
+    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
         """Carry out one launch."""
         return self.launcher.launch(replace(order, launch=order.launch._replace(profiled_steps=self.steps)), tick)
 
@@ -170,7 +169,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         raise FrameworkEnvironmentError(source.reason)
     launcher = _Profiling(ProcessLauncher(), steps)
     run = preparation.new_run(plan, machine, "explain")
-    carrier = Carrier(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
+    carrier = LaunchRunner(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
     with measuring(say, wait=True, computes=plan.computes):
         say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:

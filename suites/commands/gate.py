@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from dlbench.reports.comparison.outcome import Outcome, gate_outcome
+from dlbench.reports.compare.report import Outcome, gate_outcome
 from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say
 from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED
-from ..measuring.pairs import for_gate
 from ..planning.values import one_of
+from ..run.schedules import for_gate
 from .options import OptionGroup, grouped
 from .two_sides import ComparisonOptions, measure, show
 

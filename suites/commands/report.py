@@ -15,9 +15,8 @@ from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.report import Report, ReportOptions, Source
 from dlbench.reports.storage import servers
-from dlbench.reports.storage.narrowing import Narrowing, run_named
 from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results, run_named
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
@@ -177,7 +176,7 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
 
 
 def _source(targets: Sequence[str], given: dict[str, Any], trainings: bool, chosen: ReportOptions) -> Source:
-    from ..planning.lineage import release_dates, stands_for_2016
+    from ..planning.framework import release_dates, stands_for_2016
 
     return Source(
         cache(partial(results_of, targets, given, trainings)),

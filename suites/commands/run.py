@@ -20,19 +20,17 @@ from ..display.screen import counted, err, program, resume_command, say, show
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, interruptible
 from ..fleet.node import FleetNode, fleet_node
-from ..judging.first_losses import FirstLosses
-from ..launching.launcher import ProcessLauncher
-from ..measuring import preparation, resuming, short_launch
-from ..measuring.attempts import Carrier
-from ..measuring.ledger import Ledger
-from ..measuring.runner import Ending, Runner
-from ..planning import feasible
-from ..planning.choices import Choices
-from ..planning.plan import Plan
-from ..quiet import block_gate
-from ..quiet.busy_gpus import busy_gpus
-from ..quiet.machine_lock import measuring
-from ..texts.text import Text
+from ..planning.axes import SuiteOverrides
+from ..planning.plan import Plan, check_count, memory_line
+from ..run import capabilities, preparation, quiet_machine, resume
+from ..run.judge import FirstLosses
+from ..run.launch import LaunchRunner
+from ..run.launcher import ProcessLauncher
+from ..run.machine_lock import measuring
+from ..run.quiet_machine import busy_gpus
+from ..run.runner import Runner, RunResult
+from ..run.schedules import Ledger
+from ..run.texts import Text
 from . import options
 from .options import OptionGroup, grouped
 from .plan import kind_of_protocol, planned, size_of, training_lines
@@ -135,7 +133,7 @@ def run_command(
     chosen = options.choices(axes, launches, builds)
     machine = probe()
     plan = planned(name, chosen, machine, session.seed, session.store_file)
-    feasible.check_count(plan, session.yes)
+    check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
@@ -148,7 +146,7 @@ def run_command(
     if resumes := session.resume or earlier is not None:
         of_fleet = earlier.id if earlier is not None else None
         plan, unfinished, records = going_on(plan, session, machine, chosen, of_fleet=of_fleet)
-        resuming.check_same_text(text, records)
+        resume.check_same_text(text, records)
     beginning = Beginning(unfinished, node)
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with delivery.opened(session.store_file, say, create=not resumes, unfinished=unfinished) as store:
@@ -160,7 +158,7 @@ def going_on(
     plan: Plan,
     session: options.SessionOptions,
     machine: Machine,
-    chosen: Choices,
+    chosen: SuiteOverrides,
     purpose: str = "suite",
     of_fleet: str | None = None,
 ) -> tuple[Plan, Run, list[Record]]:
@@ -169,9 +167,9 @@ def going_on(
     Raises UsageError (see `resuming`), before a store of an earlier dlbench is brought up to date, and StoreError.
     """
     with Store.open(delivery.local_or(session.store_file), create=False) as store:
-        plan, unfinished = resuming.resume(plan, store, machine, chosen, purpose, of_fleet)
+        plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
         records = list(store.records(run=unfinished.id))
-        resuming.check_same_builds(plan, records)
+        resume.check_same_builds(plan, records)
     return plan, unfinished, records
 
 
@@ -185,7 +183,7 @@ def carry_out(
     *,
     text: Text | None = None,
     course: Course = _USUAL,
-) -> tuple[Run, Ending, Ledger]:
+) -> tuple[Run, RunResult, Ledger]:
     """Prepare and carry out the run, and return it with how it ended, and what its records show."""
     beginning = beginning or Beginning()
     launcher = ProcessLauncher()
@@ -195,20 +193,15 @@ def carry_out(
         if not how.no_ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
-        defaults = short_launch.threads_by_default(plan, sources, short_launch.place(machine), launcher, say)
+        defaults = capabilities.threads_by_default(plan, sources, capabilities.place_of(machine), launcher, say)
         run = beginning.run(plan, store, machine, course.purpose)
         size, kind = course.words(plan)
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
-        told = (
-            kind,
-            *training_lines(plan, text),
-            feasible.memory_line(plan, machine),
-            *busy_gpus(plan.cells, machine.gpus),
-        )
+        told = (kind, *training_lines(plan, text), memory_line(plan, machine), *busy_gpus(plan.cells, machine.gpus))
         for line in filter(None, told):
             say(line)
-        gate = None if how.no_quiet_gate or not plan.computes else block_gate.open_gate(store, run, say)
-        carrier = Carrier(
+        gate = None if how.no_quiet_gate or not plan.computes else quiet_machine.open_gate(store, run, say)
+        carrier = LaunchRunner(
             plan,
             run,
             launcher,
@@ -233,7 +226,7 @@ def carry_out(
     return run, ending, runner.ledger
 
 
-def _show(store: Store, run: Run, ending: Ending, as_json: bool, go_on: str) -> None:
+def _show(store: Store, run: Run, ending: RunResult, as_json: bool, go_on: str) -> None:
     print(matrix_so_far(store, run.id, as_json))
     if ending.launches_left:
         left = counted(ending.launches_left, "launch", "launches")

@@ -6,15 +6,15 @@ from typing import Annotated
 import typer
 
 from dlbench.reports.errors import StoreError
-from dlbench.reports.pytest_benchmark import files as pytest_benchmark_files
+from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
-from dlbench.reports.pytest_benchmark.runs import runs_of
+from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import StatusLine, counted, err, say
 from ..errors import UsageError, unknown_name
-from ..measuring import preparation
+from ..run import preparation
 from . import options
 
 store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")

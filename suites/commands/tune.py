@@ -9,18 +9,17 @@ import typer
 from dlbench.adapters import axes as axes_of_cells
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.storage import delivery
-from dlbench.reports.storage.newest import SEARCH, SEARCHING
+from dlbench.reports.storage.record import SEARCH, SEARCHING
 
 from ..display.screen import counted, print_json, resume_command, say, show
 from ..errors import NOTHING_MEASURED, UsageError
-from ..measuring import preparation
-from ..measuring.runner import Ending
-from ..planning import feasible, values
-from ..planning.choices import Choices
+from ..planning import values
+from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
-from ..planning.plan import Plan
+from ..planning.plan import Plan, check_count
 from ..planning.suite import load
-from ..tuning import fastest, race
+from ..run import fastest, halving, preparation
+from ..run.runner import RunResult
 from . import options
 from .options import OptionGroup, grouped
 from .plan import plan_of
@@ -71,18 +70,18 @@ def tune_command(
     """
     machine = probe()
     chosen, plan = _ways(axes, builds, search, machine, session.seed)
-    feasible.check_count(plan, session.yes)
+    check_count(plan, session.yes)
     preparation.check_brought(builds.builds)
     unfinished = None
     if session.resume:
         plan, unfinished, _ = going_on(plan, session, machine, chosen, SEARCHING)
-    starts = race.starts(plan, preparation.capacity(machine).cores)
-    course = Course(SEARCHING, SEARCH, partial(race.Race, starts), _words)
+    starts = halving.starts(plan, preparation.capacity(machine).cores)
+    course = Course(SEARCHING, SEARCH, partial(halving.Race, starts), _words)
     how = HowToRun(no_ceilings=True, no_quiet_gate=search.no_quiet_gate)
     with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         _, ending, ledger = carry_out(plan, machine, store, session, how, Beginning(unfinished), course=course)
-    assert isinstance(ledger, race.Race)
-    answer = fastest.answer(plan, ledger)
+    assert isinstance(ledger, halving.Race)
+    answer = fastest.search_result(plan, ledger)
     if answer is None:
         _say_why_not(ledger, ending)
         raise typer.Exit(NOTHING_MEASURED)
@@ -114,12 +113,12 @@ def _options(builds: options.RowOptions, search: SearchOptions, store_file: str,
 def _words(plan: Plan) -> tuple[str, str]:
     """Return how large a search is, and how it goes."""
     ways = len(plan.cells)
-    launches = sum(min(size + 1, ways) for size in race.sizes(ways)[: -race.SPARE])
-    steps = f"one launch of each way, another of the faster half, and so on; then {race.PAIRS} pairs of the fastest"
+    launches = sum(min(size + 1, ways) for size in halving.sizes(ways)[: -halving.SPARE])
+    steps = f"one launch of each way, another of the faster half, and so on; then {halving.PAIRS} pairs of the fastest"
     return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
 
 
-def _say_why_not(ledger: race.Race, ending: Ending) -> None:
+def _say_why_not(ledger: halving.Race, ending: RunResult) -> None:
     for line in fastest.reasons(ledger.without_number()):
         say(line)
     if ending.launches_left:
@@ -132,7 +131,7 @@ def _say_why_not(ledger: race.Race, ending: Ending) -> None:
 
 def _ways(
     axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions, machine: Machine, seed: int | None
-) -> tuple[Choices, Plan]:
+) -> tuple[SuiteOverrides, Plan]:
     """Return what is to be tried, and the plan of it; raises UsageError where times would not compare."""
     words = {key: value for key, value in axes.words.items() if value is not None}
     options.check_own(axes, builds)
@@ -148,7 +147,7 @@ def _ways(
     asked = values.words(words["devices"]) if "devices" in words else load(search.suite).devices
     every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in asked else {})}
     given = {**every, **words}
-    chosen = Choices(
+    chosen = SuiteOverrides(
         given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
     )
     found = plan_of(search.suite, chosen, machine, seed)
@@ -156,4 +155,4 @@ def _ways(
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
-    return chosen, race.raced(found)
+    return chosen, halving.raced(found)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.comparison.compared import Comparison
-from dlbench.reports.comparison.report import REPORT as COMPARED
-from dlbench.reports.comparison.verdict import DEFAULT, Rule
+from dlbench.reports.compare.comparison import Comparison
+from dlbench.reports.compare.report import REPORT as COMPARED
+from dlbench.reports.compare.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.report import ReportOptions
@@ -21,19 +21,18 @@ from ..display.progress import PairDisplay
 from ..display.screen import counted, err, resume_command, say
 from ..environments.folders import write_whole
 from ..errors import UsageError, interruptible
-from ..measuring import comparison, comparison_sides, preparation, resuming
-from ..measuring.comparison_sides import Side
-from ..measuring.pair_runner import PairRunner
-from ..measuring.pairs import Next
-from ..planning import feasible, values
-from ..planning.choices import Choices
+from ..planning import values
+from ..planning.axes import SuiteOverrides
 from ..planning.framework import find
-from ..planning.own_steps import OwnSteps
-from ..planning.plan import Plan
+from ..planning.own import OwnSteps
+from ..planning.plan import Plan, check_count
 from ..planning.suite import load
-from ..quiet.block_gate import open_gate
-from ..quiet.busy_gpus import busy_gpus
-from ..quiet.machine_lock import measuring
+from ..run import preparation, resume, sides
+from ..run.machine_lock import measuring
+from ..run.quiet_machine import busy_gpus, open_gate
+from ..run.runner import PairRunner
+from ..run.schedules import Next
+from ..run.sides import Side
 from . import options
 from .options import OptionGroup
 from .plan import plan_of
@@ -109,7 +108,7 @@ class SideOptions(OptionGroup):
         files = (self.baseline_step, self.candidate_step)
         if any(files) and (own is None or len(own.names) != 1):
             raise UsageError("--baseline-step and --candidate-step need one --step FILE, whose other side they are.")
-        return comparison_sides.pair(
+        return sides.pair(
             (baseline, python),
             (self.baseline_env or (), self.candidate_env or ()),
             (self.baseline_adapters or "", self.candidate_adapters or ""),
@@ -183,7 +182,7 @@ class ComparisonOptions(options.GroupOfGroups):
         machine = probe()
         steps, budget = self.launches.steps, self.launches.cell_budget
         own = self.builds.own
-        chosen = Choices(self.axes.words, steps=steps, builds=pair[1].builds, own=own, cell_budget=budget)
+        chosen = SuiteOverrides(self.axes.words, steps=steps, builds=pair[1].builds, own=own, cell_budget=budget)
         # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
         candidates = {build.framework.name: build.name for build in pair[1].builds}
         baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
@@ -192,7 +191,7 @@ class ComparisonOptions(options.GroupOfGroups):
             modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in given}
             chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
         plan = plan_of(suite, chosen, machine, self.session.seed)
-        feasible.check_count(plan, self.session.yes)
+        check_count(plan, self.session.yes)
         return Asked(plan, pair, machine, purpose, rule, self.session, bare=not chosen.narrows)
 
 
@@ -205,19 +204,19 @@ def measure(asked: Asked, following: Next) -> Comparison:
     allowed, unfinished = session.seconds, None
     if session.resume:  # refused before a store of an earlier dlbench is brought up to date
         with Store.open(delivery.local_or(session.store_file), create=False) as store:
-            unfinished = resuming.unfinished(store, plan, machine, asked.purpose, asked.bare)
+            unfinished = resume.unfinished(store, plan, machine, asked.purpose, asked.bare)
             records = list(store.records(run=unfinished.id))
-        prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
-        comparison.check_same(unfinished, asked.pair, prepared, asked.rule)
+        prepared = sides.prepare(plan, asked.pair, say, not session.no_build)
+        sides.check_same(unfinished, asked.pair, prepared, asked.rule)
         for record in records:
             framework = prepared[record.side][record.cell.framework].build.framework
-            resuming.check_same_settings(plan, record, framework)
+            resume.check_same_settings(plan, record, framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         store.add_machine(machine.fingerprint, machine.to_dict())
         if unfinished is None:
-            prepared = comparison.prepare(plan, asked.pair, say, not session.no_build)
-        run = unfinished or comparison.begin(plan, asked.pair, prepared, store, machine, asked.purpose, asked.rule)
+            prepared = sides.prepare(plan, asked.pair, say, not session.no_build)
+        run = unfinished or sides.begin(plan, asked.pair, prepared, store, machine, asked.purpose, asked.rule)
         say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
         for line in busy_gpus(plan.cells, machine.gpus):
             say(line)
@@ -227,7 +226,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
         with measuring(say, wait=True, computes=plan.computes), preparation.exclusive(run), PairDisplay(err) as display:
             gate = open_gate(store, run, say) if plan.computes else None
             ceilings = store.ceilings(machine.fingerprint)
-            carriers = comparison.carriers(
+            carriers = sides.carriers(
                 plan, run, asked.pair, prepared, machine, gate, ceilings, store.records(run=run.id)
             )
             with interruptible(go_on):
@@ -236,7 +235,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
             left = counted(ending.pairs_left, "pair")
             say(f"The budget is spent with about {left} left. Go on: {go_on}")
         measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
-        found = comparison.report_of(store, run, asked.rule)
+        found = sides.report_of(store, run, asked.rule)
         counted_in = sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
         left_out = measured - counted_in
         say(

@@ -8,13 +8,12 @@ from statistics import median
 from rich.console import Console
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
-from ..measuring.ledger import Ledger
-from ..measuring.pairs import PlannedPair
 from ..planning.plan import Plan, PlannedLaunch
+from ..run.schedules import Ledger, PlannedPair
 from .screen import StatusLine, counted
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.

@@ -18,9 +18,9 @@ from statistics import median
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status, to_dict
 from dlbench.suites.environments import environment, folders
-from dlbench.suites.launching.launcher import Launched, Order, ProcessLauncher
 from dlbench.suites.planning import framework
 from dlbench.suites.planning.networks import shipped
+from dlbench.suites.run.launcher import Launched, LaunchRequest, ProcessLauncher
 
 NETWORK, BATCH, THREADS = "lstm32", 4, 1
 ORDER = 128
@@ -40,7 +40,7 @@ def launch(name: str, products: int) -> Launched:
     variables = found.launch_variables(mode, THREADS)
     if products:
         variables["DLBENCH_EXTRA_PRODUCTS"] = f"{products}x{ORDER}"
-    order = Order(
+    order = LaunchRequest(
         Launch(cell, PROTOCOL, found.launch_settings(mode), None, str(cache), network=to_data(shipped()[cell.network])),
         interpreter,
         variables,

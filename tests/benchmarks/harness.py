@@ -26,8 +26,8 @@ from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
-from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.planning.networks import shipped
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
 ROUNDS = 9
@@ -53,11 +53,11 @@ def loop_overhead(steps: int = 200_000) -> list[float]:
     return found
 
 
-def launch(seconds: float, steps: int, step_seconds: float, cache: str) -> Order:
+def launch(seconds: float, steps: int, step_seconds: float, cache: str) -> LaunchRequest:
     """Return the order of one null launch."""
     protocol = Protocol(3, steps, 1, seconds)
     settings = {"step_seconds": step_seconds}
-    return Order(
+    return LaunchRequest(
         Launch(CELL, protocol, settings, None, cache, network=to_data(shipped()[CELL.network])),
         Path(sys.executable),
         {},

@@ -38,9 +38,9 @@ from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Proto
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.cpu import bound_mask, probe_cpu
 from dlbench.suites.environments import environment, folders
-from dlbench.suites.launching.launcher import Order, ProcessLauncher, guest_environment
 from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher, guest_environment
 
 PLAIN = Path(__file__).resolve().parent.parent / "plain"
 OF_THE_PAPER = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
@@ -93,7 +93,7 @@ def adapter_samples(what: Trained) -> list[int]:
     protocol = Protocol(3, what.steps, what.steps, 0.0)
     network = to_data(what.network)
     launch = Launch(what.cell, protocol, what.settings, None, str(what.cache), cpus=what.cpus, network=network)
-    outcome = ProcessLauncher().launch(Order(launch, what.interpreter, what.variables, 900.0)).outcome
+    outcome = ProcessLauncher().launch(LaunchRequest(launch, what.interpreter, what.variables, 900.0)).outcome
     if not outcome.samples_ns:
         raise NoSamplesError(f"adapter: {outcome.status.value}: {outcome.reason}")
     return outcome.samples_ns

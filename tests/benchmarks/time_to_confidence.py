@@ -28,11 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.evidence.attempts import disturbed, effective
-from dlbench.reports.evidence.statistics import summarise
+from dlbench.reports.flags import disturbed
+from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.record import last_attempts
 from dlbench.reports.storage.store import Store
-from dlbench.suites.measuring.allocation import Seen, Target, seen, steps, wants_more
+from dlbench.suites.run.precision import LaunchStats, Target, launch_stats, steps, wants_more
 
 TARGET = Target(0.02, 5, 20)
 FEWEST_STEPS, MOST_STEPS = 5, 12  # as the suite `quick` has them
@@ -43,7 +44,7 @@ Generator = np.random.Generator
 class Pooled:
     """One launch of the pool."""
 
-    seen: Seen
+    seen: LaunchStats
     steps: np.ndarray[tuple[int], np.dtype[np.float64]]
 
     def again(self, count: int, lot: Generator) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
@@ -74,7 +75,7 @@ def _student(launches: list[np.ndarray[tuple[int], np.dtype[np.float64]]], cost:
 
 def ours(pool: list[Pooled], lot: Generator) -> Measured:
     """Launch until the target is reached, as the planner does."""
-    launches: list[Seen] = []
+    launches: list[LaunchStats] = []
     drawn, cost = [], 0.0
     while wants_more(launches, TARGET):
         source = pool[lot.integers(len(pool))]
@@ -135,8 +136,8 @@ def read(path: str, run: str | None) -> dict[Cell, list[Pooled]]:
         records = store.records(run=chosen)
         host = read_host(records[0].machine, store.machine(records[0].machine))
     pool: dict[Cell, list[Pooled]] = {}
-    for record in effective(records, host):
-        found = seen(record) if record.outcome.status is Status.OK else None
+    for record in last_attempts(records):
+        found = launch_stats(record) if record.outcome.status is Status.OK else None
         if found is not None and not disturbed(record, host):
             pool.setdefault(record.cell, []).append(Pooled(found, np.asarray(record.outcome.step_seconds())))
     return {cell: launches for cell, launches in pool.items() if len(launches) >= 5}

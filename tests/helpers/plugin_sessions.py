@@ -29,7 +29,7 @@ def content(pytester, name="out.json"):
 MADE_UP = """
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.suites.in_pytest import session as pytest_session
-from dlbench.suites.launching.launcher import Launched
+from dlbench.suites.run.launcher import Launched
 from suites_of_null import suite_of_null
 
 class MadeUp:

@@ -13,13 +13,13 @@ from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments.row_interpreters import Source
-from dlbench.suites.launching.launcher import Launched
-from dlbench.suites.measuring.attempts import Carrier
-from dlbench.suites.measuring.runner import Runner
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run.launch import LaunchRunner
+from dlbench.suites.run.launcher import Launched
+from dlbench.suites.run.runner import Runner
 
 TEXT = """
 name = "pretended"
@@ -35,7 +35,7 @@ step_seconds = 0.5
 [settings.torch]
 compile = "over the mode's own"
 """
-PLAN = expand(suite.parse(TEXT, "pretended.toml"), Choices(), Capacity(2, 4), seed=5)
+PLAN = expand(suite.parse(TEXT, "pretended.toml"), SuiteOverrides(), Capacity(2, 4), seed=5)
 ORDER = [(planned.cell, planned.block) for planned in PLAN.order()]
 
 
@@ -103,7 +103,7 @@ def begin(store, plan=PLAN):
 def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, **options):
     """Return the runner of a carrier with these options."""
     options = {"sources": sources(plan), "reference": lambda cell: None, "nvml": nvml(TWO), **options}
-    carrier = Carrier(plan, run, launcher, **options)
+    carrier = LaunchRunner(plan, run, launcher, **options)
     return Runner(store, carrier, watcher or Watcher(), budget, lambda: launcher.time)
 
 

@@ -16,8 +16,8 @@ import psutil
 from known_networks import data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
-from dlbench.suites.judging.verdict import judged
-from dlbench.suites.launching.launcher import Order, ProcessLauncher
+from dlbench.suites.run.judge import judged
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
 
 #: Nothing here waits for that long unless it is about to fail: the machine may be busy.
 PATIENCE = 120.0
@@ -38,10 +38,10 @@ def null_order(
     timeout: float = PATIENCE,
     variables: dict[str, str] | None = None,
     **changes: Any,
-) -> Order:
+) -> LaunchRequest:
     """Return the order of one launch of the null framework, by the interpreter of the tests unless another is given."""
     launch = Launch(null_cell(**changes), BRIEF, settings or {}, None, str(folder), network=data_of("fcn5"))
-    return Order(launch, interpreter or Path(sys.executable), variables or {}, timeout, computes=False)
+    return LaunchRequest(launch, interpreter or Path(sys.executable), variables or {}, timeout, computes=False)
 
 
 def gone(pid: int) -> bool:

@@ -14,14 +14,14 @@ from dlbench.adapters import protocol
 from dlbench.adapters.protocol import Status
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.errors import FrameworkEnvironmentError
-from dlbench.suites.launching.launcher import Order, ProcessLauncher
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
 
 
 def guest(interpreter, folder, **options):
     """Carry out one launch of the null framework as the product does it."""
     launch = launch_of(folder, **options)
-    return ProcessLauncher().launch(Order(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
+    return ProcessLauncher().launch(LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
 
 
 def given_interpreters():

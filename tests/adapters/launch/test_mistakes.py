@@ -7,7 +7,7 @@ from small_networks import SMALLEST_SHIPPED, parity_observation, reference_adapt
 
 from dlbench.adapters import networks
 from dlbench.adapters.launch import batches, parity
-from dlbench.suites.measuring import references
+from dlbench.suites.run import references
 
 SMALL = small_networks(networks)
 #: The small network of each full one's family.

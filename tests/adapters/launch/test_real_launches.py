@@ -9,14 +9,14 @@ import pytest
 from pretending_adapter import Pretender, launch_of, run
 
 from dlbench.adapters.protocol import Status
-from dlbench.suites.judging.verdict import judged
-from dlbench.suites.launching.launcher import Order, ProcessLauncher
+from dlbench.suites.run.judge import judged
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
 
 
 def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
     """Carry out one launch of the null framework in a process of its own."""
     launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
-    order = Order(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
+    order = LaunchRequest(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
     return judged(order, ProcessLauncher().launch(order), None).outcome
 
 

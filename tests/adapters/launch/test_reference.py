@@ -11,8 +11,8 @@ from small_networks import FURTHER, SMALLEST_SHIPPED, parity_observation, refere
 
 from dlbench.adapters import networks
 from dlbench.adapters.launch import batches, parity
-from dlbench.suites.measuring import references
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
+from dlbench.suites.run import references
 
 SMALL = {**small_networks(networks), **small_networks(networks, FURTHER)}
 

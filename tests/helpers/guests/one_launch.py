@@ -16,12 +16,12 @@ from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Launch
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
-from dlbench.suites.judging.limits import limits_of
-from dlbench.suites.judging.verdict import judged
-from dlbench.suites.launching.launcher import Order, ProcessLauncher
-from dlbench.suites.measuring import references
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.framework import Framework, find
+from dlbench.suites.run import references
+from dlbench.suites.run.judge import judged
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+from dlbench.suites.run.plausibility import limits_of
 
 #: Of this machine, by its instructions alone.
 LIMITS = limits_of(probe(), None)
@@ -124,5 +124,5 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
     if wanted.device == "cpu":
         variables = {**variables, **devices.variables(None)}
     variables = {**variables, **wanted.variables}
-    order = Order(launch, interpreter, variables, wanted.timeout, None, chosen, framework.computes)
+    order = LaunchRequest(launch, interpreter, variables, wanted.timeout, None, chosen, framework.computes)
     return judged(order, ProcessLauncher().launch(order), LIMITS).outcome

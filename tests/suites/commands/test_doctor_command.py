@@ -12,7 +12,7 @@ from processes import run_command
 from dlbench.hardware_probe.doctor import Finding, Remedy, Severity
 from dlbench.suites.commands import doctor as cli_doctor
 from dlbench.suites.commands.doctor import folded, show, summary
-from dlbench.suites.quiet import machine_lock
+from dlbench.suites.run import machine_lock
 
 pytestmark = pytest.mark.alone
 

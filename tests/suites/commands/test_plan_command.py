@@ -9,10 +9,10 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 from dlbench.suites.display.progress import in_words
-from dlbench.suites.measuring import preparation
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
+from dlbench.suites.run import preparation
 
 WORDS = ("plan", "quick", "--frameworks", "null")
 
@@ -20,7 +20,7 @@ WORDS = ("plan", "quick", "--frameworks", "null")
 def keep_launches(**chosen):
     """Store launches of 90 s of what is chosen of the suite quick."""
     machine = probe()
-    plan = expand(suite.load("quick"), Choices(frameworks="null", **chosen), preparation.capacity(machine), 1)
+    plan = expand(suite.load("quick"), SuiteOverrides(frameworks="null", **chosen), preparation.capacity(machine), 1)
     with Store.open("dlbench.sqlite") as store:
         run = preparation.begin(plan, store, machine)
         for cell in plan.cells:

@@ -1,1 +1,0 @@
-"""Measuring a plan: launches, attempts, records, pairs."""

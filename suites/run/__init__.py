@@ -1,0 +1,1 @@
+"""Measuring a plan: launches, their judgement, schedules, and the runner."""

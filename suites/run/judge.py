@@ -1,0 +1,154 @@
+"""The verdict on a launch: parity with the float64 reference, plausibility, and the status that follows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from dlbench.adapters.families import Family
+from dlbench.adapters.launch import parity
+from dlbench.adapters.launch.parity import Observation
+from dlbench.adapters.networks import Network, family_of, from_data
+from dlbench.adapters.protocol import Cell, HostObservation, Outcome, Parity, ParitySample, Status
+from dlbench.reports.formats.inert import one_line
+from dlbench.reports.storage.record import Record
+
+from .launcher import Launched, LaunchRequest
+from .outcomes import UnreadableError
+from .plausibility import Claim, Limits, implausible
+
+
+class FirstLosses:
+    """The losses of the first steps, by what launches share of whom they are the same.
+
+    A file is told by its name, which is what its launches call their framework: each of several files has its own.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._told: dict[tuple[object, ...], tuple[float, ...]] = {}
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Self:
+        """Return those of a run's records so far."""
+        found = cls()
+        for record in records:
+            if record.network is not None:
+                found.note(record.cell, record.outcome, family_of(record.network))
+        return found
+
+    def told_of(self, file: str, cell: Cell) -> tuple[float, ...] | None:
+        """Return those that a launch of this file's cell must agree with; None where it is the first."""
+        return self._told.get(_shared(file, cell))
+
+    def note(self, cell: Cell, outcome: Outcome, family: Family) -> None:
+        """Keep those of a launch, where its mathematics is its author's and it is the first."""
+        losses = outcome.parity.losses if outcome.parity is not None else []
+        if not family.specified and outcome.status is Status.OK and losses:
+            file = str(outcome.software.get("framework", ""))
+            self._told.setdefault(_shared(file, cell), tuple(losses))
+
+
+def _shared(file: str, cell: Cell) -> tuple[object, ...]:
+    """Return what launches share whose first losses are the same: not threads, launch or build."""
+    return file, cell.network, cell.device, cell.batch_size, cell.precision
+
+
+_STILL = "no parameter changed in all the timed steps: what was timed does not train"
+_NOT_FINITE_FIRST = "the losses of the first steps are not finite"
+_NOT_FINITE = "the losses or updates of the parity check are not finite"
+
+
+def parity_of(outcome: Outcome, order: LaunchRequest, network: Network) -> Parity:
+    """Return the verdict on a launch; raises UnreadableError where its answer does not fit what was asked for."""
+    cell, answer, outside = order.launch.cell, outcome.answer, outcome.outside
+    allowed = parity.allowance(network, cell.precision)
+    if not network.family.specified:
+        return _of_own(answer, order.first_losses, network)
+    if answer is None or outside is None:
+        if order.computes:
+            raise UnreadableError("it carried out no parity check")
+        return parity.unchecked(network, outcome.reason or "it computes nothing", allowed)
+    if order.reference is None:
+        verdict = parity.unchecked(network, f"no reference for mini-batch {cell.batch_size}", allowed)
+    else:
+        reference = parity.load(str(order.reference), outside.check_steps)
+        found = _observation(answer, reference, outside)
+        verdict = parity.judge(found, reference, network.parity, allowed)
+        if answer.losses is None or None in answer.updates.values():
+            verdict = verdict._replace(verdict="disagrees", reason=_NOT_FINITE)
+    if answer.moved is False:
+        reasons = (verdict.reason, _STILL) if verdict.verdict == "disagrees" else (_STILL,)
+        verdict = verdict._replace(verdict="disagrees", reason="; ".join(reasons))
+    return verdict._replace(seconds=outside.reset_seconds + outside.read_seconds)
+
+
+def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, network: Network) -> Parity:
+    """Hold the losses of a launch's first steps against those of the first launch; of that one they are the measure."""
+    losses = [] if answer is None else answer.losses
+    if losses is None:
+        return parity.unchecked(network, "")._replace(verdict="disagrees", reason=_NOT_FINITE_FIRST)
+    if not losses:
+        return parity.unchecked(network, "the step tells no loss")
+    pairs = list(zip(losses, first or losses, strict=False))
+    error = max(abs(here - there) / max(abs(there), 1e-30) for here, there in pairs)
+    tolerance = network.parity.loss_tolerance
+    reason = ""
+    if error > tolerance:
+        reason = (
+            f"losses of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
+            f"(tolerance {tolerance:.0e})"
+        )
+    verdict = "disagrees" if reason else "agrees"
+    return Parity(verdict, reason, losses, error, None, "", tolerance, tolerance, 0.0)
+
+
+def _observation(answer: ParitySample, reference: Observation, outside: HostObservation) -> Observation:
+    """Return the answer as arrays; what was not finite is NaN."""
+    losses = [float("nan")] * outside.check_steps if answer.losses is None else answer.losses
+    if len(losses) != outside.check_steps:
+        raise UnreadableError(f"{len(losses)} losses, where {outside.check_steps} steps were asked for")
+    if set(answer.updates) != set(reference.updates):
+        raise UnreadableError("the updates are not those of the network's parameters")
+    updates = {}
+    for name, expected in reference.updates.items():
+        told = answer.updates[name]
+        updates[name] = np.full(expected.shape, np.nan) if told is None else np.array(told)
+        if updates[name].shape != expected.shape:
+            raise UnreadableError(f"{len(updates[name])} entries of {name}, where {len(expected)} were asked for")
+    return Observation(losses, updates)
+
+
+def judged(
+    order: LaunchRequest, launched: Launched, limits: Limits | None, telemetry: Mapping[str, Any] | None = None
+) -> Launched:
+    """Return a launch with its parity and the status that it deserves; without limits no rate is too high.
+
+    ``telemetry`` is what was sampled of its GPU.
+    One of which nothing was seen from outside is returned as it is: adapters of an older version judged themselves.
+    """
+    outcome = launched.outcome
+    if outcome.status is not Status.OK or order.launch.only_capabilities or outcome.outside is None:
+        return launched
+    try:
+        return replace(launched, outcome=_judged(order, outcome, limits, telemetry))
+    except UnreadableError as error:
+        return replace(launched, outcome=Outcome(Status.CRASHED, f"its answer cannot be believed: {error}"))
+
+
+def _judged(
+    order: LaunchRequest, outcome: Outcome, limits: Limits | None, telemetry: Mapping[str, Any] | None
+) -> Outcome:
+    assert order.launch.network is not None
+    assert outcome.outside is not None
+    network = from_data(order.launch.network)
+    verdict = parity_of(outcome, order, network)
+    claim = Claim(order.launch.cell, network, outcome, outcome.outside, limits, telemetry)
+    impossible = implausible(claim, order.computes)
+    status, reason = Status.OK, ""
+    if verdict.verdict == "disagrees":
+        status, reason = Status.PARITY_FAILED, verdict.reason
+    if impossible:
+        status, reason = Status.IMPLAUSIBLE, "; ".join(filter(None, (impossible, reason)))
+    return outcome._replace(status=status, reason=one_line(reason), parity=verdict, answer=None)

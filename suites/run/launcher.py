@@ -1,0 +1,315 @@
+"""Launchers: carry out one launch, data in and data out.
+
+``ProcessLauncher`` starts the framework's interpreter on this machine; tests replace it by one that answers at once.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol as TypingProtocol
+
+import psutil
+
+from dlbench.adapters.launch import parity
+from dlbench.adapters.launch.evidence import oom_kills
+from dlbench.adapters.networks import from_data
+from dlbench.adapters.protocol import HOST_LINE, Launch, Outcome, write_launch
+from dlbench.hardware_probe.telemetry import descends_from_this_process
+
+from ..errors import FrameworkEnvironmentError
+from ..planning.framework import GUEST_DIRECTORY
+from .monitor import LaunchMonitor
+from .outcomes import ProcessEnd, bytes_in, outcome_of
+from .supervisor import TAIL_BYTES
+
+# What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
+# make a number depend on the shell it was started from.
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "TZ")
+_TICK_SECONDS = 0.5
+_POLL_SECONDS = 0.05  # where the system cannot tell of a process's end
+_GRACE_SECONDS = 3.0
+_MOST_BYTES = 2 * 1024**3  # in a launch's folder, which holds its temporary files too
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+Tick = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """A launch with all that is needed to carry it out."""
+
+    launch: Launch
+    interpreter: Path
+    variables: dict[str, str]
+    timeout: float  # seconds from start to end
+    guest: Path | None = None  # the folder of adapters to run; None: this installation's own
+    reference: Path | None = None  # what its parity check is held against
+    computes: bool = True  # False: the framework says of itself that it computes nothing
+    first_losses: tuple[float, ...] | None = None
+    """Where only the guest knows the mathematics: those of an earlier launch, which this one's must agree with."""
+
+    @property
+    def specified(self) -> bool:
+        """Whether the network's mathematics is known, and there is something to check."""
+        return self.launch.network is None or from_data(self.launch.network).family.specified
+
+    @property
+    def check_steps(self) -> tuple[int, ...]:
+        """How many steps the parity check may have: as many as the reference tells of."""
+        if not self.specified:
+            return ()
+        if self.reference is None:
+            return (1,)
+        try:
+            return parity.steps_told(str(self.reference))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise FrameworkEnvironmentError(
+                f"The reference {self.reference} cannot be read ({error}). Remove it: it is computed again."
+            ) from error
+
+    @property
+    def judges_itself(self) -> bool:
+        """Whether the adapters are of an older version, which compared themselves with the reference."""
+        return self.guest is not None and not (self.guest / "launch" / "host.py").exists()
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launch gave and how long all of it took, in seconds."""
+
+    outcome: Outcome
+    wall_seconds: float
+
+
+class Launcher(TypingProtocol):
+    """Whatever can carry out launches."""
+
+    def launch(self, order: LaunchRequest, tick: Tick = ...) -> Launched:
+        """Carry out one launch; ``tick`` is called now and then with the control directory."""
+        ...
+
+
+def no_tick(directory: Path) -> None:
+    """Show nothing."""
+
+
+def guest_environment(variables: dict[str, str]) -> dict[str, str]:
+    """Return the whole environment of a guest: a few inherited variables, and the launch's own."""
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return {**kept, **variables, "DLBENCH_VARIABLES": ",".join(sorted(variables))}
+
+
+class ProcessLauncher:
+    """Starts each launch as a process group of its own on this machine."""
+
+    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
+        """Carry out one launch; the processes it started are gone when this returns or raises."""
+        check_steps = order.check_steps
+        directory = _control_directory(_as_understood(order))
+        ours, theirs = socket.socketpair()
+        try:
+            start = time.monotonic()
+            child = _start(order, directory, theirs.fileno())
+            theirs.close()
+            monitor = LaunchMonitor(ours, child.pid, check_steps)
+            ending = self._run(order, child, monitor, _Watch(directory, tick))
+            wall_seconds = time.monotonic() - start
+            outcome = outcome_of(order.launch, directory, ending, None if order.judges_itself else monitor)
+            return Launched(outcome, wall_seconds)
+        finally:
+            ours.close()
+            theirs.close()
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _run(
+        self, order: LaunchRequest, child: "subprocess.Popen[bytes]", monitor: LaunchMonitor, watch: "_Watch"
+    ) -> ProcessEnd:
+        before = oom_kills()
+        try:
+            in_time = _wait(child, order.timeout, watch, monitor)
+            if not in_time:
+                signal_group(child.pid, signal.SIGTERM)
+                _wait(child, _GRACE_SECONDS, _Watch(watch.directory, no_tick), monitor)
+            said = _reap(child)
+            late = "" if in_time or watch.too_much else f"ended after {order.timeout:g} s"
+            return ProcessEnd(child.returncode, said, late, watch.too_much, oom_kills() - before)
+        finally:
+            _reap(child)
+            end_strays(str(watch.directory))
+
+
+@dataclass
+class _Watch:
+    """Called while a launch lasts: shows it, and looks after the disk."""
+
+    directory: Path
+    tick: Tick
+    too_much: str = ""
+
+    def __call__(self) -> bool:
+        """Return False where the launch is to end at once."""
+        self.tick(self.directory)
+        if bytes_in(self.directory, _MOST_BYTES) > _MOST_BYTES:
+            self.too_much = f"ended: it wrote more than {_MOST_BYTES // 1024**3} GiB into its folder"
+        return not self.too_much
+
+
+def _start(order: LaunchRequest, directory: Path, line: int) -> "subprocess.Popen[bytes]":
+    """Start the supervisor, which starts the guest."""
+    supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
+    command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
+    told = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
+    child = subprocess.Popen(
+        supervisor + command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, MARK: str(directory)},
+        cwd=directory,
+        pass_fds=(line,),
+        start_new_session=True,
+    )
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError), child.stdin:
+        child.stdin.write(json.dumps({**guest_environment(order.variables), **told}).encode())
+    return child
+
+
+def _as_understood(order: LaunchRequest) -> Launch:
+    """Return the launch as its guest reads it: older adapters know networks by name, and judge themselves."""
+    launch = order.launch
+    if order.judges_itself and order.guest is not None and order.reference is not None:
+        # With the seeds of its own version.
+        own = order.guest / "references" / order.reference.name
+        launch = launch._replace(reference=str(own) if own.exists() else None)
+    if order.guest is None or (order.guest / "families").is_dir():
+        return launch
+    return launch._replace(cell=launch.cell._replace(specification=""), network=None)
+
+
+def _control_directory(launch: Launch) -> Path:
+    """Return a new folder with ``cell.json`` in it; raises FrameworkEnvironmentError where there is no room for it."""
+    directory = None
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-"))
+        (directory / "tmp").mkdir()
+        write_launch(str(directory), launch)
+        return directory
+    except OSError as error:
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise FrameworkEnvironmentError(
+            f"A launch cannot write its folder for temporary files: {error.strerror or error}. Make room there, or set "
+            "TMPDIR to a folder you may write to; --resume continues."
+        ) from error
+
+
+def _reap(child: "subprocess.Popen[bytes]") -> str:
+    """End what is left of a launch, wait for its supervisor, and return the end of the guest's stderr."""
+    if child.poll() is None:
+        end_tree(child.pid)
+    signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+    assert child.stderr is not None
+    if child.stderr.closed:
+        return ""
+    # Nobody but the supervisor, which has ended, held the other end.
+    with child.stderr as stream:
+        return stream.read(2 * TAIL_BYTES).decode("utf-8", errors="replace")
+
+
+def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, monitor: LaunchMonitor) -> bool:
+    """Wait for the child without spinning; False when it is still there after this many seconds, or is to end."""
+    deadline = time.monotonic() + seconds
+    next_tick = time.monotonic() + _TICK_SECONDS
+    with _news(child, monitor) as wait:
+        while child.poll() is None:
+            now = time.monotonic()
+            if now >= deadline:
+                return False
+            wait(max(0.0, min(deadline, next_tick) - now))
+            if time.monotonic() >= next_tick:
+                next_tick = time.monotonic() + _TICK_SECONDS
+                if not watch():
+                    return False
+    return True
+
+
+@contextlib.contextmanager
+def _news(child: "subprocess.Popen[bytes]", monitor: LaunchMonitor) -> Iterator[Callable[[float], None]]:
+    """Give a call that sleeps until the child ends, the guest says something, or so many seconds are over.
+
+    On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be measuring.
+    """
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):
+        descriptor = -1
+    with selectors.DefaultSelector() as selector:
+        if descriptor >= 0:
+            selector.register(descriptor, selectors.EVENT_READ)
+        if not monitor.over:
+            selector.register(monitor.line, selectors.EVENT_READ)
+
+        def wait(seconds: float) -> None:
+            for key, _ in selector.select(seconds if descriptor >= 0 else min(seconds, _POLL_SECONDS)):
+                if key.fileobj is monitor.line and not monitor.listen():
+                    selector.unregister(monitor.line)
+
+        try:
+            yield wait
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+MARK = "DLBENCH_LAUNCH"
+"""The variable by which a launch's processes are known, whatever session they made themselves."""
+
+
+def of_a_launch(pid: int) -> bool | None:
+    """Tell whether a process belongs to a launch; None where no such process can be seen.
+
+    One that left its launch's tree still carries the mark. There is one launch at a time on a machine.
+    """
+    descends = descends_from_this_process(pid)
+    if descends is not False:
+        return descends
+    try:
+        return MARK in psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return False
+
+
+def signal_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to a launch's process group, which may be gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def end_tree(root: int) -> None:
+    """Kill all descendants of a process, those first that it started last."""
+    with contextlib.suppress(psutil.Error):
+        for process in reversed(psutil.Process(root).children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def end_strays(mark: str) -> None:
+    """Kill what a launch left behind in sessions of its own: it would disturb every later measurement."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                process.kill()

@@ -1,0 +1,305 @@
+"""Reads the folder that a guest leaves: its phase, its outcome, and how its processes ended.
+
+Nothing in it is trusted. A guest can put anything in the place of a file (a link, a FIFO, a folder, a gigabyte), so
+reading neither hangs nor fills the memory; types, ranges, lengths and consistency of an outcome are checked by models
+made from the protocol's own tuples.
+"""
+
+import json
+import os
+import signal
+import stat
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from dlbench.adapters.launch.batches import BLOCK
+from dlbench.adapters.networks import from_data
+from dlbench.adapters.protocol import (
+    OUTCOME_FILE,
+    PHASE_FILE,
+    PROFILE,
+    SCHEMA_VERSION,
+    TRAINING,
+    Launch,
+    Outcome,
+    ProtocolError,
+    Status,
+    outcome_from_dict,
+)
+from dlbench.reports.formats.inert import one_line
+
+from ..planning.toml_files import sentence
+from .monitor import LaunchMonitor
+
+MOST_BYTES = 64 * 1024**2
+"""Of an answer."""
+_PHASE_BYTES = 4096
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class UnreadableError(Exception):
+    """A file that a guest left is none, or too large, or not what its name says; the text says which."""
+
+
+def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a plain file; raises FileNotFoundError where there is none, and UnreadableError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        what = "a link" if path.is_symlink() else error.strerror or "unreadable"
+        raise UnreadableError(f"{path.name} is {what}") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise UnreadableError(f"{path.name} is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}, not a file")
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        size = f"{most // 1024**2} MiB" if most >= 1024**2 else f"{most} bytes"
+        raise UnreadableError(f"{path.name} has {max(found.st_size, len(content))} bytes, more than {size}")
+    return content
+
+
+def read_json(path: Path, most: int = MOST_BYTES) -> Any:
+    """Return the JSON in a plain file; raises FileNotFoundError and UnreadableError. NaN and Infinity are no JSON."""
+    content = read_file(path, most)
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        deep = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UnreadableError(f"{path.name} is no JSON: {deep[:200]}") from error
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no number in JSON")
+
+
+def read_phase(directory: Path) -> tuple[str, float | None]:
+    """Return the phase the guest says it is in and that phase's expected seconds, where it has said so."""
+    try:
+        told = read_json(directory / PHASE_FILE, _PHASE_BYTES)
+    except (OSError, UnreadableError):
+        return "", None
+    phase, expected = (told.get("phase"), told.get("expected_seconds")) if isinstance(told, dict) else ("", None)
+    if not isinstance(phase, str) or not phase.isprintable():
+        return "", None
+    if isinstance(expected, bool) or not isinstance(expected, int | float) or not 0 <= expected < 1e9:
+        return phase[:40], None
+    return phase[:40], float(expected)
+
+
+def bytes_in(directory: Path, most: int) -> int:
+    """Return how many bytes the files below a folder take, looking no further once there are more than ``most``."""
+    total, waiting = 0, [str(directory)]
+    while waiting and total <= most:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
+_LARGEST = 2**62
+_LONGEST_TEXT, _LONGEST_LIST, _MOST_KEYS = 20_000, 1_000_000, 10_000
+_SOFTWARE_BYTES, _SOFTWARE_DEPTH = 4 * 1024**2, 20
+_SIGNED = ("final_loss", "losses", "updates", "curve", "test_loss")
+"""Numbers that may be below zero."""
+_OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASHED)
+"""The other statuses are the host's to give."""
+
+
+def read_answer(directory: Path, launch: Launch, judges_itself: bool = False) -> Outcome:
+    """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with what is wrong.
+
+    Adapters of an older version judge themselves: of them a verdict is taken as it is.
+    """
+    told = read_json(directory / OUTCOME_FILE)
+    if not isinstance(told, dict):
+        raise UnreadableError(f"{OUTCOME_FILE} holds no object")
+    version = told.pop("schema_version", None)
+    if version != SCHEMA_VERSION:
+        raise UnreadableError(f"{OUTCOME_FILE} has schema version {str(version)[:20]}, not {SCHEMA_VERSION}")
+    try:
+        _model(Outcome).model_validate(told)
+        outcome = outcome_from_dict(told)
+    except ValidationError as error:
+        raise UnreadableError(f"{OUTCOME_FILE}: {sentence(error, _model(Outcome))}") from error
+    except (ProtocolError, ValueError) as error:
+        raise UnreadableError(str(error)[:300]) from error
+    wrong = _against_itself(outcome, launch, judges_itself)
+    if wrong:
+        raise UnreadableError(wrong)
+    return outcome
+
+
+@cache
+def _model(kind: Any) -> type[BaseModel]:
+    """Return the model of a tuple of the protocol."""
+    fields: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        default = kind._field_defaults.get(name, ...)
+        fields[name] = (_checked(hint, name in _SIGNED), default)
+    return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+
+
+def _checked(hint: Any, signed: bool) -> Any:
+    """Return a type with the ranges and lengths that such a value may have."""
+    if hasattr(hint, "_fields"):
+        return _model(hint)
+    if hint is int:
+        return Annotated[int, Field(ge=0, le=_LARGEST)]
+    if hint is float:
+        return Annotated[float, Field(allow_inf_nan=False, ge=-1e300 if signed else 0.0, le=1e300)]
+    if hint is str:
+        return Annotated[str, Field(max_length=_LONGEST_TEXT)]
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return typing.Literal[*(each.value for each in hint)]
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list:
+        return Annotated[list[_checked(inner[0], signed)], Field(max_length=_LONGEST_LIST)]  # type: ignore[misc]
+    if origin is dict:
+        return Annotated[dict[str, _checked(inner[1], signed)], Field(max_length=_MOST_KEYS)]  # type: ignore[misc]
+    if origin is typing.Union:
+        checked = [_checked(each, signed) for each in inner if each is not type(None)]
+        return checked[0] | None
+    return hint
+
+
+def _against_itself(outcome: Outcome, launch: Launch, judges_itself: bool) -> str:
+    """Return what of an answer does not fit together or does not fit what was asked for; empty where all does."""
+    allowed = (*_OF_A_GUEST, Status.PARITY_FAILED) if judges_itself else _OF_A_GUEST
+    if outcome.status not in allowed:
+        return f"status {outcome.status.value} is not a guest's to give"
+    if outcome.outside is not None or (outcome.parity is not None and not judges_itself):
+        return "it tells what only the host can know: " + ("parity" if outcome.outside is None else "outside")
+    if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
+        return f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
+    if outcome.status is not Status.OK or launch.only_capabilities:
+        return ""
+    return _of_numbers(outcome, launch)
+
+
+def _of_numbers(outcome: Outcome, launch: Launch) -> str:
+    if not outcome.samples_ns or outcome.steps_per_sample < 1:
+        return f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"
+    steps = outcome.observed_steps()
+    if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
+        return f"{outcome.timed_steps()} steps timed of {steps} observed"
+    most = launch.protocol.steps + launch.protocol.maximum_warmup_steps
+    if steps // outcome.steps_per_sample > most:
+        return f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
+    threads = outcome.threads
+    if threads is None or threads.requested != launch.cell.all_threads:
+        said = "none" if threads is None else str(threads.requested)
+        return f"threads.requested: {said}, where {launch.cell.all_threads} were asked for"
+    count = outcome.parameter_count
+    if count is not None and launch.network is not None:
+        expected = from_data(launch.network).family.parameter_count()
+        if count != expected:
+            return f"{count} parameters, where the network has {expected}"
+    return _of_curve(outcome, launch)
+
+
+def _of_curve(outcome: Outcome, launch: Launch) -> str:
+    steps = launch.protocol.curve_steps if launch.text is not None else 0
+    expected = [min(end, steps) for end in range(BLOCK, steps + BLOCK, BLOCK)]
+    told = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
+    if told != expected[: len(told)] or (len(told) < len(expected) and not outcome.curve_ended):
+        return f"a curve of {len(told)} blocks, where {len(expected)} were asked for"
+    return ""
+
+
+def _shallow(value: Any, depth: int) -> bool:
+    if depth == 0:
+        return False
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return all(_shallow(each, depth - 1) for each in inner)
+
+
+_LAST_LINES = 4
+_LONGEST = 1000
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How a launch's processes ended."""
+
+    code: int
+    said: str = ""
+    """The end of what they wrote to stderr."""
+    late: str = ""
+    """Why the host ended them, where their time was over."""
+    too_much: str = ""
+    """Why the host ended them, where they took what they may not."""
+    oom_kills: int = 0
+    """Of the kernel, on the whole machine, meanwhile."""
+
+
+def outcome_of(launch: Launch, directory: Path, ending: ProcessEnd, monitor: LaunchMonitor | None) -> Outcome:
+    """Return the outcome of a launch; without a monitor its guest is one of an older version, which judged itself."""
+    if ending.too_much:
+        return Outcome(Status.CRASHED, ending.too_much)
+    phase = read_phase(directory)[0] if ending.late else ""
+    if ending.late and not _measured_before(phase):
+        return Outcome(Status.TIMED_OUT, f"{ending.late} during {phase}" if phase else ending.late)
+    try:
+        outcome = read_answer(directory, launch, judges_itself=monitor is None)
+        outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST))
+        if phase == PROFILE:
+            outcome = outcome._replace(software={**outcome.software, "profile_failed": ending.late})
+        if monitor is None or outcome.status is not Status.OK or launch.only_capabilities:
+            return outcome
+        return _monitored(outcome, monitor)
+    except FileNotFoundError:
+        if monitor is not None and monitor.wrong:
+            return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {monitor.wrong}", _LONGEST))
+        return _without_answer(ending)
+    except UnreadableError as error:
+        return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {error}", _LONGEST))
+
+
+def _measured_before(phase: str) -> bool:
+    """Tell whether the measurement was safe on disk when this phase began: it is not lost with what comes after it."""
+    return phase == PROFILE or phase.startswith(TRAINING)
+
+
+def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
+    """Return an answer with what the host saw; raises UnreadableError where the one does not fit the other."""
+    outside = monitor.outside()
+    if outside is None:
+        raise UnreadableError(monitor.wrong or "it came without the parity check that was asked for")
+    if monitor.timed_steps != outcome.observed_steps():
+        raise UnreadableError(f"it tells of {outcome.observed_steps()} timed steps, and of {monitor.timed_steps}")
+    return outcome._replace(outside=outside)
+
+
+def _without_answer(ending: ProcessEnd) -> Outcome:
+    lines = [line.strip() for line in ending.said.splitlines() if line.strip()]
+    said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
+    tail = f"; last words: {said}" if said else ""
+    if ending.code == -signal.SIGKILL and ending.oom_kills > 0:
+        return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
+    if ending.code < 0:
+        name = next((each.name for each in signal.Signals if each == -ending.code), "unknown")
+        return Outcome(Status.CRASHED, f"ended by signal {-ending.code} ({name}){tail}")
+    return Outcome(Status.CRASHED, f"exit code {ending.code}, no answer{tail}")

@@ -1,0 +1,287 @@
+"""Whether a launch can have done what it reports: physics, the host's clock, and the parity check's own steps.
+
+A guest can report anything. The rules here use the network's arithmetic, the limits of the machine, and what the host
+observed. Each rule returns a reason with the figures of both sides, or nothing. They allow for noise: a smaller error
+is left to statistics.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dlbench.adapters.networks import Network
+from dlbench.adapters.protocol import Cell, HostObservation, Outcome
+from dlbench.hardware_probe import Ceilings, Machine
+from dlbench.reports.gpu_evidence import observe_launch
+
+# Single-precision operations a core can finish in a cycle: two fused multiply-adds (2 operations each) of so many
+# numbers (Intel 64 and IA-32 optimization manual; Zen 5's is the same). Matrix units do more, Arm's in float32 too.
+_FLOPS_PER_CYCLE = {"sme": 1024, "avx512f": 64, "avx2": 32}
+_FLOPS_PER_CYCLE_AT_LEAST = 32
+_NARROWER = 32
+"""By so much more at most in 16 bits: AMX finishes 2048 operations in bfloat16 a cycle."""
+# No processor's clock is faster, turbo included (6.2 GHz, Core i9-14900KS).
+_FASTEST_CLOCK = 6.5e9
+
+
+_BEST_LIBRARY = 1.3
+"""The ceilings are those of NumPy's BLAS, and a framework's may be better by so much. Seen at most here: 1.09."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one machine's CPUs; rates are per second."""
+
+    ceilings: Ceilings | None
+    """Sound ones alone; see `Ceiling.doubt`."""
+    cpus: int
+    """That a launch may use."""
+    core_flops: float
+    """What a core can do by its instructions."""
+    cache_bytes: int
+    """Of all last-level caches."""
+
+    def flops(self, threads: int, precision: str = "float32") -> float:
+        """Return the most FLOP/s with so many threads."""
+        measured = None if self.ceilings is None else self.ceilings.gemm_flops_per_second(threads)
+        by_instructions = self.core_flops * min(threads, self.cpus)
+        if precision != "float32":
+            return by_instructions * _NARROWER
+        if measured is None:
+            return by_instructions
+        return min(by_instructions, measured * _BEST_LIBRARY * (1 + self._spread(threads)))
+
+    def flops_of_a_cpu(self, precision: str = "float32") -> float:
+        """Return the most FLOPs in a second of CPU time."""
+        counts = {1} if self.ceilings is None else {each.threads for each in self.ceilings.measured}
+        return max(self.flops(count, precision) / min(count, self.cpus) for count in counts)
+
+    def bandwidth(self, threads: int) -> float | None:
+        """Return the most bytes per second to and from memory; None where nothing sound was measured."""
+        measured = None if self.ceilings is None else self.ceilings.bandwidth_bytes_per_second(threads)
+        return None if measured is None else measured * (1 + self._spread(threads))
+
+    def _spread(self, threads: int) -> float:
+        """Return by how much a ceiling may be too low: as its own samples differ, and 5 % at least."""
+        assert self.ceilings is not None
+        found = 0.05
+        for each in self.ceilings.measured:
+            if each.threads <= threads and each.gemm_samples:
+                middle = sorted(each.gemm_samples)[len(each.gemm_samples) // 2]
+                found = max(found, each.gemm_flops_per_second / middle - 1)
+        return min(found, 0.5)
+
+
+def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
+    """Return the limits of a machine; ``kept`` are its ceilings as a store has them."""
+    sound = tuple(each for each in Ceilings.from_dict(kept).measured if not each.doubt) if kept else ()
+    known = [flops for flag, flops in _FLOPS_PER_CYCLE.items() if flag in machine.cpu.instruction_sets]
+    per_cycle = max(known, default=_FLOPS_PER_CYCLE_AT_LEAST)
+    return Limits(
+        Ceilings(sound) if sound else None,
+        machine.cpu.effective_cpus,
+        per_cycle * _FASTEST_CLOCK,
+        machine.cpu.last_level_cache_bytes or 0,
+    )
+
+
+_CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
+"""The host's clock may show so much more than the samples, and what guest and host waited for a CPU, up to a second:
+what lies between them, and the host's own waking up."""
+_TICK_SECONDS = 0.03
+"""CPU time is told in ticks of 0.01 s for each process; fewer than a few of them are held against nobody."""
+_TOLD_SHARE, _TOLD_SECONDS = 0.15, 0.25
+"""What a guest tells of its CPU time may differ by so much from what the host saw."""
+_FEWER_OPERATIONS = 4.0
+"""A convolution of 3 x 3 by Winograd's F(4 x 4, 3 x 3) needs so many times fewer multiplications (Lavin, Gray 2016)."""
+_SLOWER, _SLOWER_SECONDS = 1.7, 0.05
+"""The check's steps may take so many times as long as the timed ones, and so much longer."""
+_FASTER = 0.15
+"""They take at least such a share of it: the timed ones may have met others for all of their time."""
+_GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
+"""More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250."""
+_GPU_SECONDS = 2.0
+"""NVML's utilisation is of the last second, at most."""
+_READ_BYTES_PER_SECOND, _READ_SECONDS = 0.4e9, 0.5
+"""To put the weights in place, or to read them, takes no more CPU time than this."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A launch with all that speaks for or against its number."""
+
+    cell: Cell
+    network: Network
+    outcome: Outcome
+    outside: HostObservation
+    limits: Limits | None
+    telemetry: Mapping[str, Any] | None = None
+    """What the driver was asked of the launch's GPU meanwhile."""
+
+    @property
+    def step_seconds(self) -> float:
+        """The median step."""
+        steps = sorted(self.outcome.step_seconds())
+        return steps[len(steps) // 2]
+
+    @property
+    def flops(self) -> float:
+        """What a step must compute at least."""
+        fewer = _FEWER_OPERATIONS if self.network.family.kind == "convolutional" else 1.0
+        return self.network.family.training_flops(self.cell.batch_size) / fewer
+
+
+def implausible(claim: Claim, computes: bool) -> str:
+    """Return why a launch's number cannot be; empty where nothing speaks against it."""
+    rules: list[Callable[[Claim], str]] = [_clock]
+    if computes:
+        rules += [_cpu_told, _check_took_longer, _check_took_nothing, _work_elsewhere]
+        if claim.cell.on_cpu and claim.limits is not None:
+            rules += [_rate, _cpu_seconds, _bytes]
+        if not claim.cell.on_cpu:
+            rules += [_rate_of_gpu, _busy_gpu]
+    return "; ".join(dict.fromkeys(filter(None, (rule(claim) for rule in rules))))
+
+
+def _told_seconds(outcome: Outcome) -> float:
+    """Return what all timed samples took by the guest's clock, those found to be warm-up included."""
+    left_out = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
+    before = sum(outcome.warmup_ns[-left_out:]) * outcome.steps_per_sample if left_out > 0 else 0
+    return (sum(outcome.samples_ns) + before) * 1e-9
+
+
+def _clock(claim: Claim) -> str:
+    told, seen = _told_seconds(claim.outcome), claim.outside.timed_seconds
+    between = _CLOCK_SHARE * seen + _CLOCK_SECONDS
+    between += min(claim.outside.timed_waiting_seconds, _WAITING_SECONDS)
+    if seen - between <= told <= seen * 1.02 + 0.01:
+        return ""
+    return f"its samples add up to {_seconds(told)}, and the host's clock saw {_seconds(seen)}"
+
+
+def _rate(claim: Claim) -> str:
+    assert claim.limits is not None
+    cell = claim.cell
+    limit = claim.limits.flops(cell.all_threads, cell.precision)
+    rate = claim.flops / claim.step_seconds
+    if rate <= limit:
+        return ""
+    return (
+        f"a step of {_seconds(claim.step_seconds)} is {_rate_words(rate)}, and {_threads(cell.all_threads)} can do "
+        f"{_rate_words(limit)} at most here"
+    )
+
+
+def _cpu_seconds(claim: Claim) -> str:
+    assert claim.limits is not None
+    least = claim.flops * claim.outcome.observed_steps() / claim.limits.flops_of_a_cpu(claim.cell.precision)
+    seen = claim.outside.timed_cpu_seconds
+    if seen + _TICK_SECONDS >= least:
+        return ""
+    return (
+        f"its processes used {_seconds(seen)} of CPU time for {claim.outcome.observed_steps()} steps, which need "
+        f"{_seconds(least)} at least"
+    )
+
+
+def _cpu_told(claim: Claim) -> str:
+    """What the guest tells of its threads is what its evidence rests on: helpers that it hides, or time made up."""
+    threads, seen = claim.outcome.threads, claim.outside.timed_cpu_seconds
+    told = 0.0 if threads is None else threads.cpu_seconds
+    if abs(told - seen) <= _TOLD_SHARE * max(told, seen) + _TOLD_SECONDS:
+        return ""
+    return f"it tells of {_seconds(told)} of CPU time, and the host saw {_seconds(seen)}"
+
+
+def _bytes(claim: Claim) -> str:
+    """Weights that no cache holds are read forward, read and written by the update: three times their bytes."""
+    assert claim.limits is not None
+    limit = claim.limits.bandwidth(claim.cell.all_threads)
+    family = claim.network.family
+    # Of what is looked up only some rows are used.
+    weights = 0 if family.learns_inputs else 4 * family.parameter_count()
+    least = 3 * (weights - claim.limits.cache_bytes)
+    rate = least / claim.step_seconds
+    if limit is None or weights < 4 * claim.limits.cache_bytes or rate <= limit * 1.3:
+        return ""
+    return (
+        f"a step of {_seconds(claim.step_seconds)} moves at least {least / 1e9:.3g} GB of weights, {rate / 1e9:.3g} "
+        f"GB/s, and the memory's measured bandwidth is {limit / 1e9:.3g} GB/s"
+    )
+
+
+def _rate_of_gpu(claim: Claim) -> str:
+    limit = _GPU_FLOPS.get(claim.cell.precision, max(_GPU_FLOPS.values())) * claim.cell.world_size
+    rate = claim.flops / claim.step_seconds
+    if rate <= limit:
+        return ""
+    return f"a step of {_seconds(claim.step_seconds)} is {rate / 1e12:.3g} TFLOP/s, and no GPU does {limit / 1e12:.3g}"
+
+
+def _busy_gpu(claim: Claim) -> str:
+    seen = observe_launch(claim.outcome, claim.telemetry, claim.cell.world_size)
+    if seen.utilisation is None or seen.utilisation.high > 0 or claim.outside.timed_seconds < _GPU_SECONDS:
+        return ""
+    return (
+        f"the driver saw the GPU idle for all of the {_seconds(claim.outside.timed_seconds)} in which steps were timed"
+    )
+
+
+def _check_took_longer(claim: Claim) -> str:
+    """The steps of the parity check are those that were timed: they take as long, by the clock and in CPU time."""
+    outside, steps = claim.outside, claim.outside.checked_steps
+    if not steps:
+        return ""
+    told = steps * claim.step_seconds
+    if outside.steps_seconds <= _SLOWER * told + _SLOWER_SECONDS:
+        return ""
+    cpu = steps * outside.timed_cpu_seconds / claim.outcome.observed_steps()
+    # Of others that use the CPUs the clock tells, but not the CPU time; a GPU's steps take next to none of it.
+    if claim.cell.on_cpu and outside.steps_cpu_seconds <= _SLOWER * cpu + _TICK_SECONDS:
+        return ""
+    return (
+        f"timed, a step took {_seconds(claim.step_seconds)}; right after, in the parity check, "
+        f"{_seconds(outside.steps_seconds / steps)}"
+    )
+
+
+def _check_took_nothing(claim: Claim) -> str:
+    outside, steps = claim.outside, claim.outside.checked_steps
+    told = steps * claim.step_seconds
+    if not steps or outside.steps_seconds >= _FASTER * told - _SLOWER_SECONDS:
+        return ""
+    cpu = steps * outside.timed_cpu_seconds / claim.outcome.observed_steps()
+    if claim.cell.on_cpu and outside.steps_cpu_seconds >= _FASTER * cpu - _TICK_SECONDS:
+        return ""
+    return (
+        f"timed, a step took {_seconds(claim.step_seconds)}; in the parity check it took "
+        f"{_seconds(outside.steps_seconds / steps)}: its work was done elsewhere"
+    )
+
+
+def _work_elsewhere(claim: Claim) -> str:
+    """What was left undone when the samples ended, or is done out of turn, shows where weights are only copied."""
+    outside = claim.outside
+    copied = 4 * claim.network.family.parameter_count()
+    rounds = max(1, outside.check_rounds)
+    allowed = outside.checks * (rounds + 1) * (_READ_SECONDS + copied / _READ_BYTES_PER_SECOND)
+    spent = outside.reset_cpu_seconds + outside.read_cpu_seconds
+    waited = outside.reset_seconds + outside.read_seconds
+    if spent <= allowed if claim.cell.on_cpu else waited <= allowed + 2.0:
+        return ""
+    return (
+        f"after the last timed step it was busy for {_seconds(max(spent, waited))} while weights were put in place and "
+        f"read, which takes {_seconds(allowed)} at most: steps were still at work, or done out of turn"
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s"
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count != 1 else ''}"
+
+
+def _rate_words(flops: float) -> str:
+    return f"{flops / 1e9:.3g} GFLOP/s"

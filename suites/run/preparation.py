@@ -1,0 +1,171 @@
+"""What a run needs before its first launch: ceilings, interpreters, references, and the run's own record."""
+
+import contextlib
+import importlib.metadata
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+
+import filelock
+
+from dlbench.adapters.networks import Network
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
+from dlbench.hardware_probe.doctor import faults, gather_settings
+from dlbench.reports.storage.hosts import Node
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.store import Store
+
+from ..display.screen import counted
+from ..environments import folders, row_interpreters
+from ..environments.environment import Report
+from ..errors import UsageError
+from ..planning.plan import Plan, too_large
+from ..planning.values import Build, Capacity
+from . import references, texts
+from .launcher import guest_environment
+from .references import Reference
+from .texts import Text, read_corpus
+
+
+def version() -> str:
+    """Return dlbench's own version."""
+    return importlib.metadata.version("dlbench")
+
+
+def capacity(machine: Machine) -> Capacity:
+    """Return the physical cores and effective CPUs that thread counts are given in, and the GPUs."""
+    effective = machine.cpu.effective_cpus
+    cores = max(1, min(machine.cpu.usable_physical_cores, effective))
+    return Capacity(cores, effective, machine.gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def new_seed() -> int:
+    """Return a seed for the launching order; it is kept with the run."""
+    return secrets.randbelow(2**31)
+
+
+def begin(plan: Plan, store: Store, machine: Machine, purpose: str = "suite", node: Node | None = None) -> Run:
+    """Store and return a new run of this plan; see ``new_run``."""
+    run = new_run(plan, machine, purpose, node=node)
+    store.begin_run(run)
+    return run
+
+
+def new_run(
+    plan: Plan,
+    machine: Machine,
+    purpose: str = "suite",
+    sides: Mapping[str, str] = MappingProxyType({}),
+    node: Node | None = None,
+) -> Run:
+    """Return a new run of this plan, in no store yet; ``sides`` are those of a comparison, in words."""
+    now = datetime.now(UTC)
+    return Run(
+        id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+        suite=plan.suite,
+        protocol=plan.protocol,
+        launches=plan.launches,
+        launches_most=plan.launches_most,
+        precision=plan.interval,
+        plan=plan.cells,
+        machine=machine.fingerprint,
+        started=now,
+        version=version(),
+        finished=None,
+        seed=plan.seed,
+        purpose=purpose,
+        sides=dict(sides),
+        node=node,
+        doctor=faults(gather_settings(variables=os.environ, passed_on=guest_environment({}))),
+    )
+
+
+def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
+    """Measure this machine's ceilings at those of the plan's thread counts that the store has none for yet."""
+    on_cpu = {cell.all_threads for cell in plan.cells if cell.on_cpu}
+    if not on_cpu or not plan.computes:
+        return
+    kept = store.ceilings(machine.fingerprint)
+    known = Ceilings.from_dict(kept).measured if kept else ()
+    effective = machine.cpu.effective_cpus
+    # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p' <= p.
+    wanted = {min(threads, effective) for threads in on_cpu} | {1}
+    missing = wanted - {each.threads for each in known}
+    if not missing:
+        return
+    counts = ", ".join(map(str, sorted(missing)))
+    report(f"measuring this machine's peak speed with {counts} thread{'' if missing == {1} else 's'}")
+    try:
+        new = measure(missing)
+    except CeilingError as error:
+        report(f"no peak speed: {error}")
+        return
+    for each in new.measured:
+        if each.doubt:
+            report(f"no peak speed with {counted(each.threads, 'thread')}: {each.doubt}")
+    sound = [each for each in new.measured if not each.doubt]
+    merged = sorted((*known, *sound), key=lambda each: each.threads)
+    if merged:
+        store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
+
+
+def text_of(plan: Plan, corpus: Path | None) -> Text | None:
+    """Return what a plan trains on: the generated text, or that of a file; None where it trains nothing.
+
+    Raises UsageError for a file that will not do, and for one that nobody reads.
+    """
+    if not plan.protocol.curve_steps:
+        if corpus is not None:
+            raise UsageError(f"--corpus: {plan.suite} trains on no text. Use a suite with curve_steps, such as char.")
+        return None
+    return texts.generated_text() if corpus is None else read_corpus(corpus)
+
+
+def check_brought(builds: Iterable[Build]) -> None:
+    """Look into every interpreter the user brought; raises FrameworkEnvironmentError for the first that will not do."""
+    for build in builds:
+        row_interpreters.brought(build)
+
+
+@contextlib.contextmanager
+def exclusive(run: Run) -> Iterator[None]:
+    """Hold a run, so that no second process of this user resumes it meanwhile; raises UsageError where one does."""
+    folder = folders.make_folder(folders.home() / "runs")
+    lock = filelock.FileLock(folder / f"{run.id}.lock")
+    try:
+        with folders.written(folder):
+            lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise UsageError(f"Run {run.id} is being carried out by another dlbench. Wait for it, or end it.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+        (folder / f"{run.id}.lock").unlink(missing_ok=True)
+
+
+def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
+    """Return a look-up of each cell's parity reference, computing what is not there yet."""
+    computing = {row.build.name for row in plan.rows if row.build.framework.computes}
+    wanted = dict.fromkeys(
+        _of_reference(plan, cell)
+        for cell in plan.cells
+        if cell.framework in computing and plan.network_of(cell).family.specified
+        if not too_large(plan, cell, machine)
+    )
+    # Those of the CPU first: what is computed for it then serves the GPU too.
+    found = {
+        key: references.fitting(*key[:3], report, capacity(machine).cores, key[3])
+        for key in sorted(wanted, key=lambda key: not key[2])
+    }
+    return lambda cell: found.get(_of_reference(plan, cell))
+
+
+def _of_reference(plan: Plan, cell: Cell) -> tuple[Network, int, bool, int]:
+    """Return what cells share that are compared with one reference."""
+    network = plan.network_of(cell)
+    return network, cell.batch_size, cell.on_cpu, references.parts(network, cell.batch_size, cell.world_size)

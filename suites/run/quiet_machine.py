@@ -1,0 +1,281 @@
+"""The quiet gate: waits for a quiet machine before each block of launches, and looks again after it.
+
+A reading of the sentinel is judged by what the kernel counted while it was taken, and by its speed against earlier
+readings of this machine. Patience is limited, so that a run on a busy machine still ends: its disturbed launches are
+marked. After several waits in vain the gate only looks, until a reading is quiet again.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from dlbench.adapters.protocol import Cell
+from dlbench.hardware_probe import Gpus
+from dlbench.hardware_probe.sentinel import Reading, SentinelError, disturbances, take
+from dlbench.hardware_probe.telemetry import computing
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.store import Store
+
+from ..planning.devices import CPU, present
+from .machine_lock import other_dlbench
+
+# How far a rate may fall short of the machine's record. More where the record itself spreads more; but a record that
+# spreads by more than the last of these says nothing.
+GEMM_SHORTFALL = 0.03
+BANDWIDTH_SHORTFALL = 0.10
+LARGEST_SHORTFALL = 0.30
+# Calm readings before rates are judged at all, and how many of the newest make the record: a machine that has moved to
+# another host, or whose firmware has changed, forgets its old rates in time.
+ENOUGH_READINGS = 8
+RECORD_LENGTH = 40
+
+# Of a normal distribution, in standard deviations: the upper quartile's distance from the median, and how far below the
+# median a reading lies once in 700.
+_QUARTILE, _RARE = 0.674, 3.0
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 16.0  # seconds
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the machine was quiet, and every reason why not."""
+
+    quiet: bool
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waited:
+    """What waiting for quiet came to."""
+
+    verdict: Verdict
+    """The last one."""
+    readings: tuple[Reading, ...]
+    """All that were taken, in order; at least one."""
+    seconds: float
+    """From beginning to end."""
+
+
+def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
+    """Judge one reading against the earlier ones of the same machine, in order of time.
+
+    Rates are judged once the record holds enough readings that were calm and measured by the same method. They are
+    compared with the upper quartile, because disturbance only ever slows down; and a shortfall counts only beyond what
+    the sentinel's own spread on this machine explains.
+    """
+    reasons = [*disturbances(reading)]
+    calm = [each for each in record if each.method == reading.method and not disturbances(each)][-RECORD_LENGTH:]
+    if len(calm) >= ENOUGH_READINGS:
+        for what, rate_of, least in (
+            ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
+            ("memory was read and written", attrgetter("bandwidth_bytes_per_second"), BANDWIDTH_SHORTFALL),
+        ):
+            reasons += _slower(what, rate_of(reading), [rate_of(each) for each in calm], least)
+    return Verdict(not reasons, tuple(reasons))
+
+
+def shortfall_allowed(rates: Sequence[float], least: float) -> float:
+    """Return the share by which a quiet machine's rate may lie below the upper quartile of `rates`.
+
+    At least `least`. The spread is taken from median and upper quartile, which occasional slow readings do not widen.
+    """
+    median, quartile = statistics.median(rates), upper_quartile(rates)
+    deviation = (quartile - median) / _QUARTILE
+    return min(LARGEST_SHORTFALL, max(least, (_RARE + _QUARTILE) * deviation / quartile))
+
+
+def upper_quartile(rates: Sequence[float]) -> float:
+    """Return the rate that a quarter of them reach (two rates at least)."""
+    return statistics.quantiles(rates, n=4, method="inclusive")[2]
+
+
+def _slower(what: str, rate: float, rates: Sequence[float], least: float) -> list[str]:
+    usual, allowed = upper_quartile(rates), shortfall_allowed(rates, least)
+    if rate >= (1 - allowed) * usual:
+        return []
+    return [f"{what} at {rate / usual:.0%} of this machine's usual rate (limit {1 - allowed:.0%})"]
+
+
+def wait_until_quiet(
+    take: Callable[[], Reading],
+    judge: Callable[[Reading], Verdict],
+    patience_seconds: float,
+    sleep: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Waited:
+    """Take readings until one is quiet or patience ends, sleeping 1, 2, 4, 8, 16, 16, ... seconds in between.
+
+    At least one reading is taken, however short the patience; one that begins is finished. Raises what `take` raises.
+    """
+    start = clock()
+    readings: list[Reading] = []
+    pause = _FIRST_PAUSE
+    while True:
+        readings.append(take())
+        verdict = judge(readings[-1])
+        left = patience_seconds - (clock() - start)
+        if verdict.quiet or left <= 0:
+            return Waited(verdict, tuple(readings), clock() - start)
+        sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+@dataclass
+class QuietGate:
+    """What stands before a block of launches: waits for a quiet machine, and remembers its readings.
+
+    Start it with the machine's readings of earlier runs, oldest first; keep `record` for the next. After a wait in vain
+    its patience is half as long, and whole again once the machine was quiet: on a machine that never is, all waits of a
+    run together take little more than twice the patience.
+    """
+
+    record: list[Reading] = field(default_factory=list)
+    patience_seconds: float = 60.0
+    take: Callable[[], Reading] = take
+    sleep: Callable[[float], object] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    waits_in_vain: int = 0
+    """In a row."""
+
+    def wait(self) -> Waited:
+        """Wait until the machine is quiet or patience ends. Raises SentinelError where the sentinel cannot run."""
+        patience = self.patience_seconds * 0.5**self.waits_in_vain
+        waited = wait_until_quiet(self._take, self._judge, patience, self.sleep, self.clock)
+        self.waits_in_vain = 0 if waited.verdict.quiet else self.waits_in_vain + 1
+        return waited
+
+    def look(self) -> Waited:
+        """Take one reading and wait for nothing: what to store after a block."""
+        return wait_until_quiet(self._take, self._judge, 0.0, self.sleep, self.clock)
+
+    def _take(self) -> Reading:
+        reading = self.take()
+        self.record.append(reading)
+        return reading
+
+    def _judge(self, reading: Reading) -> Verdict:
+        return judge_reading(reading, self.record[:-1])
+
+
+PATIENCE_SECONDS = 15.0
+"""Before a block, and before a disturbed launch is repeated."""
+GIVE_UPS = 3
+"""After waiting in vain so often in a row the gate waits no more."""
+_WORTH_SAYING = 2.0  # seconds
+_RUNS_LOOKED_AT = 20
+
+
+def earlier_readings(store: Store, machine: str) -> list[Reading]:
+    """Return the newest sentinel readings that a store holds of a machine (fingerprint), oldest first."""
+    found: list[Reading] = []
+    runs = [run for run in store.runs() if run.machine == machine]
+    for run in reversed(runs[-_RUNS_LOOKED_AT:]):
+        readings = []
+        for _, _, content in store.sentinels(run.id):
+            try:
+                readings.append(Reading.from_dict(content))
+            except ValueError:  # of another version
+                continue
+        found = readings + found
+        if len(found) >= RECORD_LENGTH:
+            break
+    return found[-RECORD_LENGTH:]
+
+
+def open_gate(store: Store, run: Run, report: Callable[[str], None]) -> "BlockGate":
+    """Return the gate of a run, which knows this machine's readings in the store."""
+    return BlockGate(QuietGate(earlier_readings(store, run.machine)), store, run.id, report)
+
+
+@dataclass
+class BlockGate:
+    """The gate of one run. ``report`` takes lines for the log."""
+
+    gate: QuietGate
+    store: Store
+    run: str
+    report: Callable[[str], None]
+    _broken: bool = False
+    _just_seen: tuple[Reading, Verdict] | None = None
+
+    def before(self, block: int, seconds_left: float | None = None) -> None:
+        """Wait until the machine is quiet or patience ends, never longer than ``seconds_left``."""
+        if self._just_seen is not None and self._just_seen[1].quiet:
+            # Taken after the last block, a moment ago.
+            self._keep(block, "before", *self._just_seen)
+            return
+        waited = self._wait(seconds_left)
+        if waited is None:
+            return
+        verdicts = [Verdict(False)] * (len(waited.readings) - 1) + [waited.verdict]
+        for reading, verdict in zip(waited.readings, verdicts, strict=True):
+            self._keep(block, "before", reading, verdict)
+        if not waited.verdict.quiet:
+            after = f", waited {waited.seconds:.0f} s" if waited.seconds >= _WORTH_SAYING else ""
+            another = other_dlbench()
+            named = f", among them another {another}" if another else ""
+            self.report(
+                f"block {block + 1}: other programs are busy ({waited.verdict.reasons[0]}{named}){after}, "
+                "measuring anyway: disturbed launches will be marked"
+            )
+        elif waited.seconds >= _WORTH_SAYING:
+            self.report(f"block {block + 1}: waited {waited.seconds:.0f} s until other programs were quiet")
+
+    def after(self, block: int) -> None:
+        """Take a reading and wait for nothing."""
+        waited = self._safely(self.gate.look)
+        self._just_seen = None
+        if waited is not None:
+            self._just_seen = waited.readings[-1], waited.verdict
+            self._keep(block, "after", *self._just_seen)
+
+    def before_repeat(self) -> bool:
+        """Wait before a disturbed launch is repeated; False where others are still busy and it is of no use."""
+        waited = self._wait(None)
+        return waited is not None and waited.verdict.quiet
+
+    def _wait(self, seconds_left: float | None) -> Waited | None:
+        patience = 0.0 if self.gate.waits_in_vain >= GIVE_UPS else PATIENCE_SECONDS
+        self.gate.patience_seconds = patience if seconds_left is None else max(0.0, min(patience, seconds_left))
+        return self._safely(self.gate.wait)
+
+    def _safely(self, call: Callable[[], Waited]) -> Waited | None:
+        """Without a sentinel a run goes on, as it would on a system that tells nothing of others."""
+        if self._broken:
+            return None
+        try:
+            return call()
+        except SentinelError as error:
+            self._broken = True
+            self.report(f"no quiet gate: {error}")
+            return None
+
+    def _keep(self, block: int, moment: str, reading: Reading, verdict: Verdict) -> None:
+        content: dict[str, Any] = {**reading.to_dict(), "quiet": verdict.quiet, "reasons": list(verdict.reasons)}
+        self.store.add_sentinel(self.run, block, moment, content)
+
+
+def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[str]:
+    """Return a line for each device of these cells that others compute on already, and one where they hold all of them.
+
+    Several workers may be given any GPU: all are looked at then. Launches on a GPU in use are measured all the same,
+    and marked: whoever holds it may take any part of it at any time.
+    """
+    asked = {cell.device: cell.world_size for cell in sorted(cells, key=lambda cell: cell.world_size)}
+    several = any(size > 1 and name != CPU for name, size in asked.items())
+    wanted = [device for device in present(gpus) if device.name in asked or several]
+    if not wanted:
+        return []
+    found = computing(nvml)
+    held = {device: count for device in wanted if device.uuid is not None and (count := found.get(device.uuid, 0))}
+    lines = [
+        f"{device.words}: {count} other process{'es compute' if count > 1 else ' computes'} on it now; what is "
+        "measured there meanwhile is marked (~)"
+        for device, count in held.items()
+    ]
+    if len(held) == len(wanted):
+        lines.append("every GPU of this run is in use: end what runs there, or name others with --devices")
+    return lines

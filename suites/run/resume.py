@@ -1,0 +1,236 @@
+"""Which unfinished run ``--resume`` goes on with: one that the same command began.
+
+A command that chooses nothing itself (``run table4 --resume``) also goes on with a run that was begun with a part of
+the suite's cells. Whatever else differs between the plan of now and the run is said.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from dlbench.adapters.axes import AXES
+from dlbench.adapters.protocol import Cell
+from dlbench.adapters.tuning import TUNABLE
+from dlbench.hardware_probe import Machine
+from dlbench.reports.storage.record import SEARCHING, Record, Run
+from dlbench.reports.storage.store import Store
+
+from ..environments import contents, environment, row_interpreters
+from ..environments.adapter_digest import DIGEST, adapter_digest
+from ..errors import UsageError
+from ..planning.axes import SuiteOverrides
+from ..planning.framework import Framework, catalogue, offered
+from ..planning.plan import Plan
+from ..planning.values import Build, rows
+from .texts import Text
+
+_SHOWN = 4
+
+
+def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: bool) -> Run:
+    """Return the newest unfinished run of this plan on this machine that was begun for this purpose.
+
+    ``bare``: nothing was chosen of the suite. Raises UsageError where there is none, and where there are others only.
+    """
+    runs = _unfinished(store, plan, machine, purpose)
+    found = _same(plan, runs, bare)
+    if found is None:
+        raise _refusal(plan, runs[-1], bare)
+    return found
+
+
+def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: str | None = None) -> list[Run]:
+    """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none.
+
+    A fleet's runs are gone on with by their fleet alone, which names the one: their nodes share a fingerprint.
+    """
+    of_these = plan.suite, machine.fingerprint, purpose
+    runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
+    runs = [each for each in runs if each.finished is None and (each.node is None if id_ is None else each.id == id_)]
+    if not runs:
+        what = {"suite": "run", SEARCHING: "search"}.get(purpose, purpose)
+        raise UsageError(
+            f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume out to start one."
+        )
+    return runs
+
+
+def resume(
+    plan: Plan,
+    store: Store,
+    machine: Machine,
+    chosen: SuiteOverrides,
+    purpose: str = "suite",
+    of_fleet: str | None = None,
+) -> tuple[Plan, Run]:
+    """Return the plan of the unfinished run that this plan goes on with, and the run.
+
+    Cells, protocol, launches and order are the unfinished run's. ``of_fleet`` is the id of the run that a fleet's job
+    goes on with, ``purpose`` what the run was begun for. Raises UsageError when there is nothing to resume,
+    when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is
+    not what is asked for.
+    """
+    runs = _unfinished(store, plan, machine, purpose, of_fleet)
+    # A fleet names the run, which may be what another node had left of the plan.
+    run = runs[-1] if of_fleet else _same(plan, runs, bare=not chosen.narrows)
+    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in (run or runs[-1]).plan))
+    try:
+        planned_rows = rows(wanted, list(chosen.builds))
+    except UsageError as error:
+        option = _option_wanting(runs[-1], chosen.builds)
+        raise UsageError(
+            f"The unfinished run needs a build that is not here: {error} Give its {option} again."
+        ) from error
+    for name in chosen.joining:
+        if name not in {row.build.framework.name for row in planned_rows}:
+            raise UsageError(
+                f"The unfinished run has no row of {name}, and a resumed run cannot get new rows. Leave out --adapter "
+                f"{name}=..., or leave out --resume to start a run of its own."
+            )
+    if run is None:
+        raise _refusal(plan, runs[-1], bare=not chosen.narrows)
+    # The rest is the same, or it would not be this run.
+    return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
+
+
+def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
+    """Return the option that the run's first row which is not here came by."""
+    here = {*offered(), *(build.name for build in builds)}
+    adapters = {framework.folder for framework in catalogue().values()}
+    came_by = (cell.adapter for cell in run.plan if cell.framework not in here)
+    return "--python" if next(came_by, "") in {*adapters, ""} else "--adapter"
+
+
+def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
+    """Refuse to go on with other builds or adapters than the run's records were made with; raises UsageError."""
+    # A launch that was left out or crashed tells nothing of the adapter.
+    told = sorted((record for record in records if record.environment), key=lambda r: DIGEST in r.outcome.software)
+    made = {record.cell.framework: record for record in told}
+    for build in plan.builds:
+        record = made.get(build.name)
+        if record is None:
+            continue
+        _check_same_adapter(build, record)
+        _check_same_environment(build, record)
+    rows = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
+    for record in told:
+        if (framework := rows.get((record.cell.framework, record.cell.mode))) is not None:
+            check_same_settings(plan, record, framework)
+
+
+def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
+    """Refuse to go on with another text than the run's launches were trained on; raises UsageError."""
+    for record in records:
+        then = record.outcome.software.get("text")
+        digest = then.get("digest") if isinstance(then, dict) else None
+        if digest is not None and (text is None or digest != text.digest):
+            raise UsageError(
+                f"The unfinished run trains on another text ({digest}). Give its --corpus again, or leave out --resume "
+                "to start a run of its own."
+            )
+
+
+def check_same_settings(plan: Plan, record: Record, framework: Framework) -> None:
+    """Refuse settings that the row did not have then: tuned would be something else from here on.
+
+    ``framework`` is the row's as it is now. Raises UsageError.
+    """
+    then, cell = record.outcome.software.get(TUNABLE), record.cell
+    if then is None or cell.network not in plan.networks:
+        return
+    now = framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name)
+    if list(then) != list(now):
+        had = f"with the settings {', '.join(then)}" if then else "without settings"
+        raise UsageError(
+            f"The unfinished run measured {cell.framework} {had}; it has {', '.join(now) or 'none'} now. Leave out "
+            "--resume to start a new run."
+        )
+
+
+def _check_same_environment(build: Build, record: Record) -> None:
+    interpreter = build.interpreter or environment.locate(build.framework).interpreter
+    here = row_interpreters.look_into(build, interpreter) if interpreter else None
+    digest = contents.digest_of(here) if here else ""
+    if digest == record.environment:
+        return
+    if here and here.digest_of_versions == record.environment:
+        raise UsageError(
+            f"The unfinished run began with an earlier dlbench, which knew the build of {build.name} by its versions "
+            "alone. Whether its files are the same now cannot be told. Leave out --resume to start a new run."
+        )
+    now = f"{here.name}, environment {digest}" if here else "not built"
+    raise UsageError(
+        f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; here "
+        f"it is {now}. Give that interpreter (--python {build.name}=...), or leave out --resume to start a new run."
+    )
+
+
+def _check_same_adapter(build: Build, record: Record) -> None:
+    then = record.outcome.software.get(DIGEST)
+    if build.framework.brought and then not in (None, adapter_digest(build.framework)):
+        code = build.framework.file or build.framework.outside
+        what = "file" if build.framework.file else "adapter"
+        raise UsageError(
+            f"The unfinished run measured {build.name} with another {what} than {code} is now: its "
+            "code has changed. Put it back, or leave out --resume to start a run of its own."
+        )
+
+
+def _same(plan: Plan, runs: Sequence[Run], bare: bool) -> Run | None:
+    """Return the newest of these unfinished runs (oldest first) that the plan is the plan of; None where none is."""
+    return next((run for run in reversed(runs) if not differences(plan, run, bare)), None)
+
+
+def _refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
+    """Return the error that says in what a run differs from what is asked for now."""
+    found = differences(plan, run, bare)
+    more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return UsageError(
+        f"The unfinished run {run.id} is not the one asked for now: {'; '.join(found[:_SHOWN])}{more}. Give the "
+        "options and the suite it began with, or leave out --resume to start a new run."
+    )
+
+
+def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
+    """Return in words what differs between a plan of now and an unfinished run; nothing where it can go on."""
+    now, then = set(plan.cells), set(run.plan)
+    # What a store lacks is less once a run has measured some of it.
+    alike = now == then or (bare and then <= now) or (plan.by_worth and now <= then)
+    of_cells = [] if alike else _of_cells(now, then)
+    of_protocol = [
+        (name, getattr(plan.protocol, name), getattr(run.protocol, name))
+        for name in plan.protocol._fields
+        # So many at least follow from so many at most.
+        if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps
+    ]
+    of_launches = [
+        ("launches", _range(plan.launches, plan.launches_most), _range(run.launches, run.launches_most)),
+        ("interval", plan.interval, run.precision),
+    ]
+    return [*of_cells, *(_said(*each) for each in (*of_protocol, *of_launches) if each[1] != each[2])]
+
+
+def _of_cells(now: Collection[Cell], then: Collection[Cell]) -> list[str]:
+    found = []
+    for axis in AXES:
+        values = [{getattr(cell, axis.name) for cell in cells} for cells in (now, then)]
+        if values[0] != values[1]:
+            shown = [_listed(each) for each in values]
+            found.append(_said(axis.name.replace("_", " "), *shown))
+    if found:
+        return found
+    new, missing = len(set(now) - set(then)), len(set(then) - set(now))
+    return [f"cells: {new} that the run does not have, and {missing} fewer"]
+
+
+def _said(name: str, now: object, then: object) -> str:
+    shown = ["none" if value is None else value for value in (now, then)]
+    return f"{name.replace('_', ' ')}: {shown[0]} now, {shown[1]} in the run"
+
+
+def _listed(values: Iterable[object]) -> str:
+    ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
+    return ", ".join(map(str, ordered))
+
+
+def _range(fewest: int, most: int | None) -> str:
+    return str(fewest) if most is None else f"{fewest}-{most}"

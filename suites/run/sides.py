@@ -1,0 +1,335 @@
+"""The two sides of a comparison measured now: interpreters, variables, adapters and step files.
+
+A side differs from the other in any of four things, and in nothing else: the framework's interpreter (another build),
+environment variables of its launches, the adapters' code at a revision of this repository, and the file of a training
+step of the user's own.
+"""
+
+import re
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dlbench.hardware_probe import Machine
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_sides_of_run
+from dlbench.reports.compare.verdict import Rule, chosen
+from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
+
+from ..display.screen import say
+from ..environments import folders, row_interpreters
+from ..environments.adapter_digest import adapter_digest
+from ..environments.environment import Report
+from ..environments.interpreters import inspect
+from ..environments.row_interpreters import Source
+from ..errors import FrameworkEnvironmentError, UsageError
+from ..planning import own as own_files
+from ..planning import values
+from ..planning.framework import GUEST_DIRECTORY, Framework
+from ..planning.plan import Plan
+from ..planning.values import Build
+from . import preparation
+from .judge import FirstLosses
+from .launch import LaunchRunner
+from .launcher import ProcessLauncher
+from .privacy import private_value
+from .quiet_machine import BlockGate
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: what it is launched with, and what to call it."""
+
+    name: str
+    """`reports.compare.BASELINE` or `CANDIDATE`."""
+    builds: tuple[Build, ...] = ()
+    """Interpreters by row; a row without one uses the framework's own environment."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    revision: str = ""
+    """Of the adapters' code; empty: the code as it is."""
+    guest: Path = GUEST_DIRECTORY
+    """Where that code lies."""
+    step: Framework | None = None
+    """The file that this side runs instead of the row's own."""
+
+
+def variables(words: Sequence[str]) -> dict[str, str]:
+    """Read NAME=VALUE words; raises UsageError for others."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not _VARIABLE_NAME.fullmatch(name):
+            raise UsageError(
+                f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in OMP_WAIT_POLICY=passive."
+            )
+        if "\0" in value:
+            raise UsageError(f"The value of {name} contains a zero byte, which no environment variable can.")
+        found[name] = value
+    return found
+
+
+def builds(words: Sequence[str]) -> tuple[tuple[Build, ...], tuple[Build, ...]]:
+    """Read --python words into (baseline's, candidate's) builds.
+
+    Of two for one framework the first is the baseline's; a single one is the candidate's, and the framework's own
+    environment the baseline. Raises UsageError for a third.
+    """
+    by_framework: dict[str, list[Build]] = {}
+    for word in words:
+        made = values.build(word)
+        by_framework.setdefault(made.framework.name, []).append(made)
+    baseline, candidate = [], []
+    for name, found in by_framework.items():
+        if len(found) > 2:
+            raise UsageError(f"{len(found)} interpreters are given for {name}. A comparison has two sides: give two.")
+        if len(found) == 2:
+            baseline.append(found[0])
+        candidate.append(found[-1])
+    return tuple(baseline), tuple(candidate)
+
+
+def guest_at(revision: str) -> Path:
+    """Return a folder with the adapters' code at this git revision, unpacked into the cache once.
+
+    Raises UsageError where the adapters do not lie in a git checkout or the revision is unknown.
+    """
+    where = GUEST_DIRECTORY.resolve()
+    inside = _git(where, "rev-parse", "--show-prefix")
+    commit = _git(where, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if inside is None:
+        raise UsageError("The adapters do not lie in a git checkout: a revision of them needs a clone of dlbench.")
+    if commit is None:
+        raise UsageError(f"git knows no revision {revision!r} here. `git log --oneline` lists them.")
+    target = folders.make_folder(folders.home() / "cache" / "adapters") / commit.strip()
+    if target.exists():
+        return target
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        archive = Path(scratch) / "adapters.tar"
+        if _git(where, "archive", f"--output={archive}", f"{commit.strip()}", ".") is None:
+            raise UsageError(
+                f"The adapters at revision {revision} cannot be unpacked: there were none, or {target.parent} has no "
+                "room."
+            )
+        unpacked = Path(scratch) / "unpacked"
+        with tarfile.open(archive) as content:
+            content.extractall(unpacked, filter="data")
+        try:
+            unpacked.rename(target)
+        except OSError:
+            if not target.exists():  # another process was faster
+                raise
+    return target
+
+
+def _git(where: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(where), *words], capture_output=True, text=True)
+    except OSError as error:
+        raise UsageError("A revision of the adapters needs git, and there is none on this machine.") from error
+    return done.stdout if done.returncode == 0 else None
+
+
+def words(side: Side, sources: Iterable[Source]) -> str:
+    """Return the side as a reader of a report should see it: versions and environments, no paths (they name users)."""
+    parts = []
+    for source in sources:
+        brought = source.build.framework.brought
+        if source.interpreter is None:
+            parts.append(f"{source.build.name} missing")
+            continue
+        framework = source.build.framework
+        packages = inspect(source.interpreter).distributions if framework.computes else {}
+        version = "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
+        code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if brought else ""
+        about = f"(environment {source.digest}{code})"
+        parts.append(" ".join(w for w in (source.build.name, version, about) if w))
+    parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
+    parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
+    return ", ".join(parts)
+
+
+def _step(framework: Framework | None) -> tuple[Path, str] | None:
+    if framework is None or framework.file is None:
+        return None
+    return framework.file.parent, adapter_digest(framework)
+
+
+def pair(
+    python: tuple[Sequence[str], Sequence[str]],
+    environments: tuple[Sequence[str], Sequence[str]],
+    revisions: tuple[str, str],
+    files: tuple[str | None, str | None] = (None, None),
+    own: Framework | None = None,
+    same: bool = False,
+) -> tuple[Side, Side]:
+    """Return (baseline, candidate) from the command line's words; raises UsageError where they do not differ at all.
+
+    ``python`` are the words of --baseline and of --python. ``environments`` are NAME=VALUE words, ``revisions`` those
+    of the adapters and ``files`` steps of the user's own, each (baseline's, candidate's); ``own`` is the one that a
+    side without a file of its own runs.
+    """
+    baseline_python = python[0]
+    first, second = builds(python[1])
+    if baseline_python:
+        if first:
+            raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
+        first = tuple(values.build(word, "--baseline") for word in baseline_python)
+    # A step of the user's own has no environment that a baseline could have: a single interpreter serves both sides.
+    told = {build.framework.name for build in first}
+    first += tuple(each for each in second if each.framework.file is not None and each.framework.name not in told)
+    sides = []
+    for name, builds_, words_, revision, file in zip(
+        (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True
+    ):
+        guest = guest_at(revision) if revision else GUEST_DIRECTORY
+        step = own_files.read_step(file, f"--{name}-step") if file else None
+        sides.append(Side(name, builds_, variables(words_), revision, guest, step))
+    # What lies beside a file can be imported by it, and is not looked into: only in one folder can files be the same.
+    steps = [_step(side.step or own) for side in sides]
+    launched_with = [(side.builds, side.variables, side.guest, step) for side, step in zip(sides, steps, strict=True)]
+    if launched_with[0] == launched_with[1] and not same:
+        raise UsageError(
+            "Both sides are the same. Give what differs: an interpreter (compare: --python FRAMEWORK=PATH; gate: "
+            "--baseline FRAMEWORK=PATH), --candidate-env NAME=VALUE, --candidate-step FILE with another content, or "
+            "--baseline-adapters REVISION; --same compares identical code on purpose."
+        )
+    return sides[0], sides[1]
+
+
+Prepared = Mapping[str, Mapping[str, Source]]
+"""By side, each row's source."""
+
+
+def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
+    """Return what each row of the plan is launched with on this side, under the row's own name.
+
+    Raises UsageError for an interpreter of a framework that is no row, and for a revision of the adapters where a
+    framework's own lies outside dlbench: it would not vary.
+    """
+    given = {build.framework.name: build for build in side.builds}
+    planned = {build.framework.name for build in plan.builds}
+    for name in given:
+        if name not in planned:
+            raise UsageError(
+                f"An interpreter is given for {name}, which is not a row here ({', '.join(sorted(planned))}). Name it "
+                "with --frameworks, or leave the interpreter out."
+            )
+    for build in plan.builds if side.revision else ():
+        if build.framework.outside is not None:
+            raise UsageError(
+                f"The adapter of {build.name} lies outside dlbench: adapters at revision {side.revision} do not "
+                "include it. Leave its row out, or --baseline-adapters and --candidate-adapters."
+            )
+    found = []
+    for build in plan.builds:
+        override = given.get(build.framework.name)
+        interpreter = override.interpreter if override else None
+        if side.name == CANDIDATE and override is None:
+            interpreter = build.interpreter
+        step = side.step if build.framework.file is not None else None
+        found.append(Build(build.name, step or build.framework, interpreter))
+    return found
+
+
+def prepare(plan: Plan, pair: tuple[Side, Side], report: Report, build_missing: bool) -> Prepared:
+    """Return every row's interpreter on both sides.
+
+    Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not one row has an
+    interpreter on both sides, and UsageError for sides that the plan's rows do not allow (see `_builds_of_side`).
+    """
+    prepared = {
+        side.name: row_interpreters.prepare(_builds_of_side(plan, side), report, build_missing) for side in pair
+    }
+    if not any(
+        prepared[BASELINE][name].interpreter and prepared[CANDIDATE][name].interpreter for name in prepared[BASELINE]
+    ):
+        reasons = dict.fromkeys(s.reason.rstrip(".") for found in prepared.values() for s in found.values() if s.reason)
+        raise FrameworkEnvironmentError(f"No row has an interpreter on both sides. {'; '.join(reasons)}.")
+    return prepared
+
+
+def begin(
+    plan: Plan, pair: tuple[Side, Side], prepared: Prepared, store: Store, machine: Machine, purpose: str, rule: Rule
+) -> Run:
+    """Store and return a new run of both sides; what each side is, in words, and the rule stand in it."""
+    named = {side.name: words(side, prepared[side.name].values()) for side in pair}
+    run = replace(preparation.new_run(plan, machine, purpose, named), rule=chosen(rule))
+    store.begin_run(run)
+    return run
+
+
+def carriers(
+    plan: Plan,
+    run: Run,
+    pair: tuple[Side, Side],
+    prepared: Prepared,
+    machine: Machine,
+    gate: BlockGate | None,
+    ceilings: dict[str, Any] | None,
+    records: Iterable[Record] = (),
+) -> dict[str, LaunchRunner]:
+    """Return what launches each side, by its name; references that are not there yet are computed.
+
+    ``records`` are those of the run so far.
+    """
+    reference = preparation.prepare_references(plan, machine, say)
+    records = list(records)
+    shared = FirstLosses.of(records)
+    # Two files compute what each of them does, even where they have one name.
+    own = any(side.step is not None for side in pair)
+    first_losses = {
+        side.name: FirstLosses.of(each for each in records if each.side == side.name) if own else shared
+        for side in pair
+    }
+    return {
+        side.name: LaunchRunner(
+            plan,
+            run,
+            ProcessLauncher(),
+            prepared[side.name],
+            reference,
+            machine=machine,
+            gate=gate,
+            side=side.name,
+            variables=side.variables,
+            guest=side.guest,
+            ceilings=ceilings,
+            first_losses=first_losses[side.name],
+        )
+        for side in pair
+    }
+
+
+def check_same(run: Run, pair: tuple[Side, Side], prepared: Prepared, rule: Rule) -> None:
+    """Refuse to go on with other sides, or by another rule, than the run began with; raises UsageError."""
+    if run.rule != chosen(rule):
+        raise UsageError(
+            "The unfinished run was begun with another --threshold or --tolerance. Give the same options, or start a "
+            "new run without --resume."
+        )
+    named = {side.name: words(side, prepared[side.name].values()) for side in pair}
+    for name, then in run.sides.items():
+        if named.get(name) != then:
+            raise UsageError(
+                f"The unfinished run's {name} was {then}; here it is {named.get(name)}. Give the same options, or "
+                "start a new run without --resume."
+            )
+
+
+def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:
+    """Return what the records of a run with two sides say so far, by its own rule unless another is given.
+
+    Raises UsageError where it has none yet.
+    """
+    records = store.records(run=run.id)
+    host: Host = read_host(run.machine, store.machine(run.machine))
+    if not any(record.side for record in records):
+        raise UsageError(f"Run {run.id} has no pair of launches yet. Go on with it (--resume), or compare another.")
+    return compare_sides_of_run(run, records, host, rule)

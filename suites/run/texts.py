@@ -1,0 +1,168 @@
+"""Texts to train character models on: the generated one, of known entropy, and a user's file."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dlbench.adapters.families import ALPHABET
+
+from ..environments.folders import home, make_folder, written
+from ..errors import UsageError
+
+Symbols = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text as symbols from 0."""
+
+    name: str
+    """Where it comes from: "generated" or "corpus"; a user's file has no name in a record."""
+    symbols: Symbols
+    floor: float | None = None
+    """Nats for a symbol that no model can do better than; None where nobody knows."""
+    note: str = ""
+    """What is to be said of how it was read."""
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells two texts apart."""
+        return hashlib.sha256(self.symbols.tobytes()).hexdigest()[:16]
+
+    def described(self) -> dict[str, Any]:
+        """Return what a record keeps of it."""
+        return {"name": self.name, "digest": self.digest, "symbols": len(self.symbols), "floor": self.floor}
+
+    def file(self) -> Path:
+        """Return the file that launches read, written where it is not there yet or is another's."""
+        path = make_folder(home() / "texts") / f"{self.digest}.bin"
+        if not (path.is_file() and path.read_bytes() == self.symbols.tobytes()):
+            partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+            with written(path.parent):
+                partial.write_bytes(self.symbols.tobytes())
+                partial.replace(path)
+        return path
+
+
+LEAST_BYTES = 100_000
+"""Bytes: a tenth of them is kept to test with."""
+MOST_BYTES = 256 * 1024**2
+"""Bytes that are read of a larger file."""
+_CONTROL = [each for each in range(32) if each not in (9, 10, 12, 13, 27)]
+_MOST_CONTROL = 0.01
+
+
+def read_corpus(path: Path) -> Text:
+    """Return the text of a file; raises UsageError where it is none that could be learnt from."""
+    try:
+        if not path.is_file():
+            raise UsageError(f"--corpus: {path} is not a file. Name a text file.")
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            content = np.frombuffer(file.read(MOST_BYTES), dtype=np.uint8)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--corpus: {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    if len(content) < LEAST_BYTES:
+        raise UsageError(f"--corpus: {path} has {len(content)} bytes. Give a text of {LEAST_BYTES} bytes or more.")
+    counts = np.bincount(content, minlength=256)
+    if counts[_CONTROL].sum() > _MOST_CONTROL * len(content):
+        raise UsageError(f"--corpus: {path} is not a text but binary data. Give a text, in UTF-8 for example.")
+    note = f"of {size} bytes the first {MOST_BYTES} are read" if size > MOST_BYTES else ""
+    return Text("corpus", as_symbols(content), note=note)
+
+
+def as_symbols(content: Symbols) -> Symbols:
+    """Return each byte as a symbol: the most frequent one as 0 and so on, of equally frequent ones the smaller first.
+
+    Where there are more than `ALPHABET`, those beyond the most frequent ones share the last symbol.
+    """
+    counts = np.bincount(content, minlength=256)
+    ranks = np.empty(256, dtype=np.int64)
+    ranks[np.argsort(-counts, kind="stable")] = np.arange(256)
+    return np.minimum(ranks, ALPHABET - 1).astype(np.uint8)[content]
+
+
+STREAMS, LENGTH = 1024, 8190
+"""Stretches one behind the other, each of 126 whole lines; a bracket that is open at a seam is forgotten."""
+LETTERS, KINDS, DEEPEST, LINE = 87, 4, 8, 64
+OPENING, CLOSING, BREAK = LETTERS, LETTERS + KINDS, ALPHABET - 1
+CLASSES = 2
+FOLLOWERS = 8
+_STEPS = 2**16
+_BRACKET = 3277
+"""Of `_STEPS`: 0.05."""
+_SEED = 2016
+Integers = npt.NDArray[np.int64]
+
+
+def _cut() -> Integers:
+    """Return the ends of the followers' shares of `_STEPS`."""
+    weights = 1.0 / np.arange(1, FOLLOWERS + 1)
+    ends: Integers = np.rint(np.cumsum(weights) / weights.sum() * _STEPS).astype(np.int64)
+    return ends
+
+
+def followers() -> Integers:
+    """Return the letters that may follow, (class of the earlier letter, letter before, which), the likeliest first."""
+    drawn = np.frombuffer(np.random.RandomState(_SEED).bytes(2 * CLASSES * LETTERS * LETTERS), dtype="<u2")
+    keys = drawn.reshape(CLASSES, LETTERS, LETTERS).astype(np.int64) * np.arange(1, LETTERS + 1)
+    found: Integers = np.argsort(keys, axis=-1, kind="stable")[:, :, :FOLLOWERS]
+    return found
+
+
+def entropy() -> float:
+    """Return the mean entropy of a symbol, in nats, where the past is known.
+
+    As many brackets open as close, at every depth alike, so each of the depths 0 to 8 comes equally often.
+    """
+    bracket = _BRACKET / _STEPS
+    shares = np.diff(_cut(), prepend=0) / _STEPS
+    letter, kind = float(-(shares * np.log(shares)).sum()), float(np.log(KINDS))
+
+    def of(openings: float, closings: float) -> float:
+        chances = [each for each in (openings, closings, 1.0 - openings - closings) if each]
+        choice = -sum(each * float(np.log(each)) for each in chances)
+        return choice + openings * kind + (1.0 - openings - closings) * letter
+
+    between = (DEEPEST - 1) * of(bracket, bracket)
+    return (of(bracket, 0.0) + between + of(0.0, bracket)) / (DEEPEST + 1) * LINE / (LINE + 1)
+
+
+def symbols(streams: int = STREAMS, length: int = LENGTH) -> Symbols:
+    """Return the generated text, or one of fewer and shorter stretches that are not parts of it."""
+    random = np.random.RandomState(_SEED + 1)
+
+    def draw() -> Integers:
+        return np.frombuffer(random.bytes(2 * streams), dtype="<u2").astype(np.int64)
+
+    table, cut, every = followers(), _cut(), np.arange(streams)
+    depth = draw() % (DEEPEST + 1)
+    stack = np.stack([draw() % KINDS for _ in range(DEEPEST)], axis=1)
+    earlier, last = draw() % LETTERS, draw() % LETTERS
+    found = np.empty((length, streams), dtype=np.uint8)
+    for place in range(length):
+        if place % (LINE + 1) == LINE:
+            found[place] = BREAK
+            continue
+        choice, which = draw(), draw()
+        opens = (choice < _BRACKET) & (depth < DEEPEST)
+        closes = (choice >= _STEPS - _BRACKET) & (depth > 0)
+        letter = table[earlier % CLASSES, last, np.searchsorted(cut, which, side="right")]
+        kind, top = which % KINDS, stack[every, np.maximum(depth - 1, 0)]
+        found[place] = np.where(opens, OPENING + kind, np.where(closes, CLOSING + top, letter))
+        stack[every[opens], depth[opens]] = kind[opens]
+        depth += opens.astype(np.int64) - closes
+        earlier = np.where(opens | closes, earlier, last)
+        last = np.where(opens | closes, last, letter)
+    return np.ascontiguousarray(found.T).reshape(-1)
+
+
+def generated_text() -> Text:
+    """Return the generated text."""
+    return Text("generated", symbols(), entropy())

@@ -1,1 +1,0 @@
-"""The search for the fastest way to run a network here."""

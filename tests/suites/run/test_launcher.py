@@ -1,0 +1,348 @@
+"""One launch is one process: whatever the guest does, an outcome comes back and nothing of it is left running."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from made_up_pythons import script
+from processes import BRIEF, gone, null_order, wait_until
+
+from dlbench.adapters.protocol import Status
+from dlbench.suites.errors import FrameworkEnvironmentError
+from dlbench.suites.run import launcher, outcomes
+from dlbench.suites.run.judge import judged
+from dlbench.suites.run.launcher import MARK, ProcessLauncher, of_a_launch
+
+
+def launch(folder, settings=None, **options):
+    order = null_order(folder, settings, **options)
+    return judged(order, ProcessLauncher().launch(order), None)
+
+
+def guest(folder, body):
+    """Make an interpreter that is a shell script; ``$3`` is the control directory, as in every launch."""
+    return script(folder / "python", f"#!/bin/sh\n{body}\n")
+
+
+def test_a_launch_answers(tmp_path):
+    launched = launch(tmp_path, {"step_seconds": 0.002})
+    outcome = launched.outcome
+    assert outcome.status is Status.OK
+    assert outcome.reason == ""
+    assert 1 <= len(outcome.samples_ns) <= BRIEF.steps
+    assert all(sample >= 2_000_000 for sample in outcome.samples_ns)
+    assert outcome.import_seconds >= 0
+    assert outcome.prepare_seconds >= 0
+    assert outcome.first_step_seconds >= 0.002
+    assert outcome.parity.verdict == "unchecked"
+    assert outcome.peak_memory_bytes > 10**6
+    assert (outcome.final_loss, outcome.final_loss_finite) == (1.0, True)
+    assert launched.wall_seconds > sum(outcome.samples_ns) * 1e-9
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("crash", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
+        ("exit", Status.CRASHED, "exit code 3, no answer"),
+        ("error", Status.CRASHED, "RuntimeError: the null framework was told to fail"),
+        ("memory", Status.OUT_OF_MEMORY, "MemoryError: the null framework was told to run out of memory"),
+        ("unsupported", Status.UNSUPPORTED, "the null framework was told not to support this cell"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 4])
+def test_every_fault_has_its_status_and_reason(tmp_path, fault, status, reason, step):
+    outcome = launch(tmp_path, {"fault": fault, "fault_step": step}).outcome
+    assert (outcome.status, outcome.reason) == (status, reason)
+    assert outcome.samples_ns == []
+
+
+def test_a_loss_that_is_not_finite_is_said(tmp_path):
+    outcome = launch(tmp_path, {"fault": "nan", "fault_step": 1}).outcome
+    assert outcome.status is Status.OK
+    assert (outcome.final_loss, outcome.final_loss_finite) == (None, False)
+
+
+@pytest.mark.parametrize("fault", ["hang", "stubborn"])
+def test_a_guest_that_hangs_is_ended(tmp_path, monkeypatch, fault):
+    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 1.0)
+    pids = []
+    # Earlier tests may have left a helper of their own (loky's resource tracker).
+    others = {child.pid for child in psutil.Process().children()}
+
+    def tick(directory):
+        pids.extend(child.pid for child in psutil.Process().children() if child.pid not in others)
+
+    order = null_order(tmp_path, {"fault": fault}, timeout=3.0)
+    launched = ProcessLauncher().launch(order, tick)
+    assert launched.outcome.status is Status.TIMED_OUT
+    assert launched.outcome.reason.startswith("ended after 3 s")
+    assert launched.wall_seconds >= 3.0
+    assert pids
+    assert all(map(gone, pids))
+
+
+def test_what_it_was_doing_when_its_time_was_over_is_said(tmp_path):
+    slow = guest(
+        tmp_path, 'echo \'{"phase": "first step", "expected_seconds": null}\' > "$3/phase.json"\nexec sleep 600'
+    )
+    outcome = launch(tmp_path, interpreter=slow, timeout=1.0).outcome
+    assert (outcome.status, outcome.reason) == (Status.TIMED_OUT, "ended after 1 s during first step")
+
+
+def helpers(tmp_path):
+    return [int(word) for word in (tmp_path / "helpers").read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [
+        ("exec sleep 600", Status.TIMED_OUT),
+        ("trap '' TERM; while :; do sleep 1; done", Status.TIMED_OUT),  # helper and guest ignore SIGTERM
+        ("exit 5", Status.CRASHED),
+        ("kill -SEGV $$", Status.CRASHED),
+    ],
+)
+def test_the_helpers_a_guest_forked_end_with_it(tmp_path, monkeypatch, ending, status):
+    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
+    helper = "sh -c \"trap '' TERM; while :; do sleep 1; done\" & echo $! >> " + str(tmp_path / "helpers")
+    forking = guest(tmp_path, f"{helper}\n{helper}\n{ending}")
+    assert launch(tmp_path, interpreter=forking, timeout=1.5).outcome.status is status
+    assert len(helpers(tmp_path)) == 2
+    for pid in helpers(tmp_path):
+        wait_until(lambda pid=pid: gone(pid), "the end of a helper")
+
+
+def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
+    pids = []
+    others = {child.pid for child in psutil.Process().children()}
+
+    def interrupt(directory):
+        pids.extend(child.pid for child in psutil.Process().children() if child.pid not in others)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ProcessLauncher().launch(null_order(tmp_path, {"fault": "hang"}), interrupt)
+    assert pids
+    assert all(map(gone, pids))
+
+
+def test_a_guest_that_asks_for_sigterm_in_time_may_tidy_up(tmp_path):
+    tidy = guest(tmp_path, f"trap 'echo tidied > {tmp_path}/tidied; exit 0' TERM\nwhile :; do sleep 0.1; done")
+    assert launch(tmp_path, interpreter=tidy, timeout=1.0).outcome.status is Status.TIMED_OUT
+    assert (tmp_path / "tidied").exists()
+
+
+@pytest.mark.parametrize(
+    ("kills", "body", "status", "reason"),
+    [
+        (
+            (7, 8),
+            "kill -9 $$",
+            Status.OUT_OF_MEMORY,
+            "killed by the kernel: the machine or its cgroup ran out of memory",
+        ),
+        ((7, 7), "kill -9 $$", Status.CRASHED, "ended by signal 9 (SIGKILL)"),
+        ((7, 8), "kill -SEGV $$", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
+    ],
+    ids=["killed for memory", "killed, but not for memory", "another process was killed for memory"],
+)
+def test_a_guest_that_the_kernel_killed_for_memory_is_told_from_others(
+    tmp_path, monkeypatch, kills, body, status, reason
+):
+    counted = iter(kills)
+    monkeypatch.setattr(launcher, "oom_kills", lambda: next(counted))
+    outcome = launch(tmp_path, interpreter=guest(tmp_path, body)).outcome
+    assert (outcome.status, outcome.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        ("[]", "no object"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"schema_version": 1, "status": "ok", "final_loss": NaN}', "NaN"),
+        ("{}", "schema version None"),
+        ('{"schema_version": 99, "status": "ok"}', "schema version 99"),
+        ('{"schema_version": 1, "status": "well"}', "well"),
+        ('{"schema_version": 1}', "status"),
+        ('{"schema_version": 1, "status": "ok", "colour": 1}', "colour: unknown key"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_a_crash(tmp_path, answer, complaint):
+    (tmp_path / "answer").write_text(answer)
+    outcome = launch(tmp_path, interpreter=guest(tmp_path, f'cp {tmp_path}/answer "$3/outcome.json"')).outcome
+    assert outcome.status is Status.CRASHED
+    assert outcome.reason.startswith("its answer cannot be believed")
+    assert complaint in outcome.reason
+
+
+def test_standard_output_is_never_parsed(tmp_path):
+    noisy = guest(tmp_path, f'echo \'{{"status": "crashed"}}\'; echo noise >&2\nexec {sys.executable} "$@"')
+    assert launch(tmp_path, interpreter=noisy).outcome.status is Status.OK
+
+
+def test_no_answer_gives_the_last_words(tmp_path):
+    talkative = guest(tmp_path, "for i in 1 2 3 4 5 6; do echo word $i >&2; echo >&2; done; printf '\\377' >&2; exit 9")
+    outcome = launch(tmp_path, interpreter=talkative).outcome
+    assert outcome.status is Status.CRASHED
+    assert outcome.reason.startswith("exit code 9, no answer; last words: word 4 | word 5 | word 6")
+
+
+def test_a_guest_that_says_too_much_is_cut(tmp_path):
+    outcome = launch(tmp_path, interpreter=guest(tmp_path, "seq 100000 | tr '\\n' ' ' >&2; exit 1")).outcome
+    assert 100 < len(outcome.reason) < 700
+
+
+def test_an_interpreter_that_went_away_is_a_crash_and_not_the_end_of_the_run(tmp_path):
+    outcome = launch(tmp_path, interpreter=tmp_path / "none").outcome
+    assert outcome.status is Status.CRASHED
+    assert "cannot be started: No such file or directory" in outcome.reason
+
+
+def test_no_room_for_temporary_files_is_said_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(FrameworkEnvironmentError, match="TMPDIR"):
+        launch(tmp_path)
+
+
+def test_a_full_disk_for_temporary_files_is_said_and_nothing_is_left(tmp_path, monkeypatch):
+    def full(directory, launch):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(launcher, "write_launch", full)
+    with pytest.raises(FrameworkEnvironmentError, match="No space left on device"):
+        launch(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_control_directory_is_gone_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
+    launch(tmp_path)
+    launch(tmp_path, {"fault": "crash"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "MKL_NUM_THREADS", "SECRET_TOKEN"):
+        monkeypatch.setenv(name, "" if name == "LD_PRELOAD" else "77")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    seen = tmp_path / "seen"
+    looking = guest(tmp_path, f'env > {seen}\nexec {sys.executable} "$@"')
+    outcome = launch(tmp_path, interpreter=looking, variables={"OPENBLAS_NUM_THREADS": "3", "A": "b"}).outcome
+    found = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
+    for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the shell script's own
+        found.pop(name, None)
+    ours = {"DLBENCH_VARIABLES", "DLBENCH_LAUNCH", "DLBENCH_HOST", "TMPDIR"}
+    assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
+    assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
+    assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
+
+
+def test_the_guest_is_isolated_and_run_by_path(tmp_path):
+    looking = guest(tmp_path, f'echo "$1 $2 $#" > {tmp_path}/words\nexec {sys.executable} "$@"')
+    assert launch(tmp_path, interpreter=looking).outcome.status is Status.OK
+    assert (tmp_path / "words").read_text() == f"-I {launcher.GUEST_DIRECTORY} 3\n"
+
+
+def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "sneaked_in-1.0.dist-info").mkdir()
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong NumPy')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    outcome = launch(tmp_path).outcome
+    assert outcome.status is Status.OK
+    assert "numpy" in outcome.software["distributions"]
+    assert "sneaked-in" not in outcome.software["distributions"]
+
+
+def test_the_guest_is_killed_when_the_runner_is(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from processes import null_order\n"
+        "from dlbench.suites.run.launcher import ProcessLauncher\n"
+        "def tick(directory): (Path(sys.argv[1]) / 'where').write_text(str(directory))\n"
+        "ProcessLauncher().launch(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
+    )
+    helpers = Path(__file__).parents[2] / "helpers"
+    folders = [str(helpers), str(helpers / "guests"), os.environ.get("PYTHONPATH", "")]
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+    runner = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=here)
+    children = []
+    try:
+        where = wait_until(lambda: (tmp_path / "where").exists() and (tmp_path / "where").read_text(), "a tick")
+        wait_until(lambda: outcomes.read_phase(Path(where))[0] == "first step", "the first step")
+        children = psutil.Process(runner.pid).children()
+        assert len(children) == 1
+        assert not gone(children[0].pid)
+        os.kill(runner.pid, signal.SIGKILL)
+        wait_until(lambda: gone(children[0].pid), "the end of the guest")
+    finally:
+        runner.kill()
+        runner.wait()
+        for child in children:
+            if child.is_running():
+                child.kill()
+
+
+def test_the_parent_rests_while_a_guest_is_measured(tmp_path):
+    ticks = []
+    sleeping = guest(tmp_path, "exec sleep 3")
+    wall, cpu = time.perf_counter(), time.process_time()
+    ProcessLauncher().launch(null_order(tmp_path, interpreter=sleeping), lambda directory: ticks.append(directory))
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    assert wall >= 3
+    assert cpu < 0.03 * wall
+    assert 1 <= len(ticks) <= 2 * wall + 2
+
+
+def test_the_end_of_a_guest_is_noticed_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher, "_TICK_SECONDS", 60.0)
+    assert launch(tmp_path, interpreter=guest(tmp_path, "exec sleep 0.1")).wall_seconds < 30
+
+
+def test_without_pidfd_it_works_all_the_same(tmp_path, monkeypatch):
+    def none(pid):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(launcher.os, "pidfd_open", none)
+    assert launch(tmp_path).outcome.status is Status.OK
+    stuck = launch(tmp_path, interpreter=guest(tmp_path, "exec sleep 600"), timeout=1.0)
+    assert stuck.outcome.status is Status.TIMED_OUT
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"phase": 1}', '{"phase": "\\u001b[2J"}'])
+def test_a_phase_that_cannot_be_read_is_no_phase(tmp_path, content):
+    (tmp_path / "phase.json").write_text(content)
+    assert outcomes.read_phase(tmp_path) == ("", None)
+    assert outcomes.read_phase(tmp_path / "none") == ("", None)
+
+
+# A process whose parent ends at once, so that it is no longer of this one's tree; it prints its number and waits.
+LEAVES = (
+    "import os, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\nprint(os.getpid(), flush=True)\nsys.stdin.read()\n"
+)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-c", LEAVES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**environment, **({MARK: "/somewhere"} if marked else {})},
+    )
+    with child:
+        number = int(child.stdout.readline())
+        child.wait()  # its parent is gone
+        if os.getpid() in [each.pid for each in psutil.Process(number).parents()]:
+            pytest.skip("this process adopts orphans")
+        assert of_a_launch(number) is marked

@@ -1,0 +1,207 @@
+"""What the host makes of a launch's claims: physics and clocks, without any guest."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from known_networks import NETWORKS
+from processes import null_cell
+
+from dlbench.adapters.protocol import Contention, HostObservation, Outcome, Status, ThreadEvidence
+from dlbench.hardware_probe import probe
+from dlbench.suites.run.plausibility import Claim, Limits, implausible, limits_of
+
+#: Without ceilings: 64 operations a cycle at 6.5 GHz.
+MACHINE = probe()
+LIMITS = Limits(None, 2, 64 * 6.5e9, 32 * 1024**2)
+STEPS = 20
+#: What was measured with one thread.
+CEILING = {
+    "threads": 1,
+    "gemm_flops_per_second": 100e9,
+    "bandwidth_bytes_per_second": 10e9,
+    "gemm_samples": [100e9, 98e9, 99e9],
+    "bandwidth_samples": [10e9],
+    "gemm_order": 4096,
+    "gemm_cpus_busy": 1.0,
+    "bandwidth_cpus_busy": 1.0,
+    "cpus_available": 2.0,
+    "array_bytes": 10**8,
+    "numpy": "2",
+    "blas": None,
+    "blas_threads": 1,
+}
+
+
+def claim(step=1.0, **changes):
+    """Return a launch of fcn5 in which all that was seen fits the step's seconds; ``changes`` spoil it."""
+    told = changes.pop("told", step)
+    cell = null_cell(framework="torch", adapter="pytorch", **changes.pop("cell", {}))
+    network = NETWORKS[changes.pop("network", "fcn5")]
+    cpu = changes.pop("told_cpu", STEPS * step)
+    outcome = Outcome(
+        Status.OK,
+        samples_ns=[int(told * 1e9)] * STEPS,
+        threads=ThreadEvidence(cell.threads, 1, 1, cpu, STEPS * step, None),
+        contention=Contention(0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0),
+    )
+    outside = HostObservation(
+        timed_seconds=STEPS * step,
+        timed_cpu_seconds=STEPS * step,
+        check_steps=1,
+        check_rounds=1,
+        reset_seconds=0.2,
+        reset_cpu_seconds=0.2,
+        steps_seconds=step,
+        steps_cpu_seconds=step,
+        read_seconds=0.1,
+        read_cpu_seconds=0.1,
+    )
+    limits, telemetry = changes.pop("limits", LIMITS), changes.pop("telemetry", None)
+    return Claim(cell, network, outcome, outside._replace(**changes), limits, telemetry)
+
+
+def reason(made, computes=True):
+    return implausible(made, computes)
+
+
+@pytest.mark.parametrize("network", sorted(NETWORKS))
+@pytest.mark.parametrize("step", [0.5, 2.0, 60.0])
+def test_an_honest_launch_is_believed(network, step):
+    assert reason(claim(step, network=network, cell={"batch_size": 16})) == ""
+
+
+@given(slower=st.floats(1.0, 1.6), told=st.floats(0.9, 1.0), step=st.floats(0.5, 30.0), cpu=st.floats(0.93, 1.07))
+def test_noise_is_not_taken_for_a_lie(slower, told, step, cpu):
+    made = claim(step, told=told * step, steps_seconds=slower * step, told_cpu=cpu * STEPS * step)
+    assert reason(made) == ""
+
+
+def test_others_on_the_cpus_make_the_check_long_by_the_clock_and_not_in_cpu_time():
+    assert reason(claim(steps_seconds=20.0)) == ""
+    assert "right after, in the parity check, 20 s" in reason(claim(steps_seconds=20.0, steps_cpu_seconds=20.0))
+
+
+@given(fewer=st.floats(0.0, 0.5), step=st.floats(1.0, 30.0))
+def test_timed_steps_that_do_less_than_the_checks_are_seen(fewer, step):
+    fast = fewer * step
+    made = claim(step, told=fast, told_cpu=STEPS * fast, timed_seconds=STEPS * fast, timed_cpu_seconds=STEPS * fast)
+    assert "right after, in the parity check" in reason(made)
+
+
+def test_a_check_that_takes_nothing_was_done_elsewhere():
+    assert "its work was done elsewhere" in reason(claim(steps_seconds=0.001, steps_cpu_seconds=0.0))
+    # The timed steps met others for all of their time, and those of the check did not.
+    assert reason(claim(steps_seconds=0.31, steps_cpu_seconds=0.31)) == ""
+    # The timed steps were disturbed: their CPU time says that they did no more than those of the check.
+    assert reason(claim(steps_seconds=0.3, steps_cpu_seconds=0.9)) == ""
+
+
+def test_samples_on_a_busy_machine_may_lie_apart():
+    assert reason(claim(told=0.83, timed_waiting_seconds=0.5)) == ""
+    assert "the host's clock saw" in reason(claim(told=0.83))
+    assert "the host's clock saw" in reason(claim(told=0.5, timed_waiting_seconds=15.0)), "a second at most"
+
+
+@pytest.mark.parametrize("told", [0.25, 0.5, 0.8, 1.1, 4.0])
+def test_a_clock_that_lies_is_seen(told):
+    assert "the host's clock saw 20 s" in reason(claim(told=told))
+    assert "the host's clock saw" in reason(claim(told=told), computes=False)
+
+
+def test_warm_up_found_later_counts_as_time():
+    made = claim()
+    shown = made.outcome._replace(samples_ns=[10**9] * 5, warmup_ns=[7] * 3 + [10**9] * 15, evidence_steps=STEPS)
+    assert reason(replace(made, outcome=shown)) == ""
+
+
+def test_more_than_a_machine_can_do_is_seen():
+    assert "1 thread can do 416 GFLOP/s at most here" in reason(claim(1e-3))
+    assert "of CPU time for 20 steps, which need" in reason(claim(1e-3))
+    many = claim(1e-3, cell={"threads": 4})
+    assert "4 threads can do 832 GFLOP/s at most here" in reason(many), "of 2 CPUs no more than 2 count"
+
+
+def test_cpu_time_that_is_not_there_is_seen_whatever_the_samples_say():
+    made = claim(timed_cpu_seconds=0.1, told_cpu=0.1, steps_cpu_seconds=0.0)
+    assert "its processes used 0.1 s of CPU time for 20 steps, which need" in reason(made)
+
+
+def test_hidden_helpers_and_made_up_cpu_time_are_seen():
+    assert "it tells of 20 s of CPU time, and the host saw 40 s" in reason(claim(timed_cpu_seconds=40.0))
+    assert "it tells of 40 s" in reason(claim(told_cpu=40.0))
+
+
+def test_work_left_undone_shows_where_weights_are_copied():
+    assert "steps were still at work" in reason(claim(reset_cpu_seconds=19.0, reset_seconds=19.0))
+    assert "steps were still at work" in reason(claim(read_cpu_seconds=19.0, read_seconds=19.0))
+
+
+def test_without_limits_no_rate_is_too_high():
+    assert reason(claim(1e-2, limits=None)) == ""
+
+
+def test_what_computes_nothing_is_held_against_the_clock_alone():
+    assert reason(claim(1e-3, steps_seconds=5.0, steps_cpu_seconds=5.0), computes=False) == ""
+
+
+def test_convolutions_may_need_fewer_operations():
+    family = NETWORKS["alexnet"].family
+    least = family.training_flops(64) / 416e9
+    assert reason(claim(0.5 * least, network="alexnet")) == ""
+    assert "GFLOP/s" in reason(claim(0.2 * least, network="alexnet"))
+
+
+def test_sixteen_bits_may_be_faster():
+    cell = {"precision": "bfloat16"}
+    assert reason(claim(5e-2, cell=cell)) == ""
+    assert "GFLOP/s" in reason(claim(1e-4, cell=cell))
+
+
+def test_the_limits_are_the_measured_ceilings_and_never_more_than_instructions_allow():
+    bare = limits_of(MACHINE, None)
+    assert bare.flops(1) in (32 * 6.5e9, 64 * 6.5e9)
+    measured = limits_of(MACHINE, {"measured": [CEILING]})
+    assert measured.flops(1) == pytest.approx(100e9 * 1.3 * 1.05)
+    assert measured.flops(2) == measured.flops(1), "what was not measured cannot be less than with fewer threads"
+    assert measured.bandwidth(1) == pytest.approx(10.5e9)
+    too_high = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_flops_per_second": 1e15}]})
+    assert too_high.flops(1) == bare.flops(1)
+    doubtful = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_cpus_busy": 0.3}]})
+    assert (doubtful.ceilings, doubtful.flops(1)) == (None, bare.flops(1))
+
+
+def test_weights_that_no_cache_holds_pass_through_memory():
+    limits = replace(limits_of(MACHINE, {"measured": [CEILING]}), cache_bytes=32 * 1024**2)
+    cell = {"batch_size": 1}
+    assert "GB/s, and the memory's measured bandwidth is 10.5 GB/s" in reason(claim(0.09, cell=cell, limits=limits))
+    assert reason(claim(0.12, cell=cell, limits=limits)) == ""
+    assert reason(claim(0.09, cell=cell, limits=replace(limits, cache_bytes=10**9))) == ""
+
+
+def sampled(utilisation):
+    """Return what the driver told of a GPU in the 20 seconds of the timed steps."""
+    at = [0.5 * turn for turn in range(41)]
+    return {
+        "schema": 1,
+        "origin": 0.0,
+        "gpu": {"uuid": "GPU-1", "name": "A GPU", "power_limit_watts": 700.0, "part": False},
+        "samples": {"at": at, "utilisation": [utilisation] * len(at)},
+        "slow_samples": {"at": []},
+        "processes": None,
+        "notes": [],
+    }
+
+
+def test_a_gpu_is_held_against_what_gpus_do_and_against_what_its_driver_saw():
+    gpu = {"device": "cuda:0"}
+    made = claim(cell=gpu, timed_cpu_seconds=1.0, told_cpu=1.0, telemetry=sampled(60))
+    assert reason(replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]))) == ""
+    idle = replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]), telemetry=sampled(0))
+    assert reason(idle) == "the driver saw the GPU idle for all of the 20 s in which steps were timed"
+    assert "and no GPU does 200" in reason(claim(1e-4, cell=gpu))
+    assert reason(claim(1e-4, cell={**gpu, "precision": "float16"})) == ""
+    # Its work takes next to no CPU time: there the clock alone tells of a check that takes longer.
+    slow = claim(cell=gpu, timed_cpu_seconds=0.1, told_cpu=0.1, steps_seconds=5.0, steps_cpu_seconds=0.01)
+    assert "right after, in the parity check, 5 s" in reason(slow)

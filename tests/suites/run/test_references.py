@@ -1,0 +1,144 @@
+"""Parity references: which one a cell gets, and what is computed for it."""
+
+import math
+from pathlib import Path
+
+import pytest
+from known_networks import NETWORKS
+from pretended_gpus import TWO, gpus
+
+from dlbench.adapters.networks import family_of, of_family
+from dlbench.adapters.reference import files as reference_files
+from dlbench.hardware_probe import probe
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
+from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import preparation
+from dlbench.suites.run.references import Reference, fitting
+
+SHIPPED = {
+    network: {
+        int(size)
+        for path in Path(reference_files.SHIPPED).glob(f"{network}-b*.npz")
+        if (size := path.stem.rpartition("-b")[2]).isdecimal()
+    }
+    for network in ("fcn5", "alexnet", "resnet50", "lstm32")
+}
+
+
+@pytest.fixture
+def computed(tmp_path, monkeypatch):
+    """Give the (network, mini-batch) pairs that are computed, each an empty file."""
+    found = []
+
+    def generate(network, batch_size, path, interpreter, threads, timeout, label_sets):
+        found.append((network.name, batch_size) if label_sets == 1 else (network.name, batch_size, label_sets))
+        Path(path).touch()
+
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    monkeypatch.setattr(reference_files, "generate", generate)
+    return found
+
+
+def fit(network, size, on_cpu):
+    said = []
+    return fitting(NETWORKS[network], size, on_cpu, said.append), said
+
+
+@pytest.mark.parametrize(("size", "workers", "computed_size"), [(192, 3, 8), (768, 3, 8), (75, 3, 25), (12, 3, 4)])
+def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_computed(
+    computed, size, workers, computed_size
+):
+    said = []
+    found = fitting(NETWORKS["resnet50"], size, False, said.append, equal_parts=workers)
+    assert computed == [("resnet50", computed_size, workers)]
+    assert (found.repeated_batch, found.label_sets) == (computed_size, workers)
+    assert f"mini-batch {computed_size} with {workers} sets of labels" in said[0]
+    again = fitting(NETWORKS["resnet50"], size, False, pytest.fail, equal_parts=workers)
+    assert (again, len(computed)) == (found, 1)
+
+
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_a_reference_that_is_shipped_is_used_as_it_is(computed, on_cpu):
+    found, said = fit("fcn5", 64, on_cpu)
+    assert found == Reference(Path(reference_files.shipped("fcn5", 64)))
+    assert (computed, said) == ([], [])
+
+
+@pytest.mark.parametrize("network", SHIPPED)
+@pytest.mark.parametrize("size", [48, 96, 512, 1024, 768, 4096])
+def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_repeated(computed, network, size):
+    divisors = [each for each in SHIPPED[network] if size % each == 0 and each < size]
+    found, said = fit(network, size, on_cpu=False)
+    assert computed == []
+    assert found == Reference(Path(reference_files.shipped(network, max(divisors))), max(divisors))
+    assert f"repeated {size // max(divisors)} times" in said[0]
+
+
+def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
+    on_cpu, _ = fit("lstm32", 24, on_cpu=True)
+    assert computed == [("lstm32", 24)]
+    assert on_cpu.repeated_batch is None
+    assert fit("lstm32", 24, on_cpu=False) == (on_cpu, [])
+    assert fit("lstm32", 48, on_cpu=False)[0] == Reference(on_cpu.path, 24)  # one's own is at hand as well
+    assert computed == [("lstm32", 24)]
+
+
+def test_where_nothing_at_hand_fills_a_mini_batch_it_is_computed(computed):
+    found, _ = fit("fcn5", 50, on_cpu=False)
+    assert computed == [("fcn5", 50)]
+    assert found.repeated_batch is None
+
+
+def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unchecked(computed):
+    assert fit("resnet50", 256, on_cpu=True)[0].repeated_batch == 32
+    found, said = fit("resnet50", 131, on_cpu=True)
+    assert found is None
+    assert "too much memory" in said[-1]
+    assert fit("resnet50", 131, on_cpu=False)[0] is None
+    assert computed == []
+
+
+def test_any_size_costs_no_time_to_look_for(computed):
+    size = 2**6 * 3**3 * 5**2 * 7  # 336 divisors
+    assert fit("fcn5", size, on_cpu=False)[0].repeated_batch == math.gcd(size, 64)
+
+
+def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(computed):
+    choices = SuiteOverrides(networks="lstm32", frameworks="torch,null", devices="cuda:0,cpu", batch_sizes="24,48")
+    plan = expand(suite.load("quick"), choices, Capacity(1, 1, gpus(TWO)), seed=0)
+    reference = preparation.prepare_references(plan, probe(), lambda line: None)
+    assert computed == [("lstm32", 24), ("lstm32", 48)]
+    for cell in plan.cells:
+        found = reference(cell)
+        assert found is not None
+        assert (found.path.name.startswith(f"lstm32-b{cell.batch_size}-"), found.repeated_batch) == (True, None)
+    on_gpu = expand(suite.load("quick"), SuiteOverrides(frameworks="null", networks="fcn5"), Capacity(1, 1), seed=0)
+    assert preparation.prepare_references(on_gpu, probe(), lambda line: None)(on_gpu.cells[0]) is None
+
+
+def small(**changes):
+    numbers = {"inputs": 784, "hidden": [32], "outputs": 10, "activation": "relu", **changes}
+    return of_family("small", family_of({"family": "feedforward", "numbers": numbers}))
+
+
+def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
+    first = fitting(small(), 64, True, lambda line: None)
+    other = fitting(small(hidden=[33]), 64, True, lambda line: None)
+    assert computed == [("small", 64), ("small", 64)]
+    assert first.path != other.path
+    assert fitting(small(), 64, True, pytest.fail) == first
+
+
+def test_numbers_of_its_own_under_a_shipped_name_take_no_shipped_reference(computed):
+    assert fitting(small()._replace(name="fcn5"), 64, True, lambda line: None).path.parent != Path(
+        reference_files.SHIPPED
+    )
+    assert computed == [("fcn5", 64)]
+
+
+def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(computed):
+    found = fitting(small(), 2**15, False, lambda line: None)
+    assert computed == [("small", 8)]
+    assert found.repeated_batch == 8
