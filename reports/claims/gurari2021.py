@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dlbench.reports.against.read_tables import lines_of
 from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import MORE, Claimed, Question, of_times, of_value
+from dlbench.reports.published import lines_of
 from dlbench.reports.recurrent_cells.settings import Losses, Setting
 
 

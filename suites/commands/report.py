@@ -108,7 +108,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _tables() -> list[str]:
-    from dlbench.reports.against.published_tables import TABLES
+    from dlbench.reports.published import TABLES
 
     return list(TABLES)
 
@@ -176,14 +176,14 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
 
 
 def _source(targets: Sequence[str], given: dict[str, Any], trainings: bool, chosen: ReportOptions) -> Source:
-    from ..planning.framework import release_dates, stands_for_2016
+    from ..planning.framework import counterparts_of_2016, release_dates
 
     return Source(
         cache(partial(results_of, targets, given, trainings)),
         partial(runs_of, targets),
         chosen,
         release_dates,
-        stands_for_2016,
+        counterparts_of_2016,
         partial(Results.read, targets),
         partial(sentinels_of, targets),
         Narrowing() if chosen.reference else narrowing_of(targets, given),
