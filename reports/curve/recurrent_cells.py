@@ -15,10 +15,9 @@ from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, Row
-from dlbench.reports.claims.analysis import Evidence, evidence
-from dlbench.reports.claims.gurari2021 import ONE_TRAINING, deeper, gated, larger
-from dlbench.reports.claims.questions import MORE, Answer, Claimed, Question, answers, of_times, of_value
-from dlbench.reports.claims.words import figures
+from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
+from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
+from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, axis_columns, csv_rows, objects
 from dlbench.reports.curve.curve import cell_columns
 from dlbench.reports.curve.plot import BROKEN, SOLID, Panel, Picture, Style, draw
@@ -175,10 +174,10 @@ def _findings(found: CellStudy) -> tuple[Finding, ...]:
     """Return the findings that have any figure."""
     losses = losses_of(found.learnt)
     asked: list[tuple[str, str, Iterable[Question]]] = [
-        ("G1", "LSTM and GRU have a lower loss than rnn of equal size", gated(losses, ONE_TRAINING)),
+        ("G1", "LSTM and GRU have a lower loss than rnn of equal size", of_losses("G1", losses)),
         ("G1t", "and after equal time", _gated_at_equal_time(found)),
-        ("G2", "A layer more lowers the loss", deeper(losses, ONE_TRAINING)),
-        ("G3", "Twice the size lowers the loss", larger(losses, ONE_TRAINING)),
+        ("G2", "A layer more lowers the loss", of_losses("G2", losses)),
+        ("G3", "Twice the size lowers the loss", of_losses("G3", losses)),
         ("gru", "A GRU takes longer than rnn, by its FLOPs", _costs(found, _plain_instead_of("gru"))),
         ("lstm", "An LSTM takes longer than rnn, by its FLOPs", _costs(found, _plain_instead_of("lstm"))),
         ("layers", "3 layers take longer than 1, by their FLOPs", _costs(found, _one_layer)),
@@ -203,7 +202,7 @@ def _gated_at_equal_time(found: CellStudy) -> Iterator[Question]:
         loss = way.learnt.nets[net].curve.loss_at(min(steps, way.learnt.common_steps))
         if loss is not None:
             what = f"{way.line.name}, {net.name} after {steps:.0f} steps: loss of rnn / its own"
-            yield of_value(what, rival.loss / loss, MORE, ONE_TRAINING)
+            yield of_value(what, rival.loss / loss, Claimed(least=1.0), ONE_TRAINING)
 
 
 def _costs(found: CellStudy, other: Callable[[Net], Net | None]) -> Iterator[Question]:
