@@ -16,7 +16,7 @@ from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
 from ..protocol import Cell
-from .networks import arrays_of, build, from_chainer, has_gates
+from .networks import ChainerFunctions, Model, arrays_of, from_chainer, has_gates
 
 
 def openblas_loaded() -> Any:
@@ -67,7 +67,8 @@ class ChainerAdapter(Adapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the model and its optimiser."""
         self.family = network.family
-        self.model, self.forward = build(network.family, weights)
+        self.model = Model(weights)
+        self.forward = ChainerFunctions(network.family, self.model.by_name).scores
         self.inputs, self.labels = arrays_of(network.family, batch)
         if self.ideep:
             self.model.to_intel64()

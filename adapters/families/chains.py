@@ -47,8 +47,8 @@ class Chain(Family):
         found = []
         for layer in self.layers:
             if isinstance(layer, Convolution):
-                found.append(convolution_weight(layer.name, layer.out_channels, layer.in_channels, layer.kernel))
-                found.append(Parameter(layer.name + ".bias", (layer.out_channels,), 0.01))
+                found.append(convolution_weight(layer.name, layer.outputs, layer.inputs, layer.kernel))
+                found.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
             elif isinstance(layer, Dense):
                 # ReLU layers after He et al. 2015, the others after Glorot and Bengio 2010, eq. 16.
                 fans = layer.inputs if layer.activation == "relu" else layer.inputs + layer.outputs
@@ -63,13 +63,22 @@ class Chain(Family):
             if isinstance(layer, (Convolution, MaxPool)):
                 side = output_side(side, layer.kernel, layer.stride, layer.padding)
             if isinstance(layer, Convolution):
-                products.append(layer.out_channels * layer.in_channels * layer.kernel**2 * side**2)
+                products.append(layer.outputs * layer.inputs * layer.kernel**2 * side**2)
             elif isinstance(layer, Dense):
                 products.append(layer.inputs * layer.outputs)
         return products
 
+    @property
+    def flattened(self) -> Tuple[int, int, int]:
+        """Return height, width and channels of the images that are flattened."""
+        channels, _, side = self.input_shape
+        for layer in self.layers:
+            if isinstance(layer, (Convolution, MaxPool)):
+                side = output_side(side, layer.kernel, layer.stride, layer.padding)
+            channels = layer.outputs if isinstance(layer, Convolution) else channels
+        return side, side, channels
+
     def drawn_inputs(self) -> Drawn:
-        """Return uniform numbers."""
         return Drawn(self.input_shape, None, self.input_scale)
 
     def drawn_labels(self) -> Drawn:
@@ -191,7 +200,7 @@ class Convolutional(_ConvolutionalNumbers, Chain):
         written: List[Dict[str, Any]] = []
         for layer in self.layers[:-1]:
             if isinstance(layer, Convolution):
-                table = {"convolution": layer.out_channels, "kernel": layer.kernel, "stride": layer.stride}
+                table = {"convolution": layer.outputs, "kernel": layer.kernel, "stride": layer.stride}
                 table.update({"padding": layer.padding, "activation": layer.activation})  # type: ignore[dict-item]
                 written.append(without_usual(table, [("stride", 1), ("padding", 0), ("activation", "relu")]))
             elif isinstance(layer, MaxPool):

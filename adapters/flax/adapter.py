@@ -1,6 +1,6 @@
 """Flax NNX: its layers in JAX's one jitted step."""
 
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import flax
 import numpy as np
@@ -8,9 +8,9 @@ import numpy as np
 from ..base import Adapter
 from ..families import Elman
 from ..jax.adapter import JaxAdapter
-from ..jax.networks import Loss
+from ..libraries.walks import Functions
 from ..networks import Network
-from .networks import CELLS, canonical, held, mean_loss
+from .networks import CELLS, FlaxFunctions, canonical, held
 
 
 class FlaxAdapter(JaxAdapter):
@@ -33,8 +33,8 @@ class FlaxAdapter(JaxAdapter):
             reason = "alpha %g: Flax's SimpleCell has no leaky units" % network.family.alpha
         return not reason, reason
 
-    def _mean_loss(self, network: Network) -> Loss:
-        return mean_loss(network)
+    def _functions(self) -> Callable[..., Functions]:
+        return FlaxFunctions
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
         return {name: held(name, value)}

@@ -1,6 +1,7 @@
 """JAX: the training step is one jitted function of the parameters, which returns them updated."""
 
 import os
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import jax
@@ -12,11 +13,12 @@ from ..base import ONE_PROCESS, Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries.gpus import Probe
+from ..libraries.walks import Functions
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices
 from .devices import Differentiated
-from .networks import CONVOLUTIONS, Loss, canonical, held, mean_loss, place
+from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
 
 
 def rmsprop_step(differentiated: Differentiated, update: RmsProp) -> Callable[..., Any]:
@@ -101,7 +103,8 @@ class JaxAdapter(Adapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Put copies of the weights and the mini-batch on the devices; JAX compiles at the first step."""
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
-        differentiated = jax.value_and_grad(self._mean_loss(network))
+        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
+        differentiated = jax.value_and_grad(mean_loss(network, self._functions(), narrow))
         self._differentiated = differentiated
         if self.cell.world_size == 1:
             self._everywhere: Any = self._devices[0]
@@ -118,9 +121,8 @@ class JaxAdapter(Adapter):
         self.reset(weights, batch)
         self.set_learning_rate(LEARNING_RATE)
 
-    def _mean_loss(self, network: Network) -> Loss:
-        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
-        return mean_loss(network, CONVOLUTIONS[self._pointwise], narrow)
+    def _functions(self) -> Callable[..., Functions]:
+        return partial(JaxFunctions, convolve=CONVOLUTIONS[self._pointwise])
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
         """Turn a parameter in canonical layout into what is held of it, by name."""

@@ -14,7 +14,7 @@ from mindspore import nn, ops
 
 from ..base import Unsupported
 from ..families import CELLS, Attention, Bottleneck, Chain, Elman, Recurrent, Residual
-from ..libraries.layers_in_a_row import LayersInARow
+from ..libraries.walks import Layers
 from ..networks import Network
 
 
@@ -66,7 +66,7 @@ class Transformer(nn.Cell):
 def layer_norm(spec: Attention, name: str, naming: Any) -> Any:
     """Return a layer normalisation, and name its parameters."""
     cell = nn.LayerNorm((spec.width,), epsilon=spec.epsilon)
-    naming.parameters[name + ".gamma"], naming.parameters[name + ".beta"] = cell.gamma, cell.beta
+    naming.note(name, gamma=cell.gamma, beta=cell.beta)
     return cell
 
 
@@ -214,10 +214,9 @@ class Built(NamedTuple):
     parameters: Dict[str, Any]
 
 
-class Naming(LayersInARow):
+class Naming(Layers):
     """MindSpore's layers, and where each canonical parameter lies."""
 
-    title = "MindSpore"
     activations = ACTIVATIONS
     flatten = nn.Flatten
 
@@ -230,7 +229,7 @@ class Naming(LayersInARow):
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
         """Return a fully connected layer."""
         made = nn.Dense(inputs, outputs)
-        self.parameters[name + ".weight"], self.parameters[name + ".bias"] = made.weight, made.bias
+        self.note(name, weight=made.weight, bias=made.bias)
         return made
 
     def embedding(self, name: str, symbols: int, width: int) -> Any:
@@ -239,20 +238,16 @@ class Naming(LayersInARow):
         self.parameters[name + ".weight"] = made.embedding_table
         return made
 
-    def convolution(
-        self, name: str, inputs: int, outputs: int, kernel: int, stride: int, padding: int, bias: bool = True
-    ) -> Any:
-        """Return a convolution with symmetric zero padding."""
-        made = nn.Conv2d(inputs, outputs, kernel, stride, pad_mode="pad", padding=padding, has_bias=bias)
-        self.parameters[name + ".weight"] = made.weight
-        if bias:
-            self.parameters[name + ".bias"] = made.bias
+    def convolution(self, spec: Any, bias: bool) -> Any:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride
+        made = nn.Conv2d(*sizes, pad_mode="pad", padding=spec.padding, has_bias=bias)
+        self.note(spec.name, weight=made.weight, **({"bias": made.bias} if bias else {}))
         return made
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
         """Return a batch normalisation."""
         made = nn.BatchNorm2d(channels, eps=epsilon)
-        self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.gamma, made.beta
+        self.note(name, gamma=made.gamma, beta=made.beta)
         return made
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:

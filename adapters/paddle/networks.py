@@ -12,7 +12,7 @@ from paddle.nn import functional
 
 from ..base import Unsupported
 from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
-from ..libraries.layers_in_a_row import LayersInARow
+from ..libraries.walks import Layers
 from ..networks import Network
 
 
@@ -63,7 +63,7 @@ class Transformer(nn.Layer):
 def layer_norm(spec: Attention, name: str, naming: Any) -> Any:
     """Return a layer normalisation, and name its parameters."""
     layer = nn.LayerNorm(spec.width, spec.epsilon)
-    naming.parameters[name + ".gamma"], naming.parameters[name + ".beta"] = layer.weight, layer.bias
+    naming.note(name, gamma=layer.weight, beta=layer.bias)
     return layer
 
 
@@ -75,10 +75,9 @@ class Built(NamedTuple):
     transposed: FrozenSet[str]  # names of those held as (inputs, outputs)
 
 
-class Naming(LayersInARow):
+class Naming(Layers):
     """PaddlePaddle's layers, and where each canonical parameter lies."""
 
-    title = "PaddlePaddle"
     activations = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
     flatten = nn.Flatten
 
@@ -89,24 +88,20 @@ class Naming(LayersInARow):
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
         """Return a fully connected layer."""
         made = nn.Linear(inputs, outputs)
-        self.parameters[name + ".weight"], self.parameters[name + ".bias"] = made.weight, made.bias
+        self.note(name, weight=made.weight, bias=made.bias)
         self.transposed.add(name + ".weight")
         return made
 
-    def convolution(
-        self, name: str, inputs: int, outputs: int, kernel: int, stride: int, padding: int, bias: bool = True
-    ) -> Any:
-        """Return a convolution with symmetric zero padding."""
-        made = nn.Conv2D(inputs, outputs, kernel, stride, padding, bias_attr=None if bias else False)
-        self.parameters[name + ".weight"] = made.weight
-        if bias:
-            self.parameters[name + ".bias"] = made.bias
+    def convolution(self, spec: Any, bias: bool) -> Any:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
+        made = nn.Conv2D(*sizes, bias_attr=None if bias else False)
+        self.note(spec.name, weight=made.weight, **({"bias": made.bias} if bias else {}))
         return made
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
         """Return a batch normalisation."""
         made = nn.BatchNorm2D(channels, epsilon=epsilon)
-        self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.weight, made.bias
+        self.note(name, gamma=made.weight, beta=made.bias)
         return made
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:

@@ -4,7 +4,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 
 ``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); of several
     workers, each one's loss and gradients alone
-``recurrence``  the form of recurrent layers, a key of ``recurrent.RECURRENCES``: "loop" (default) or "unrolled"
+``recurrence``  the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
 ``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
     cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
 """
@@ -22,7 +22,7 @@ from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices
-from .networks import RECURRENCES, build, place, training_step
+from .networks import RECURRENCES, Model, place, training_step
 
 
 class TensorFlowAdapter(Adapter):
@@ -72,7 +72,7 @@ class TensorFlowAdapter(Adapter):
 
     def _alone(self, weights: Dict[str, np.ndarray]) -> Callable[[Any, Any], Any]:
         """Build the network; return the function of a step."""
-        model = build(self._network, weights, self._recurrence)
+        model = Model(self._network, weights, self._recurrence)
         self._variables = model.variables
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         return training_step(model, self._rate)
@@ -81,7 +81,7 @@ class TensorFlowAdapter(Adapter):
         """Do the same for several workers."""
         self._workers = devices.Workers(self.cell)
         with self._workers.scope():
-            model = build(self._network, weights, self._recurrence)
+            model = Model(self._network, weights, self._recurrence)
             self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         self._variables = model.variables
         return self._workers.training_step(model, self._rate, self._compile)

@@ -12,7 +12,7 @@ from ..launch.batches import Batch, laid_out
 from ..libraries import software
 from ..networks import Network
 from ..protocol import Cell
-from .networks import build, fused, kept, mean_loss
+from .networks import TinygradFunctions, fused, kept, mean_loss
 
 GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
 
@@ -51,11 +51,12 @@ class TinygradAdapter(Adapter):
         self.weights = {name: _placed(value) for name, value in weights.items()}
         self.inputs, self.labels = [_placed(each).is_param_(False) for each in laid_out(self.family, batch)]
         self.optimizer = nn.optim.SGD(list(self.weights.values()), lr=LEARNING_RATE)
-        forward = build(self.family, self.weights, kept if self.gates == "kept" else fused)
+        gates = kept if self.gates == "kept" else fused
 
         def train() -> Tensor:
             self.optimizer.zero_grad()
-            loss = mean_loss(self.family, forward(self.inputs), self.labels).backward()
+            scores = TinygradFunctions(self.family, self.weights, gates).scores(self.inputs)
+            loss = mean_loss(self.family, scores, self.labels).backward()
             if self.family.clip:
                 self._clip()
             # Realized together: a loss that is realized after the update would be computed from the new weights.

@@ -62,10 +62,11 @@ def evaluated(image, build):
     return [build(inputs).eval({inputs: held}).transpose(0, 2, 3, 1)]
 def convolved(image, weight, stride, padding):
     filters = np.ascontiguousarray(weight.transpose(3, 2, 0, 1))
-    builder = ours.Builder({"c.weight": filters})
-    return evaluated(image, lambda inputs: builder.convolution(inputs, "c", weight.shape[0], stride, padding))
+    spec = types.SimpleNamespace(name="c", kernel=weight.shape[0], stride=stride, padding=padding)
+    functions = ours.CntkFunctions(None, {"c.weight": filters})
+    return evaluated(image, lambda inputs: functions.convolution(spec, inputs, False))
 def pooled(image, kernel, stride, padding):
-    return evaluated(image, lambda inputs: ours.max_pool(inputs, families.MaxPool(kernel, stride, padding)))
+    return evaluated(image, lambda inputs: ours.max_pool(inputs, kernel, stride, padding))
 """
     cases = [(15, 5, 2, 2), (16, 3, 2, 1), (14, 3, 4, 1), (12, 7, 4, 3), (19, 11, 4, 2), (10, 4, 3, 1), (9, 2, 2, 0)]
     asked.check_padding_is_symmetric(guest, layers, cases)

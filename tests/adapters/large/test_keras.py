@@ -81,20 +81,21 @@ def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) ->
 
 def test_padding_is_symmetric_whatever_the_stride_and_never_pooled(guest: Guest) -> None:
     layers = """
-from guest.keras.networks import Builder, Options
+from guest.keras.networks import KerasFunctions, Options
 formats = ("channels_last",) if keras.backend.backend() == "tensorflow" else ("channels_last", "channels_first")
 def made(image, build):
     found = []
     for data_format in formats:
         last = data_format == "channels_last"
         held = image if last else image.transpose(0, 3, 1, 2).copy()
-        inputs, builder = keras.Input(batch_shape=held.shape), Builder(Options(data_format, False, "auto"))
+        inputs, builder = keras.Input(batch_shape=held.shape), KerasFunctions(None, Options(data_format, False, "auto"))
         one = keras.ops.convert_to_numpy(keras.Model(inputs, build(builder, inputs))(held))
         found.append(one if last else one.transpose(0, 2, 3, 1))
     return found
 def convolved(image, weight, stride, padding):
     def build(builder, inputs):
-        outputs = builder.convolution(inputs, "c", weight.shape[3], weight.shape[0], stride, padding)
+        sizes = dict(outputs=weight.shape[3], kernel=weight.shape[0], stride=stride, padding=padding)
+        outputs = builder.convolution(types.SimpleNamespace(name="c", **sizes), inputs, False)
         builder.parameters["c.weight"][0].assign(weight)
         return outputs
     return made(image, build)
