@@ -28,15 +28,8 @@ from ..protocol import Cell, Profile
 from . import backends
 from .networks import BiasesLayout, Options, arrays, build
 
-_FOLDERS = {"tensorflow": "tensorflow", "jax": "jax", "torch": "pytorch"}
-
-
-def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run so many steps under the backend's profiler."""
-    module = importlib.import_module("..%s.profile" % _FOLDERS[keras.config.backend()], __package__)
-    return module.take(adapter, steps)
-
-
+#: Where the profiler of each backend is.
+PROFILERS = {"tensorflow": "..tensorflow.devices", "jax": "..jax.devices", "torch": "..pytorch.adapter"}
 _LOOPS = {"jax": "scan"}  # what a recurrent layer of this backend is where it is not unrolled; else a loop
 LOSSES: Dict[str, Callable[[], Any]] = {
     "cross_entropy": partial(keras.losses.SparseCategoricalCrossentropy, from_logits=True),
@@ -169,7 +162,7 @@ class KerasAdapter(Adapter):
 
     def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under the backend's profiler."""
-        return take_profile(self, steps)
+        return importlib.import_module(PROFILERS[keras.config.backend()], __package__).take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell a failed allocation of the backend or NumPy."""
