@@ -34,14 +34,12 @@ class EquinoxAdapter(JaxAdapter):
         return held(name, value)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the parameters in canonical layout, what is held in parts put together."""
         return canonical(self._parameters)
 
     def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         return laid_out(self._family, batch)
 
     def describe(self) -> Dict[str, Any]:
-        """Name Equinox's version beside what JAX's adapter tells."""
         described = super().describe()
         del described["pointwise_convolutions"]
         described.update(framework="equinox", version=equinox.__version__, jax=described["version"])

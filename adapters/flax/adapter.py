@@ -27,7 +27,6 @@ class FlaxAdapter(JaxAdapter):
     train_on_text = Adapter.train_on_text
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what JAX's adapter declines, leaky units."""
         supported, reason = super().supports(network)
         if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
             reason = "alpha %g: Flax's SimpleCell has no leaky units" % network.family.alpha
@@ -40,12 +39,10 @@ class FlaxAdapter(JaxAdapter):
         return {name: held(name, value)}
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the parameters in canonical layout."""
         for name, value in self._parameters.items():
             yield name, canonical(name, value)
 
     def describe(self) -> Dict[str, Any]:
-        """Name Flax's version beside what JAX's adapter tells."""
         described = super().describe()
         del described["pointwise_convolutions"]
         described.update(

@@ -33,11 +33,9 @@ class GatesLayout(DenseLayout):
     """A GRU's weight: canonical (3 x hidden, inputs), held as (inputs, 3 x hidden) with other gates first."""
 
     def split(self, canonical: np.ndarray) -> np.ndarray:
-        """Return a copy with the gates in Keras's order."""
         return swapped(canonical.T).T
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
-        """Put them back in order, and transpose back."""
         return swapped(held).T
 
 
@@ -48,11 +46,9 @@ class BiasesLayout(Layout):
         self.second = second  # the canonical name of the bias in the second row
 
     def split(self, canonical: np.ndarray) -> np.ndarray:
-        """Return a copy with the gates in Keras's order."""
         return swapped(canonical)
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
-        """Put them back in order."""
         return swapped(held)
 
 

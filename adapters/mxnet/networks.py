@@ -62,7 +62,6 @@ class GluonLayers(Layers):
         return nn.MaxPool2D(kernel, stride, padding)
 
     def layer_norm(self, name: str, spec: Attention) -> Any:
-        """Return a layer normalisation."""
         made = nn.LayerNorm(epsilon=spec.epsilon, in_channels=spec.width)
         self.note(name, gamma=made.gamma, beta=made.beta)
         return made

@@ -30,7 +30,6 @@ class AttentionLayer(nn.Layer):
         self.lower = naming.dense(name + "lower", spec.feedforward, spec.width)
 
     def forward(self, values: Any) -> Any:
-        """Return the values with both added, (batch, steps, width)."""
         batch, steps, width = values.shape
         parts = self.qkv(self.norm1(values)).reshape([batch, steps, 3, self.heads, width // self.heads])
         query, key, value = parts.unbind(2)
@@ -55,7 +54,6 @@ class Transformer(nn.Layer):
         self.dense = naming.dense("fc", spec.width, spec.vocabulary)
 
     def forward(self, tokens: Any) -> Any:
-        """Return the logits of every step."""
         values = self.body(self.embedding(tokens) + self.position.weight)
         return self.dense(self.norm(values).reshape([-1, self.width]))
 
@@ -86,7 +84,6 @@ class Naming(Layers):
         self.transposed: Set[str] = set()
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        """Return a fully connected layer."""
         made = nn.Linear(inputs, outputs)
         self.note(name, weight=made.weight, bias=made.bias)
         self.transposed.add(name + ".weight")
@@ -99,13 +96,11 @@ class Naming(Layers):
         return made
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
-        """Return a batch normalisation."""
         made = nn.BatchNorm2D(channels, epsilon=epsilon)
         self.note(name, gamma=made.weight, beta=made.bias)
         return made
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
-        """Return a max-pool."""
         return nn.MaxPool2D(kernel, stride, padding)
 
 
@@ -121,7 +116,6 @@ class BottleneckLayer(nn.Layer):
         self.relu = nn.ReLU()
 
     def forward(self, inputs: Any) -> Any:
-        """Return relu(body + shortcut), (batch, channels, height, width)."""
         shortcut = inputs if self.project is None else self.project(inputs)
         return self.relu(self.body(inputs) + shortcut)
 
@@ -161,7 +155,6 @@ class LanguageModel(nn.Layer):
         self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
 
     def forward(self, symbols: Any) -> Any:
-        """Return the logits of every step, time-major."""
         outputs, _ = self.layers(symbols if self.embedding is None else self.embedding(symbols))
         return self.dense(outputs.reshape([-1, self.hidden]))
 
@@ -181,7 +174,6 @@ class ElmanLayer(nn.Layer):
         self.dense = naming.dense("out", spec.hidden, spec.outputs)
 
     def forward(self, inputs: Any) -> Any:
-        """Return the outputs of every step, time-major."""
         states, _ = self.rnn(inputs)
         return self.dense(states.reshape([-1, self.hidden]))
 

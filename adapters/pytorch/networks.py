@@ -77,7 +77,6 @@ class OneDnnDense(nn.Linear):
     """A fully connected layer computed by oneDNN."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Map (batch, inputs), or more dimensions before the last, to as many with the outputs in the last."""
         if inputs.dim() == 2:
             return _OneDnnProduct.apply(inputs, self.weight, self.bias)
         found = _OneDnnProduct.apply(inputs.reshape(-1, inputs.shape[-1]), self.weight, self.bias)
