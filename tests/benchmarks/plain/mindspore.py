@@ -1,6 +1,6 @@
 """The benchmark networks trained by hand in MindSpore; MODE graph.
 
-See `shared/yardstick.py` for how it is called; its variables are the same as the adapter's. MindSpore has no
+See `yardstick.py` for how it is called; its variables are the same as the adapter's. MindSpore has no
 thread setting that works: bind the script to as many CPUs as threads, by `taskset -c 0` for one.
 """
 
@@ -12,8 +12,8 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-sys.path.append(str(Path(__file__).with_name("shared")))
-from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+sys.path.append(str(Path(__file__).parent))
+from yardstick import arguments, measure, mini_batch
 
 given = arguments("graph")
 mindspore.set_context(mode=mindspore.GRAPH_MODE)
@@ -24,46 +24,6 @@ def fully_connected(hidden):
     sizes = [26752] + [2048] * hidden
     layers = [layer for a, b in pairwise(sizes) for layer in (nn.Dense(a, b), nn.Sigmoid())]
     return nn.SequentialCell(*layers, nn.Dense(2048, 26752))
-
-
-def convolution(inputs, outputs, kernel, stride=1, padding=0, bias=True):
-    return nn.Conv2d(inputs, outputs, kernel, stride, pad_mode="pad", padding=padding, has_bias=bias)
-
-
-def alexnet():
-    return nn.SequentialCell(
-        convolution(3, 96, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2),
-        convolution(96, 256, 5, 1, 2), nn.ReLU(), nn.MaxPool2d(3, 2),
-        convolution(256, 384, 3, 1, 1), nn.ReLU(),
-        convolution(384, 384, 3, 1, 1), nn.ReLU(),
-        convolution(384, 256, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(3, 2),
-        nn.Flatten(),
-        nn.Dense(9216, 4096), nn.ReLU(), nn.Dense(4096, 4096), nn.ReLU(), nn.Dense(4096, 1000),
-    )  # fmt: skip
-
-
-def conv_norm(*numbers):
-    return nn.SequentialCell(convolution(*numbers, bias=False), nn.BatchNorm2d(numbers[1], eps=1e-5))
-
-
-class Bottleneck(nn.Cell):
-    def __init__(self, inputs, width, stride, first):
-        super().__init__()
-        self.reduce = conv_norm(inputs, width, 1, stride)
-        self.middle = conv_norm(width, width, 3, 1, 1)
-        self.expand = conv_norm(width, 4 * width, 1)
-        self.project = conv_norm(inputs, 4 * width, 1, stride) if first else nn.Identity()
-        self.relu = nn.ReLU()
-
-    def construct(self, x):
-        y = self.expand(self.relu(self.middle(self.relu(self.reduce(x)))))
-        return self.relu(y + self.project(x))
-
-
-def resnet50():
-    layers = [conv_norm(3, 64, 7, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2, pad_mode="pad", padding=1)]
-    layers += [Bottleneck(*numbers) for numbers in BOTTLENECKS]
-    return nn.SequentialCell(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dense(2048, 1000))
 
 
 class LanguageModel(nn.Cell):
@@ -78,7 +38,7 @@ class LanguageModel(nn.Cell):
         return self.head(y.reshape((-1, 256)))
 
 
-model = given.build(lambda length: LanguageModel(), fully_connected, alexnet, resnet50)
+model = given.build(lambda length: LanguageModel(), fully_connected)
 model.set_train()
 x, y = (mindspore.Tensor(a.astype(np.int32) if a.dtype == np.int64 else a) for a in mini_batch(given))
 # One of MindSpore's two biases per LSTM gate stays as it is.

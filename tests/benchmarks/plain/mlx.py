@@ -1,6 +1,6 @@
 """fcn5, fcn8, lstm32 and lstm64 trained by hand in MLX; MODE compiled; products by the preloaded BLAS.
 
-See `shared/yardstick.py` for how it is called.
+See `yardstick.py` for how it is called.
 """
 
 import sys
@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn, optimizers
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parent))
 from yardstick import arguments, measure, mini_batch
 
 
@@ -44,7 +44,7 @@ class LanguageModel(nn.Module):
 
 given = arguments("compiled")
 mx.set_default_device(mx.cpu)
-model = given.build(LanguageModel, FullyConnected, None, None)
+model = given.build(LanguageModel, FullyConnected)
 x, y = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in mini_batch(given)]
 if given.length:  # MLX's layers take the batch first
     x, y = x.T, y.reshape(given.length, given.batch).T

@@ -1,6 +1,6 @@
 """The six networks written by hand for ONNX Runtime's on-device training; MODE training.
 
-See `shared/yardstick.py` for how it is called.
+See `yardstick.py` for how it is called.
 
 The way is the one of ONNX Runtime's own documentation: an ONNX model with
 its weights, ``generate_artifacts``, then Module and Optimizer.
@@ -12,14 +12,14 @@ import tempfile
 import types
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parent))
 sys.modules["onnxruntime.training.optim"] = types.ModuleType("optim")  # it alone wants torch, and is not needed
 import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnxruntime.training import artifacts  # noqa: E402
 from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
-from yardstick import BOTTLENECKS, arguments, measure, mini_batch  # noqa: E402
+from yardstick import arguments, measure, mini_batch  # noqa: E402
 
 given = arguments("training")
 batch = given.batch
@@ -49,60 +49,12 @@ def dense(x, name, n_in, n_out):
     return op("Gemm", [x, w, weight(name + ".b", n_out, scale=0.01)], name, transB=1)
 
 
-def conv(x, name, n_in, n_out, k, stride, pad, bias):
-    inputs = [x, weight(name + ".w", n_out, n_in, k, k, scale=(6 / (n_in * k * k)) ** 0.5)]
-    if bias:
-        inputs.append(weight(name + ".b", n_out, scale=0.01))
-    return op("Conv", inputs, name, kernel_shape=[k, k], strides=[stride, stride], pads=[pad] * 4)
-
-
-def pool(x, name, pad):
-    return op("MaxPool", [x], name, kernel_shape=[3, 3], strides=[2, 2], pads=[pad] * 4)
-
-
 def fcn(hidden_layers):
     x = "inputs"
     sizes = [26752] + [2048] * hidden_layers + [26752]
     for i in range(len(sizes) - 2):
         x = op("Sigmoid", [dense(x, f"fc{i}", sizes[i], sizes[i + 1])], f"sigmoid{i}")
     dense(x, "logits", 2048, 26752)
-
-
-def alexnet():
-    x = op("Relu", [conv("inputs", "conv1", 3, 96, 11, 4, 2, True)], "relu1")
-    x = op("Relu", [conv(pool(x, "pool1", 0), "conv2", 96, 256, 5, 1, 2, True)], "relu2")
-    x = op("Relu", [conv(pool(x, "pool2", 0), "conv3", 256, 384, 3, 1, 1, True)], "relu3")
-    x = op("Relu", [conv(x, "conv4", 384, 384, 3, 1, 1, True)], "relu4")
-    x = op("Relu", [conv(x, "conv5", 384, 256, 3, 1, 1, True)], "relu5")
-    x = op("Flatten", [pool(x, "pool5", 0)], "flat")
-    x = op("Relu", [dense(x, "fc6", 9216, 4096)], "relu6")
-    x = op("Relu", [dense(x, "fc7", 4096, 4096)], "relu7")
-    dense(x, "logits", 4096, 1000)
-
-
-def resnet50():
-    def conv_norm(x, name, n_in, n_out, k, stride):
-        x = conv(x, name, n_in, n_out, k, stride, k // 2, False)
-        weights.append(numpy_helper.from_array(np.ones(n_out, np.float32), name + ".gamma"))
-        weights.append(numpy_helper.from_array(np.zeros(n_out, np.float32), name + ".beta"))
-        mean = constant(name + ".mean", np.zeros(n_out, np.float32))
-        variance = constant(name + ".var", np.ones(n_out, np.float32))
-        outputs = [name + ".norm", name + ".new_mean", name + ".new_var"]
-        inputs = [x, name + ".gamma", name + ".beta", mean, variance]
-        return op("BatchNormalization", inputs, outputs, training_mode=1, epsilon=1e-5)
-
-    x = op("Relu", [conv_norm("inputs", "stem", 3, 64, 7, 2)], "stem.relu")
-    x = pool(x, "stem.pool", 1)
-    for number, (n_in, width, stride, first) in enumerate(BOTTLENECKS):
-        name = f"block{number}"
-        y = op("Relu", [conv_norm(x, name + "c1", n_in, width, 1, stride)], name + "r1")
-        y = op("Relu", [conv_norm(y, name + "c2", width, width, 3, 1)], name + "r2")
-        y = conv_norm(y, name + "c3", width, 4 * width, 1, 1)
-        if first:
-            x = conv_norm(x, name + "p", n_in, 4 * width, 1, stride)
-        x = op("Relu", [op("Add", [y, x], name + "sum")], name + "r3")
-    x = op("Flatten", [op("GlobalAveragePool", [x], "average")], "flat")
-    dense(x, "logits", 2048, 1000)
 
 
 def lstm(length, hidden=256, vocabulary=10000):
@@ -131,7 +83,7 @@ def lstm(length, hidden=256, vocabulary=10000):
     dense(x, "logits", hidden, vocabulary)
 
 
-given.build(lstm, fcn, alexnet, resnet50)
+given.build(lstm, fcn)
 inputs, labels = mini_batch(given)
 inputs = inputs.reshape(-1) if given.length else inputs
 classes = 10000 if given.length else 26752 if given.hidden else 1000

@@ -2,11 +2,11 @@
 
     python -I FRAMEWORK.py NETWORK BATCH THREADS MODE STEPS OUT.json [DEVICE]
 
-Each script next to this folder trains the benchmark's networks by hand in one framework: the yardstick for the suite's
-adapter, with which it shares no code. NETWORK is fcn5, fcn8, alexnet, resnet50, lstm32 or lstm64, MODE a mode of the
-adapter, DEVICE cpu (if none is named) or cuda:0. Threads and libraries are set by the environment variables too; -I
-keeps a script from being taken for the framework of its name. After 3 warm-up steps each of STEPS steps is timed, to
-the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
+Each script beside this file trains the benchmark's networks by hand in one framework: the yardstick for the suite's
+adapter, with which it shares no code. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet or resnet50;
+MODE is a mode of the adapter, DEVICE cpu (if none is named) or cuda:0. Threads and libraries are set by the environment
+variables too; -I keeps a script from being taken for the framework of its name. After 3 warm-up steps each of STEPS
+steps is timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
 """
 
 import gc
@@ -46,14 +46,11 @@ class Arguments(NamedTuple):
         """Hidden layers of a fully connected network; 0 of any other."""
         return int(self.network[3:]) - 2 if self.network.startswith("fcn") else 0
 
-    def build(self, recurrent, fully_connected, alexnet, resnet50):
+    def build(self, recurrent, fully_connected):
         """Build the network: by its steps where it is recurrent, by its hidden layers where it is fully connected."""
-        sizes = [size for size in (self.length, self.hidden) if size]
-        images = {"alexnet": alexnet, "resnet50": resnet50}
-        made = recurrent if self.length else fully_connected if self.hidden else images.get(self.network)
-        if made is None:
+        if not self.length and not self.hidden:
             sys.exit("this script does not train " + self.network)
-        return made(*sizes)
+        return recurrent(self.length) if self.length else fully_connected(self.hidden)
 
 
 def arguments(*modes):

@@ -1,6 +1,6 @@
 """The benchmark networks trained by hand in PyTorch; MODE eager, onednn or compile, on a GPU in float32 without TF32.
 
-See `shared/yardstick.py` for how it is called.
+See `yardstick.py` for how it is called.
 """
 
 import sys
@@ -10,7 +10,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F  # noqa: N812
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parent))
 from yardstick import BOTTLENECKS, arguments, measure, mini_batch
 
 

@@ -1,6 +1,6 @@
 """The six networks' training steps written by hand as ONNX graphs; MODE graph.
 
-See `shared/yardstick.py` for how it is called.
+See `yardstick.py` for how it is called.
 
 Every layer adds its forward nodes at once and leaves a function that adds
 its backward nodes; weights are inputs and outputs of the graph, bound to two sets of buffers in turn.
@@ -9,14 +9,13 @@ its backward nodes; weights are inputs and outputs of the graph, bound to two se
 import os
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-sys.path.append(str(Path(__file__).with_name("shared")))
-from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+sys.path.append(str(Path(__file__).parent))
+from yardstick import arguments, measure, mini_batch
 
 given = arguments("graph")
 batch = given.batch
@@ -78,130 +77,6 @@ def sigmoid(x):
     return y
 
 
-def positive(y):
-    return op("Cast", op("Greater", y, const(0, np.float32)), to=TensorProto.FLOAT)
-
-
-def relu(x):
-    y = op("Relu", x)
-    tape.append(lambda dy: op("Mul", dy, positive(y)))
-    return y
-
-
-def crop(x, starts, ends, step):
-    return op("Slice", x, const(starts), const(ends), const([2, 3]), const([step, step]))
-
-
-def swap(x):
-    return op("Transpose", x, perm=[1, 0, 2, 3])
-
-
-class Window(NamedTuple):
-    """The numbers of a convolution: channels, side of the image, kernel, stride, padding."""
-
-    n_in: int
-    n_out: int
-    size: int
-    k: int
-    s: int
-    p: int
-
-    @property
-    def side(self):
-        """Of the output."""
-        return (self.size + 2 * self.p - self.k) // self.s + 1
-
-    @property
-    def rest(self):
-        """Rows that no window reaches."""
-        return (self.size + 2 * self.p - self.k) % self.s
-
-
-def conv_weight_gradient(x, dy, window):
-    n_in, n_out, size, k, s, p = window
-    o = window.side
-    if k * k > n_in and k > 1:  # batch and channels exchanged
-        last = p - window.rest
-        pads = [p, p, last, last]
-        return swap(op("Conv", swap(x), swap(dy), kernel_shape=[o, o], dilations=[s, s], pads=pads))
-    if k == 1 and n_in * n_out < (n_in + n_out) * o * o:
-        x = crop(x, [0, 0], [size, size], s) if s > 1 else x
-        columns = op("Transpose", reshape(x, batch, n_in, -1), perm=[0, 2, 1])
-        each = op("MatMul", reshape(dy, batch, n_out, -1), columns)
-        return reshape(op("ReduceSum", each, const([0]), keepdims=0), n_out, n_in, 1, 1)
-    x, dy = swap(x), reshape(swap(dy), n_out, -1)
-    if p:
-        x = op("Pad", x, const([0, 0, p, p, 0, 0, p, p]))
-    places = []
-    for i in range(k):
-        for j in range(k):
-            seen = reshape(crop(x, [i, j], [i + s * (o - 1) + 1, j + s * (o - 1) + 1], s), n_in, -1)
-            places.append(reshape(op("Gemm", dy, seen, transB=1), 1, n_out, n_in))
-    if k == 1:
-        return reshape(places[0], n_out, n_in, 1, 1)
-    return op("Transpose", reshape(op("Concat", *places, axis=0), k, k, n_out, n_in), perm=[2, 3, 0, 1])
-
-
-def conv(x, name, *numbers, bias=False, first=False):
-    """Return the output and its side; the numbers are those of a window."""
-    window = Window(*numbers)
-    n_in, n_out, _, k, s, p = window
-    w = weight(name + ".w", n_out, n_in, k, k, scale=(6 / (n_in * k * k)) ** 0.5)
-    b = [weight(name + ".b", n_out, scale=0.01)] if bias else []
-
-    def back(dy):
-        descend(w, scaled(conv_weight_gradient(x, dy, window)))
-        if bias:
-            descend(b[0], scaled(op("ReduceSum", dy, const([0, 2, 3]), keepdims=0)))
-        if first:
-            return None
-        if s == 1:
-            turned = swap(w)
-            turned = crop(turned, [k - 1, k - 1], [-k - 1, -k - 1], -1) if k > 1 else turned
-            return op("Conv", dy, turned, kernel_shape=[k, k], pads=[k - 1 - p] * 4)
-        numbers = {"kernel_shape": [k, k], "strides": [s, s], "pads": [p] * 4, "output_padding": [window.rest] * 2}
-        return op("ConvTranspose", dy, w, **numbers)
-
-    tape.append(back)
-    return op("Conv", x, w, *b, kernel_shape=[k, k], strides=[s, s], pads=[p] * 4), window.side
-
-
-def pool(x, channels, size, p):
-    y, where = op("MaxPool", x, outputs=2, kernel_shape=[3, 3], strides=[2, 2], pads=[p] * 4)
-
-    def back(dy):
-        target = zeros(batch * channels * size * size)
-        flat = op("ScatterElements", target, reshape(where, -1), reshape(dy, -1), axis=0, reduction="add")
-        return reshape(flat, batch, channels, size, size)
-
-    tape.append(back)
-    return y, (size + 2 * p - 3) // 2 + 1
-
-
-def norm(x, name, c, size):
-    weights[name + ".gamma"], weights[name + ".beta"] = np.ones(c, np.float32), np.zeros(c, np.float32)
-    axes, count = const([0, 2, 3]), const(batch * size * size, np.float32)
-    centred = op("Sub", x, op("ReduceMean", x, axes, keepdims=1))
-    var = op("ReduceMean", op("Mul", centred, centred), axes, keepdims=0)
-    inverse = op("Reciprocal", op("Sqrt", op("Add", var, const(1e-5, np.float32))))
-    inverse = reshape(inverse, c, 1, 1)
-
-    def back(dy):
-        by_beta = op("ReduceSum", dy, axes, keepdims=0)
-        overlap = op("ReduceSum", op("Mul", dy, centred), axes, keepdims=0)
-        by_gamma = op("Mul", reshape(overlap, c, 1, 1), inverse)
-        descend(name + ".beta", scaled(by_beta))
-        descend(name + ".gamma", scaled(reshape(by_gamma, c)))
-        slope = op("Div", op("Mul", by_gamma, inverse), count)
-        dx = op("Sub", dy, op("Mul", centred, slope))
-        dx = op("Sub", dx, op("Div", reshape(by_beta, c, 1, 1), count))
-        return op("Mul", dx, op("Mul", reshape(name + ".gamma", c, 1, 1), inverse))
-
-    tape.append(back)
-    none = const(np.zeros(c), np.float32)
-    return op("BatchNormalization", centred, name + ".gamma", name + ".beta", none, var, epsilon=1e-5)
-
-
 def backward(dy, since=0):
     while len(tape) > since:
         dy = tape.pop()(dy)
@@ -214,60 +89,6 @@ def fcn(hidden_layers):
     for i in range(hidden_layers):
         x = sigmoid(dense(x, f"fc{i}", sizes[i], sizes[i + 1], i == 0))
     return dense(x, "last", 2048, 26752)
-
-
-def flatten(x, channels, size):
-    tape.append(lambda dy: reshape(dy, batch, channels, size, size))
-    return op("Flatten", x)
-
-
-def alexnet():
-    x, size = conv("inputs", "conv1", 3, 96, 224, 11, 4, 2, bias=True, first=True)
-    x, size = pool(relu(x), 96, size, 0)
-    x, size = conv(x, "conv2", 96, 256, size, 5, 1, 2, bias=True)
-    x, size = pool(relu(x), 256, size, 0)
-    for i, (n_in, n_out) in enumerate([(256, 384), (384, 384), (384, 256)]):
-        x, size = conv(x, f"conv{i + 3}", n_in, n_out, size, 3, 1, 1, bias=True)
-        x = relu(x)
-    x, size = pool(x, 256, size, 0)
-    x = relu(dense(flatten(x, 256, size), "fc6", 9216, 4096))
-    x = relu(dense(x, "fc7", 4096, 4096))
-    return dense(x, "fc8", 4096, 1000)
-
-
-def block(x, name, n_in, width, size, stride, project):
-    before = len(tape)
-    y, small = conv(x, name + "c1", n_in, width, size, 1, stride, 0)
-    y, _ = conv(relu(norm(y, name + "n1", width, small)), name + "c2", width, width, small, 3, 1, 1)
-    y, _ = conv(relu(norm(y, name + "n2", width, small)), name + "c3", width, 4 * width, small, 1, 1, 0)
-    y = norm(y, name + "n3", 4 * width, small)
-    body = tape[before:]
-    del tape[before:]
-    shortcut = x
-    if project:
-        shortcut, _ = conv(x, name + "p", n_in, 4 * width, size, 1, stride, 0)
-        shortcut = norm(shortcut, name + "pn", 4 * width, small)
-    side = tape[before:]
-    del tape[before:]
-
-    def back(dy):
-        tape.extend(body)
-        through = backward(dy, before)
-        tape.extend(side)
-        return op("Add", through, backward(dy, before))
-
-    tape.append(back)
-    return relu(op("Add", y, shortcut)), small
-
-
-def resnet50():
-    x, size = conv("inputs", "stem", 3, 64, 224, 7, 2, 3, first=True)
-    x, size = pool(relu(norm(x, "stem.n", 64, size)), 64, size, 1)
-    for number, (n_in, width, stride, project) in enumerate(BOTTLENECKS):
-        x, size = block(x, f"block{number}", n_in, width, size, stride, project)
-    count, shape = const(size * size, np.float32), const([batch, 2048, size, size])
-    tape.append(lambda dy: op("Expand", op("Div", reshape(dy, batch, 2048, 1, 1), count), shape))
-    return dense(op("Flatten", op("GlobalAveragePool", x)), "fc", 2048, 1000)
 
 
 def layer(x, name, length, hidden, zero):
@@ -327,7 +148,7 @@ def lstm(length, hidden=256, vocabulary=10000):
     return dense(x, "out", hidden, vocabulary)
 
 
-logits = given.build(lstm, fcn, alexnet, resnet50)
+logits = given.build(lstm, fcn)
 inputs, labels = mini_batch(given)
 inputs = inputs.reshape(-1) if given.length else inputs
 rows = len(inputs)

@@ -1,6 +1,6 @@
 """The benchmark networks trained by hand in TensorFlow; MODE function or xla.
 
-See `shared/yardstick.py` for how it is called.
+See `yardstick.py` for how it is called.
 """
 
 import sys
@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-sys.path.append(str(Path(__file__).with_name("shared")))
-from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+sys.path.append(str(Path(__file__).parent))
+from yardstick import arguments, measure, mini_batch
 
 given = arguments("function", "xla")
 batch, length = given.batch, given.length
@@ -27,85 +27,12 @@ def make(*shape, scale=0.02):
     return variables[-1]
 
 
-def ones(size, value):
-    variables.append(tf.Variable(tf.fill([size], value)))
-    return variables[-1]
-
-
 def dense(inputs, outputs, activation=None):
     w, b = make(inputs, outputs, scale=(6 / (inputs + outputs)) ** 0.5), make(outputs)
 
     def call(x):
         x = tf.nn.bias_add(tf.matmul(x, w), b)
         return activation(x) if activation else x
-
-    return call
-
-
-def conv(inputs, outputs, kernel, stride, padding, bias):
-    w = make(kernel, kernel, inputs, outputs, scale=(6 / (inputs * kernel * kernel)) ** 0.5)
-    b = make(outputs) if bias else None
-
-    def call(x):
-        # SAME is symmetric at stride 1; with a stride, pad first.
-        if stride == 1 and padding:
-            x = tf.nn.conv2d(x, w, 1, "SAME")
-        else:
-            if padding:
-                x = tf.pad(x, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
-            x = tf.nn.conv2d(x, w, stride, "VALID")
-        return tf.nn.relu(tf.nn.bias_add(x, b)) if bias else x
-
-    return call
-
-
-def pool(x):
-    return tf.nn.max_pool2d(x, 3, 2, "VALID")
-
-
-def alexnet():
-    layers = [
-        conv(3, 96, 11, 4, 2, True), pool,
-        conv(96, 256, 5, 1, 2, True), pool,
-        conv(256, 384, 3, 1, 1, True),
-        conv(384, 384, 3, 1, 1, True),
-        conv(384, 256, 3, 1, 1, True), pool,
-        lambda x: tf.reshape(x, [batch, 9216]),
-        dense(9216, 4096, tf.nn.relu), dense(4096, 4096, tf.nn.relu), dense(4096, 1000),
-    ]  # fmt: skip
-
-    def call(x):
-        for layer in layers:
-            x = layer(x)
-        return x
-
-    return call
-
-
-def conv_norm(inputs, outputs, kernel, stride, padding, gamma=1.0):
-    convolution = conv(inputs, outputs, kernel, stride, padding, False)
-    scale, shift = ones(outputs, gamma), ones(outputs, 0.0)
-    return lambda x: tf.compat.v1.nn.fused_batch_norm(convolution(x), scale, shift, epsilon=1e-5)[0]
-
-
-def bottleneck(inputs, width, stride, first):
-    reduce = conv_norm(inputs, width, 1, stride, 0)
-    middle = conv_norm(width, width, 3, 1, 1)
-    expand = conv_norm(width, 4 * width, 1, 1, 0, 0.2)
-    project = conv_norm(inputs, 4 * width, 1, stride, 0) if first else lambda x: x
-    return lambda x: tf.nn.relu(expand(tf.nn.relu(middle(tf.nn.relu(reduce(x))))) + project(x))
-
-
-def resnet50():
-    stem = conv_norm(3, 64, 7, 2, 3)
-    blocks = [bottleneck(*numbers) for numbers in BOTTLENECKS]
-    head = dense(2048, 1000)
-
-    def call(x):
-        x = pool(tf.pad(tf.nn.relu(stem(x)), [[0, 0], [1, 1], [1, 1], [0, 0]]))
-        for block in blocks:
-            x = block(x)
-        return head(tf.reduce_mean(x, [1, 2]))
 
     return call
 
@@ -163,7 +90,7 @@ def fully_connected(hidden):
     return call
 
 
-model = given.build(lambda length: lstm(), fully_connected, alexnet, resnet50)
+model = given.build(lambda length: lstm(), fully_connected)
 x, y = mini_batch(given, channels_last=True)
 x, y = tf.constant(x.astype(np.int32) if given.length else x), tf.constant(y, tf.int32)
 

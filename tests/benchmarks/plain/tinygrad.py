@@ -1,6 +1,6 @@
 """fcn5, fcn8, lstm32 and lstm64 trained by hand in tinygrad; MODE jit.
 
-See `shared/yardstick.py` for how it is called. CPU_COUNT must be THREADS, and DEV must be CPU.
+See `yardstick.py` for how it is called. CPU_COUNT must be THREADS, and DEV must be CPU.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit, nn
 
-sys.path.append(str(Path(__file__).with_name("shared")))
+sys.path.append(str(Path(__file__).parent))
 from yardstick import arguments, measure, mini_batch
 
 
@@ -47,7 +47,7 @@ class LanguageModel:
 
 
 given = arguments("jit")
-model = given.build(LanguageModel, FullyConnected, None, None)
+model = given.build(LanguageModel, FullyConnected)
 x, y = [Tensor(each.astype(np.int32) if each.dtype.kind == "i" else each).realize() for each in mini_batch(given)]
 optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.01)
 
