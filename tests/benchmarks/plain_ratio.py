@@ -2,11 +2,13 @@
 
     .venv/bin/python tests/benchmarks/plain_ratio.py --frameworks torch --networks fcn5,lstm32 --rounds 5
 
-For each cell, launches of the adapter and of the script of its name in tests/benchmarks/plain alternate in random order within a
-pair, with the same interpreter and environment variables: the adapter tuned, the script as a good author writes it. On
-the CPU both are bound to as many CPUs as threads. Printed: the geometric mean of the pairs' ratios of medians (adapter
-/ plain) with Student's 95 % interval over the pairs, or why there is none. Goal: at most 1.02. Nothing else should run.
-Where the machine has neighbours, a launch of short steps may fall into a slow time as a whole: `--quantile 0.1`
+For each cell, launches of the adapter and of the script of its name in tests/benchmarks/plain alternate in random
+order within a pair, with the same interpreter and environment variables: the adapter tuned, the script as a good
+author writes it. On the CPU both are bound to as many CPUs as threads. Printed: the geometric mean of the pairs'
+ratios of medians (adapter / plain) with Student's 95 % interval over the pairs, or why there is none. Goal: at most
+1.02. Nothing else should run. Where the machine has neighbours, a launch of short steps may fall into a slow time as
+a whole:
+`--quantile 0.1`
 compares the samples that a tenth of a launch's are faster than, instead of the medians.
 
 The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too.

@@ -6,7 +6,8 @@ Each script beside this file trains the benchmark's networks by hand in one fram
 adapter, with which it shares no code. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet or resnet50;
 MODE is a mode of the adapter, DEVICE cpu (if none is named) or cuda:0. Threads and libraries are set by the environment
 variables too; -I keeps a script from being taken for the framework of its name. After 3 warm-up steps each of STEPS
-steps is timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
+steps is timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6
+and newer.
 """
 
 import gc
