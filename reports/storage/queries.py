@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.comparison.verdict import DEFAULT
+from dlbench.reports.compare.verdict import DEFAULT
 from dlbench.reports.storage import schema
 
 records, runs, cells = schema.records, schema.runs, schema.cells

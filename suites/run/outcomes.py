@@ -35,7 +35,7 @@ from dlbench.adapters.protocol import (
 )
 from dlbench.reports.formats.inert import one_line
 
-from ..planning.toml_words import sentence
+from ..planning.toml_files import sentence
 from .monitor import LaunchMonitor
 
 MOST_BYTES = 64 * 1024**2

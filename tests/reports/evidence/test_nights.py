@@ -14,7 +14,7 @@ from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.comparison.verdict import DEFAULT
+from dlbench.reports.compare.verdict import DEFAULT
 from dlbench.reports.errors import StoreError
 from dlbench.reports.evidence.nights import NIGHTS
 from dlbench.reports.storage import queries, record_columns, schema
