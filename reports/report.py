@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.columns import csv_rows, objects
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
-from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 
 if TYPE_CHECKING:
-    from dlbench.reports.against.analysis import Stand
+    from dlbench.reports.cells import Builds
     from dlbench.reports.claims.claim import Claim
-    from dlbench.reports.storage.builds import Builds
+    from dlbench.reports.published import Counterpart
 
 Found = TypeVar("Found")
 
@@ -62,7 +61,7 @@ class Source:
     options: ReportOptions = field(default_factory=ReportOptions)
     releases: Callable[[], Mapping[tuple[str, str], date]] = dict
     """Release dates of frameworks, by adapter and version."""
-    stands: "Callable[[], Mapping[str, Stand]]" = dict
+    counterparts: "Callable[[], Mapping[str, Counterpart]]" = dict
     """Today's counterpart of each framework of a published table."""
     of_run: Callable[[str], Results] = lambda run: Results()
     """Returns the results of one run, of both sides where it has two."""
@@ -78,14 +77,14 @@ class Source:
     @cached_property
     def _matrix(self) -> Matrix:
         if self.options.reference:
-            from dlbench.reports.against.published_tables import TABLES
+            from dlbench.reports.published import TABLES
 
             return TABLES[self.options.reference]()
         return build_matrix(self.results(), self.options.all_runs)
 
     def builds(self) -> "Builds":
         """Return the builds of the results."""
-        from dlbench.reports.storage.builds import Builds
+        from dlbench.reports.cells import Builds
 
         return Builds(self.results().records, self.releases())
 

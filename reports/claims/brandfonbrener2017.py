@@ -9,9 +9,47 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from dlbench.reports.against.brandfonbrener2017 import Trial, trials
 from dlbench.reports.claims.questions import MORE, Claimed, Question, of_value
+from dlbench.reports.published import lines_of
+
+
+class Trial(NamedTuple):
+    """One run of the study."""
+
+    figure: int
+    software: str
+    device: str
+    machine: str
+    activation: str
+    inputs: int
+    """As many as outputs."""
+    hidden: int
+    steps: int
+    seconds: float
+    first: bool
+    """Whether it was the first of its figure, of which the author says that it took too long."""
+
+
+def trials() -> list[Trial]:
+    """Return every run, in the order of the figures."""
+    return [
+        Trial(
+            int(line["figure"].removeprefix("Figure ")),
+            line["software"],
+            line["device"],
+            line["machine"],
+            line["activation"],
+            int(line["n_in"]),
+            int(line["n_rec"]),
+            int(line["n_steps"]),
+            float(line["seconds"]),
+            line["note"].startswith("first trial"),
+        )
+        for line in lines_of("brandfonbrener2017.csv")
+    ]
+
 
 SHARED, UNSHARED, SIGMOID, SIZES, ON_THEANO, ON_TENSORFLOW, M2090, CLUSTER, LAPTOP = range(2, 11)
 """The figures."""

@@ -37,7 +37,7 @@ def _analyse(source: Source) -> Claims:
     if options.reference:
         cells = Cells(matrix, lambda cell: cell.row.framework)
     else:
-        adapters = {stand.adapter: tool for tool, stand in source.stands().items() if stand.adapter}
+        adapters = {each.adapter: tool for tool, each in source.counterparts().items() if each.adapter}
         builds = source.builds()
         tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
         records = source.results().records

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.against.shi2016 import HOSTS, table4
 from dlbench.reports.claims import shi2016_gpus as gpus
 from dlbench.reports.claims.cells import CNNS, FCNS, NETWORKS, RNNS, Cells
 from dlbench.reports.claims.claim import Test
@@ -19,8 +18,9 @@ from dlbench.reports.claims.questions import (
     usable,
     why_missing,
 )
+from dlbench.reports.published import SHI2016, study
 
-DESKTOP = HOSTS["desktop_i7_3820"].fingerprint
+DESKTOP = study(SHI2016).hosts["desktop_i7_3820"].fingerprint
 FAILED = (Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
 """What a cell is that cannot be run."""
 PRINTED = Claimed(least=0.95, most=1.05)
@@ -30,7 +30,7 @@ PRINTED = Claimed(least=0.95, most=1.05)
 @functools.cache
 def of_table4(machine: str = "") -> Cells:
     """Return the cells of Table 4, or of one of its machines."""
-    return Cells(table4(), lambda cell: cell.row.framework, [machine] if machine else None)
+    return Cells(study(SHI2016).matrix(), lambda cell: cell.row.framework, [machine] if machine else None)
 
 
 def scaling(cells: Cells) -> Iterator[Question]:

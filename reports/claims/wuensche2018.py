@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dlbench.adapters import axes
-from dlbench.reports.against.wuensche2018 import NETWORK, table1
+from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.cells import FCNS, Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import MORE, Claimed, Question, of_times, of_value
-from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.published import WUENSCHE2018, study
 
+NETWORK = "fully connected"
 SAVED = {"cntk": 0.35, "mxnet": 0.35, "caffe": 0.28, "torch": 0.10, "tensorflow": 0.10}
 """Of the time, by twice the GPUs."""
 MEMORY, LINK, GPUS, COMPUTES = 8.0, 31.5, 3, 0.5
@@ -28,13 +29,13 @@ def threads_beyond(cells: Cells) -> Iterator[Question]:
 
 def threads_in_table1() -> Iterable[Question]:
     """W1 on the paper."""
-    found = threads_beyond(Cells(table1(), lambda cell: cell.row.framework))
+    found = threads_beyond(Cells(study(WUENSCHE2018).matrix(), lambda cell: cell.row.framework))
     return [each for each in found if NETWORK in each.what]
 
 
 def doubling_gpus(cells: Cells) -> Iterator[Question]:
     """W2: twice the GPUs save a share of the time, by tool."""
-    by_workers: dict[object, dict[int, MatrixCell]] = {}
+    by_workers: dict[object, dict[int, CellResult]] = {}
     for cell in cells.matrix.cells.values():
         if not cell.cell.on_cpu:
             column = cell.column

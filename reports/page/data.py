@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import WORSE
-from dlbench.reports.evidence.statistics import LAUNCH_DEVIATION
+from dlbench.reports.cells import CellResult, values
+from dlbench.reports.flags import KINDS
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, QUANTITIES, why_hole
-from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import values
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.document import Document, Launch
 from dlbench.reports.page.nights import nights_data
+from dlbench.reports.statistics import LAUNCH_DEVIATION, WORSE
 
 SCHEMA = 1
 MOST_SAMPLES = 200_000
@@ -68,7 +66,7 @@ def page_data(document: Document) -> dict[str, Any]:
                 {"name": name, "title": each.title, "less_is_better": name in _LESS_IS_BETTER}
                 for name, each in QUANTITIES.items()
             ],
-            "flags": {each.name: {"symbol": each.symbol, "legend": each.legend} for each in flag_kinds.KINDS},
+            "flags": {each.name: {"symbol": each.symbol, "legend": each.legend} for each in KINDS},
             "machines": [
                 {"fingerprint": host.fingerprint, "name": host.name, "description": [list(x) for x in host.description]}
                 for host in document.matrix.hosts.values()
@@ -99,7 +97,7 @@ def thinning(document: Document) -> int:
     return max(1, -(-samples // MOST_SAMPLES))
 
 
-def _cell(cell: MatrixCell, machine: int) -> dict[str, Any]:
+def _cell(cell: CellResult, machine: int) -> dict[str, Any]:
     timed = cell.seconds if cell.shown else None
     return {
         "at": list(values(cell.cell).values()),
@@ -123,7 +121,7 @@ def _cell(cell: MatrixCell, machine: int) -> dict[str, Any]:
     }
 
 
-def _number(cell: MatrixCell, name: str) -> list[float | None] | None:
+def _number(cell: CellResult, name: str) -> list[float | None] | None:
     """Return value, low and high of a quantity; all but joules and shares of time follow the seconds."""
     if not cell.shown or cell.seconds is None or (value := QUANTITIES[name].value(cell)) is None:
         return None
@@ -163,7 +161,7 @@ def _launch(launch: Launch, step: int, software: dict[str, int], known: list[dic
     }
 
 
-def _again(document: Document, cell: MatrixCell, launches: list[Launch]) -> str:
+def _again(document: Document, cell: CellResult, launches: list[Launch]) -> str:
     """Return the command that measures a cell again; "" where there is none."""
     newest = launches[-1].record if launches else None
     if newest is None:

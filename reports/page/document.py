@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.against.analysis import Stand
-from dlbench.reports.evidence.attempts import disturbed, effective
-from dlbench.reports.history.analysis import CellHistory
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
+from dlbench.reports.cells import CellResult, Matrix, build_matrix
+from dlbench.reports.flags import disturbed
+from dlbench.reports.history.nights import CellHistory
+from dlbench.reports.published import Counterpart
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.newest import BASELINE
-from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.record import BASELINE, Record, Run, last_attempts
+from dlbench.reports.storage.results import Narrowing, Results
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Document:
     all_runs: bool = False
     """Whether a cell's number rests on its launches of all runs, not only of its newest."""
     releases: Mapping[tuple[str, str], date] = field(default_factory=dict)
-    stands: Mapping[str, Stand] = field(default_factory=dict)
+    counterparts: Mapping[str, Counterpart] = field(default_factory=dict)
     histories: Mapping[tuple[str, Cell], Sequence[CellHistory]] = field(default_factory=dict)
     """By machine and cell what all nights of the stores found of it, where there are several."""
 
@@ -75,7 +73,7 @@ class Document:
 
     def _judged(self, machine: str, records: list[Record]) -> list[Launch]:
         host = self.results.hosts.get(machine)
-        counting = {id(record) for record in effective(records, host)}
+        counting = {id(record) for record in last_attempts(records)}
         return [Launch(each, id(each) in counting, disturbed(each, host)) for each in records]
 
     def source(self) -> Source:
@@ -85,12 +83,12 @@ class Document:
             lambda: list(self.runs),
             ReportOptions(all_runs=self.all_runs),
             lambda: self.releases,
-            lambda: self.stands,
+            lambda: self.counterparts,
             self.of_run,
             self.sentinels,
             self.narrowing,
         )
 
-    def _is_of(self, record: Record, cell: MatrixCell) -> bool:
+    def _is_of(self, record: Record, cell: CellResult) -> bool:
         same_build = not cell.environment or record.environment == cell.environment
         return (self.all_runs or record.run == cell.run) and same_build and record.side != BASELINE

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.flags import FEW_LAUNCHES, PARITY
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.sections import Section
 
@@ -23,11 +23,11 @@ def _without_number(document: Document) -> list[str]:
     cells = list(document.matrix.cells.values())
     if not cells:
         return ["Nothing was measured yet."]
-    wrong = sum(each.has(flag_kinds.PARITY) for each in cells)
+    wrong = sum(each.has(PARITY) for each in cells)
     holes = Counter(each.status.value.replace("_", " ") for each in cells if not each.shown)
     kinds = [f"{count} {word}" for word, count in holes.most_common()]
     kinds += [f"{wrong} computed something else than the reference"] if wrong else []
-    few = sum(each.has(flag_kinds.FEW_LAUNCHES) for each in cells if each.timed is not None)
+    few = sum(each.has(FEW_LAUNCHES) for each in cells if each.timed is not None)
     timed = sum(each.timed is not None for each in cells)
     lines = [f"{timed} of {len(cells)} cells have a time that counts" + "; ".join(["", *kinds]) + "."]
     if few:

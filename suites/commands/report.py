@@ -14,9 +14,8 @@ from dlbench.reports import catalogue
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.report import Report, ReportOptions, Source
-from dlbench.reports.storage.narrowing import Narrowing, run_named
 from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results, run_named
 from dlbench.reports.storage.servers import urls
 from dlbench.reports.storage.store import Store
 
@@ -109,7 +108,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _tables() -> list[str]:
-    from dlbench.reports.against.published_tables import TABLES
+    from dlbench.reports.published import TABLES
 
     return list(TABLES)
 
@@ -177,14 +176,14 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
 
 
 def _source(targets: Sequence[str], given: dict[str, Any], trainings: bool, chosen: ReportOptions) -> Source:
-    from ..planning.lineage import release_dates, stands_for_2016
+    from ..planning.framework import counterparts_of_2016, release_dates
 
     return Source(
         cache(partial(results_of, targets, given, trainings)),
         partial(runs_of, targets),
         chosen,
         release_dates,
-        stands_for_2016,
+        counterparts_of_2016,
         partial(Results.read, targets),
         partial(sentinels_of, targets),
         Narrowing() if chosen.reference else narrowing_of(targets, given),

@@ -20,9 +20,8 @@ from ..display.screen import counted, program, resume_command, say, show
 from ..environments import folders
 from ..errors import NOTHING_MEASURED, UsageError
 from ..fleet import membership
-from ..planning import feasible
-from ..planning.choices import Choices
-from ..planning.plan import Plan
+from ..planning.axes import SuiteOverrides
+from ..planning.plan import Plan, check_count, memory_line
 from ..run import preparation, resume
 from ..run.runner import RunResult
 from ..run.session import ResumeState, RunProfile, run_plan
@@ -88,7 +87,7 @@ def run_command(
         raise UsageError("A fleet's job is gone on with by `dlbench fleet run SUITE --resume`. Leave out --job.")
     machine = probe()
     plan = planned(name, chosen, machine, session.seed, session.store_file)
-    feasible.check_count(plan, session.yes)
+    check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
@@ -109,7 +108,7 @@ def run_command(
                 size_of(plan),
                 kind_of_protocol(plan),
                 *training_lines(plan, text),
-                feasible.memory_line(plan, machine),
+                memory_line(plan, machine),
             ),
         )
         # Resuming needs a store that is there: it must not leave an empty one behind.
@@ -134,7 +133,7 @@ def resumed(
     plan: Plan,
     session: options.SessionOptions,
     machine: Machine,
-    chosen: Choices,
+    chosen: SuiteOverrides,
     purpose: str = "suite",
     of_fleet: str | None = None,
 ) -> tuple[Plan, Run, list[Record]]:

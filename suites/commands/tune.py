@@ -8,14 +8,14 @@ import typer
 
 from dlbench.adapters import axes as axes_of_cells
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.storage.newest import SEARCH, SEARCHING
+from dlbench.reports.storage.record import SEARCH, SEARCHING
 
 from ..display.screen import counted, print_json, resume_command, say, show
 from ..errors import NOTHING_MEASURED, UsageError
-from ..planning import feasible, values
-from ..planning.choices import Choices
+from ..planning import values
+from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
-from ..planning.plan import Plan
+from ..planning.plan import Plan, check_count, memory_line
 from ..planning.suite import load
 from ..run import fastest, preparation, schedules
 from ..run.runner import RunResult
@@ -73,7 +73,7 @@ def tune_command(
     """
     machine = probe()
     chosen, plan = _ways(axes, builds, search, machine, session.seed)
-    feasible.check_count(plan, session.yes)
+    check_count(plan, session.yes)
     preparation.check_brought(builds.builds)
     unfinished = None
     if session.resume:
@@ -85,7 +85,7 @@ def tune_command(
         (Side(SEARCH),),
         ceilings=False,
         quiet_gate=not search.no_quiet_gate,
-        lines=lambda: (*_words(plan), feasible.memory_line(plan, machine)),
+        lines=lambda: (*_words(plan), memory_line(plan, machine)),
     )
     with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         _, result, schedule = run_plan(
@@ -148,7 +148,7 @@ def _say_why_not(schedule: HalvingSchedule, result: RunResult) -> None:
 
 def _ways(
     axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions, machine: Machine, seed: int | None
-) -> tuple[Choices, Plan]:
+) -> tuple[SuiteOverrides, Plan]:
     """Return what is to be tried, and the plan of it; raises UsageError where times would not compare."""
     words = {key: value for key, value in axes.words.items() if value is not None}
     options.check_own(axes, builds)
@@ -164,7 +164,7 @@ def _ways(
     asked = values.words(words["devices"]) if "devices" in words else load(search.suite).devices
     every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in asked else {})}
     given = {**every, **words}
-    chosen = Choices(
+    chosen = SuiteOverrides(
         given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
     )
     found = plan_of(search.suite, chosen, machine, seed)

@@ -27,7 +27,7 @@ from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.telemetry import Sampler
-from dlbench.reports.evidence.attempts import disturbed
+from dlbench.reports.flags import disturbed
 from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run
 
@@ -35,9 +35,9 @@ from ..environments import folders
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
-from ..planning import devices, feasible
+from ..planning import devices
 from ..planning.devices import Located, Locator
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.plan import Plan, PlannedLaunch, too_large
 from .judge import FirstLosses, judged
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .plausibility import Limits, limits_of
@@ -129,9 +129,9 @@ class LaunchRunner:
         cell = planned.cell
         node = self.node()
         source = self.sources[cell.framework]
-        too_large = "" if self.machine is None else feasible.too_large(self.plan, cell, self.machine)
+        unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
         started = datetime.now(UTC)
-        reason = too_large or (skip if source.interpreter else source.reason)
+        reason = unfit or (skip if source.interpreter else source.reason)
         if source.interpreter is None or reason:
             measured = _skipped(reason)
         else:

@@ -22,17 +22,11 @@ from statistics import fmean, median
 
 from dlbench.adapters import tuning
 from dlbench.adapters.protocol import TUNED, Cell, Protocol, Status
-from dlbench.reports.comparison.analysis import CRASHES, ONCE_BY_CHANCE, pairs_of
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SCREEN
-from dlbench.reports.comparison.paired import estimate_pairs
-from dlbench.reports.comparison.stages import Screening, next_look, screen
-from dlbench.reports.comparison.verdict import DEFAULT, Rule, fewest_pairs
-from dlbench.reports.evidence import raised_flags
-from dlbench.reports.evidence.attempts import disturbed, effective, left_out
-from dlbench.reports.evidence.flag_kinds import Flag
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, SCREEN, pairs_of
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
+from dlbench.reports.flags import Flag, cell_flags, disturbed, failed_launches, left_out, record_flags
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.newest import SEARCH
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import SEARCH, Record, last_attempts
 
 from ..planning.plan import Plan, PlannedLaunch, group_of, sizes_of
 from . import precision
@@ -180,7 +174,7 @@ class BlockSchedule(Schedule):
 
     def _update(self, cell: Cell) -> None:
         records = self._records.get(cell, [])
-        counting = records if all(record.attempt == 0 for record in records) else effective(records, self.host)
+        counting = last_attempts(records)
         self._stats[cell] = tuple(found for record in counting if (found := precision.launch_stats(record)) is not None)
         self._left[cell] = self._needed(cell, counting)
 
@@ -494,8 +488,8 @@ class HalvingSchedule(BlockSchedule):
         """Return the flags of a cell's pairs, and how many of all its launches gave no time."""
         counting, timed = self._counting(cell), self.timed(cell)
         failed = [each for each in counting if not each.outcome.gives_a_number()]
-        found = [raised_flags.record_flags(each, self.host) for each in counting if each.launch in timed]
-        return raised_flags.cell_flags(found) + raised_flags.failed_launches(failed, len(counting))
+        found = [record_flags(each, self.host) for each in counting if each.launch in timed]
+        return cell_flags(found) + failed_launches(failed, len(counting))
 
     def tried(self) -> int:
         """Return how many cells have a record."""
@@ -509,7 +503,7 @@ class HalvingSchedule(BlockSchedule):
 
     def _counting(self, cell: Cell, before: int | None = None) -> list[Record]:
         known = self._records.get(cell, [])
-        return effective((each for each in known if before is None or each.launch < before), self.host)
+        return last_attempts(each for each in known if before is None or each.launch < before)
 
     def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
         """Return the launches that put a cell out: one is enough, except for an implausible time."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.comparison.verdict import Rule
+from dlbench.reports.compare.verdict import Rule
 from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from records_of_claims import timed
 
-from dlbench.reports.against.published_tables import TABLES
 from dlbench.reports.catalogue import reports
 from dlbench.reports.claims.list_of_claims import PAPERS, claims
 from dlbench.reports.formats.export import FORMATS
+from dlbench.reports.published import TABLES
 from dlbench.reports.report import REFERENCE
 from dlbench.reports.storage.store import Store
 

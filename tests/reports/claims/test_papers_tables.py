@@ -11,10 +11,10 @@ from importlib import resources
 
 import pytest
 
-from dlbench.reports.against.published_tables import TABLES
 from dlbench.reports.claims.analysis import on_paper
 from dlbench.reports.claims.claim import Claim
 from dlbench.reports.claims.list_of_claims import PAPERS, claims
+from dlbench.reports.published import TABLES
 
 CLAIMS = {each.id: each for each in claims()}
 DESKTOP, SERVER = "desktop_i7_3820", "server_2x_e5_2630v3"

@@ -32,14 +32,12 @@ from properties import examples
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Outcome, Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.comparison.analysis import compare_sides
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
-from dlbench.reports.comparison.verdict import DEFAULT, Verdict, fewest_pairs
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, compare_sides
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.reports.storage.hosts import host_of
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
-from dlbench.suites.planning.plan import PlannedLaunch, narrow_to, sizes_of
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import PlannedLaunch, expand, narrow_to, sizes_of
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import fastest
 from dlbench.suites.run.schedules import (
@@ -99,7 +97,7 @@ def test_a_cell_beyond_its_budget_at_one_thread_is_skipped_at_more_with_the_reas
 SIZES = (8, 16, 64, 256)
 BATCHES = expand(
     suite.parse(TEXT, "pretended.toml"),
-    Choices(
+    SuiteOverrides(
         networks="fcn5",
         frameworks="null",
         devices="cpu,gpus",
@@ -355,7 +353,7 @@ SUITE = fastest.Remeasuring("tuning")
 
 
 def search_plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,each"):
-    choices = Choices(networks="fcn5", frameworks=frameworks, threads=threads, tuning=tuning)
+    choices = SuiteOverrides(networks="fcn5", frameworks=frameworks, threads=threads, tuning=tuning)
     return halving_plan(expand(suite.load("tuning"), choices, Capacity(4, 4), 1))
 
 
