@@ -14,6 +14,7 @@ from dlbench.reports.compare.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.report import ReportOptions
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import counted, resume_command, say
@@ -29,7 +30,6 @@ from ..run import resume, sides
 from ..run.schedules import Next, PairSchedule
 from ..run.session import ResumeState, RunProfile, run_plan
 from ..run.sides import Side
-from ..storing import spools
 from . import options
 from .options import OptionGroup
 from .plan import plan_of
@@ -200,8 +200,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
     plan, machine, session = asked.plan, asked.machine, asked.session
     state = ResumeState()
     if session.resume:
-        spools.deliver_before(session.store_file, say)
-        with Store.open(session.store_file, create=False) as store:
+        with Store.open(delivery.local_or(session.store_file), create=False) as store:
             unfinished = resume.unfinished(store, plan, machine, asked.purpose, asked.bare)
             records = list(store.records(run=unfinished.id))
         sources = sides.prepare(plan, asked.pair, say, not session.no_build)
@@ -218,13 +217,13 @@ def measure(asked: Asked, following: Next) -> Comparison:
         ceilings=False,
         lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides",),
     )
-    with spools.opened(session.store_file, say, create=not session.resume, unfinished=state.run) as store:
+    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=state.run) as store:
         run, result, _ = run_plan(
             plan, machine, store, profile, state, budget_seconds=session.seconds, build_missing=not session.no_build
         )
         if result.launches_left:
             left = counted(result.launches_left // 2, "pair")
-            say(f"The budget is spent with about {left} left. Go on: {resume_command()}")
+            say(f"The budget is spent with about {left} left. Resume: {resume_command()}")
         measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
         found = sides.report_of(store, run, asked.rule)
         left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())

@@ -12,20 +12,20 @@ import typer
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock, precision_lines
 from ..display.screen import counted, program, resume_command, say, show
 from ..environments import folders
-from ..errors import NOTHING_MEASURED, UsageError
-from ..fleet import membership
+from ..errors import NOTHING_MEASURED
+from ..fleet.node import fleet_node
 from ..planning.axes import SuiteOverrides
 from ..planning.plan import Plan, check_count, memory_line
 from ..run import preparation, resume
 from ..run.runner import RunResult
 from ..run.session import ResumeState, RunProfile, run_plan
-from ..storing import spools
 from . import options
 from .options import OptionGroup, grouped
 from .plan import kind_of_protocol, planned, size_of, training_lines
@@ -47,10 +47,17 @@ class HowToRun(OptionGroup):
 
 
 @dataclass(frozen=True)
-class PartOfFleet(OptionGroup):
-    """What `dlbench fleet` adds to the command of each job."""
+class InFleet(OptionGroup):
+    """The option that `dlbench fleet run` adds to the command of each job."""
 
-    job: Annotated[str | None, typer.Option("--job", metavar="FLEET/NUMBER", hidden=True)] = None
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="FLEET/NODE",
+            help="Run as this node's job of a fleet: records name the node, and the same command resumes its run.",
+        ),
+    ] = None
 
 
 @grouped
@@ -61,7 +68,7 @@ def run_command(
     builds: options.RowOptions,
     session: options.SessionOptions,
     how: HowToRun,
-    fleet: PartOfFleet,
+    fleet: InFleet,
     as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
 ) -> None:
     """Measure a suite on this machine and show its matrix.
@@ -83,50 +90,46 @@ def run_command(
     - `dlbench run claims --budget 2h`
     """
     chosen = options.choices(axes, launches, builds)
-    if fleet.job and session.resume:
-        raise UsageError("A fleet's job is gone on with by `dlbench fleet run SUITE --resume`. Leave out --job.")
     machine = probe()
     plan = planned(name, chosen, machine, session.seed, session.store_file)
     check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
-    with membership.joined(fleet.job, session.store_file, machine, say) as part:
-        if part.nothing_is_left:
-            say("Nothing is left: what this job was to go on with has come to its end.")
-            return
-        plan, unfinished = part.narrowed(plan), None
-        if goes_on := session.resume or part.goes_on is not None:
-            plan, unfinished, records = resumed(plan, session, machine, chosen, of_fleet=part.goes_on)
-            resume.check_same_text(text, records)
-        state = ResumeState(unfinished, node=part.node, begun=part.begun, command=part.go_on)
-        profile = RunProfile(
-            ceilings=not how.no_ceilings,
-            quiet_gate=not how.no_quiet_gate,
-            text=text,
-            lines=lambda: (
-                size_of(plan),
-                kind_of_protocol(plan),
-                *training_lines(plan, text),
-                memory_line(plan, machine),
-            ),
+    node, unfinished = fleet_node(fleet.node, machine, say), None
+    earlier = node.newest_run(session.store_file, plan.suite) if node is not None else None
+    if earlier is not None and earlier.finished is not None:
+        with delivery.opened(session.store_file, say, create=False):
+            say(f"The job of this node has finished already: run {earlier.id}.")
+        return
+    if resumes := session.resume or earlier is not None:
+        of_fleet = earlier.id if earlier is not None else None
+        plan, unfinished, records = resumed(plan, session, machine, chosen, of_fleet=of_fleet)
+        resume.check_same_text(text, records)
+    state = ResumeState(unfinished)
+    if node is not None:
+        state = ResumeState(unfinished, node=node.now, command=node.resume_command(plan.suite))
+    profile = RunProfile(
+        ceilings=not how.no_ceilings,
+        quiet_gate=not how.no_quiet_gate,
+        text=text,
+        lines=lambda: (size_of(plan), kind_of_protocol(plan), *training_lines(plan, text), memory_line(plan, machine)),
+    )
+    # Resuming needs a store that is there: it must not leave an empty one behind.
+    with delivery.opened(session.store_file, say, create=not resumes, unfinished=unfinished) as store:
+        run, result, schedule = run_plan(
+            plan,
+            machine,
+            store,
+            profile,
+            state,
+            budget_seconds=session.seconds,
+            build_missing=not session.no_build,
+            matrix=partial(matrix_so_far, store),
         )
-        # Resuming needs a store that is there: it must not leave an empty one behind.
-        with spools.opened(session.store_file, say, create=not goes_on, unfinished=unfinished) as store:
-            run, result, schedule = run_plan(
-                plan,
-                machine,
-                store,
-                profile,
-                state,
-                budget_seconds=session.seconds,
-                build_missing=not session.no_build,
-                matrix=partial(matrix_so_far, store),
-            )
-            for line in precision_lines(plan, schedule):
-                say(line)
-            part.ends(result.launches_left)
-            _show(store, run, result, as_json, part.go_on)
+        for line in precision_lines(plan, schedule):
+            say(line)
+        _show(store, run, result, as_json, state.command or resume_command())
 
 
 def resumed(
@@ -141,20 +144,19 @@ def resumed(
 
     Raises UsageError (see `resume`) and StoreError.
     """
-    spools.deliver_before(session.store_file, say)
-    with Store.open(session.store_file, create=False) as store:
+    with Store.open(delivery.local_or(session.store_file), create=False) as store:
         plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
         records = list(store.records(run=unfinished.id))
         resume.check_same_builds(plan, records)
     return plan, unfinished, records
 
 
-def _show(store: Store, run: Run, result: RunResult, as_json: bool, go_on: str = "") -> None:
+def _show(store: Store, run: Run, result: RunResult, as_json: bool, command: str) -> None:
     print(matrix_so_far(store, run.id, as_json))
     if result.launches_left:
         left = counted(result.launches_left, "launch", "launches")
         spent = f"The budget is spent with {left} left, about {clock(result.seconds_left)} of measuring."
-        say(f"{spent} Go on: {go_on or resume_command()}")
+        say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
         for line in next_lines(store.name, records):

@@ -8,6 +8,7 @@ import typer
 
 from dlbench.adapters import axes as axes_of_cells
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import SEARCH, SEARCHING
 
 from ..display.screen import counted, print_json, resume_command, say, show
@@ -22,8 +23,6 @@ from ..run.runner import RunResult
 from ..run.schedules import PAIRS, SPARE, HalvingSchedule
 from ..run.session import ResumeState, RunProfile, run_plan
 from ..run.sides import Side
-from ..storing import spools
-from . import options
 from .options import OptionGroup, grouped
 from .plan import plan_of
 from .run import resumed
@@ -87,7 +86,7 @@ def tune_command(
         quiet_gate=not search.no_quiet_gate,
         lines=lambda: (*_words(plan), memory_line(plan, machine)),
     )
-    with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
+    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         _, result, schedule = run_plan(
             plan,
             machine,
@@ -139,7 +138,7 @@ def _say_why_not(schedule: HalvingSchedule, result: RunResult) -> None:
     for line in fastest.reasons(schedule.without_number()):
         say(line)
     if result.launches_left:
-        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Go on: {resume_command()}")
+        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
     elif disturbed := len(schedule.pairs(fit=False)):
         say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
     else:

@@ -55,8 +55,6 @@ class ResumeState:
     sources: Sources | None = None
     """The interpreters by side, where they are prepared already."""
     node: Callable[[], Node | None] = lambda: None
-    begun: Callable[[Run, int], None] = lambda run, launches: None
-    """Receives the run once it is in the store, and how many launches it plans."""
     command: str = ""
     """The command that resumes the run; empty: the same one with --resume."""
 
@@ -89,9 +87,6 @@ def run_plan(
             defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launcher, say)
         named = sides.described(profile.sides, sources) if paired else {}
         run = state.run or preparation.begin(plan, store, machine, profile.purpose, named, state.node(), profile.rule)
-        if state.run:
-            store.catch_up(run.id)  # another process may have continued it while this one waited
-        state.begun(run, len(plan.cells) * plan.launches)
         size, *lines = profile.lines()
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
         described = [f"  {name}: {words}" for name, words in run.sides.items()]

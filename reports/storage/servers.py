@@ -1,6 +1,6 @@
-"""The URL of a store on a database server: what it means, what it is called, and how to connect.
+"""A store on a PostgreSQL server: its URL, how to connect, and the server's refusals as lines that name the remedy.
 
-No name that is given here holds a password.
+No name that is shown holds a password.
 """
 
 import random
@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.servers import mistakes
 
 _POSTGRESQL = "postgresql"
 _DRIVER = "postgresql+psycopg"
@@ -30,6 +29,8 @@ _SETTINGS: dict[str, str | int] = {
 _WAIT_SECONDS, _PAUSE_SECONDS = 30.0, (0.1, 1.0)
 _LOCK = 0x646C62656E6368
 """The number of the lock that writers of many rows take; "dlbench" in ASCII."""
+_LOCK_MILLISECONDS = 30_000
+"""A table that another program holds for longer counts as a server that is away."""
 
 
 def is_url(target: str) -> bool:
@@ -107,7 +108,7 @@ def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) 
         try:
             return dialect.connect(*arguments, **settings)
         except Exception as error:
-            if not mistakes.is_full(error) or time.monotonic() > until:
+            if not is_full(error) or time.monotonic() > until:
                 raise
         time.sleep(random.uniform(*_PAUSE_SECONDS))  # not all at the same time again
 
@@ -115,6 +116,7 @@ def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) 
 def lock(connection: sa.Connection) -> None:
     """Let no other that locks write to the same database until this transaction ends; SQLite lets nobody anyway."""
     if connection.dialect.name == _POSTGRESQL:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}")
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
@@ -123,3 +125,73 @@ def _not_understood(error: Exception) -> StoreError:
         "The store's URL cannot be understood; write a file name, or a URL such as "
         f"postgresql+psycopg://USER@HOST/DATABASE ({type(error).__name__})."
     )
+
+
+_ROLE = (
+    "refuses this user ({text}); check the user, and its password in ~/.pgpass, PGPASSWORD or the URL, or ask the "
+    "server's administrator."
+)
+_RIGHTS = (
+    "lets this user not do that ({text}); let the database's owner grant it: USAGE and CREATE on the schema to make a "
+    "store, SELECT, INSERT, UPDATE and DELETE on its tables, and USAGE on their sequences, to write, SELECT to read."
+)
+_GONE = "cannot be reached ({text}); check that the server runs, and its host and port."
+_FULL = "takes no further connection ({text}); close others, or raise its limit."
+_LONG = "cannot hold such a text or number ({text}); give shorter names, or choose a file with --store."
+
+_BY_STATE = (
+    (("42501",), _RIGHTS),
+    (("28",), _ROLE),
+    (("25006",), "can only be read ({text}); name the server that may be written to."),
+    (("53300", "53400"), _FULL),
+    (("53", "58"), "could not be written ({text}); make room on its server. What it held is kept."),
+    (("08", "57"), _GONE),
+    (("22",), _LONG),
+    (("40", "55"), "is held by another program ({text}); run the command again."),
+    (("42P01", "42703"), "is damaged ({text}); restore it from a copy, or choose another database with --store."),
+)
+"""By the beginning of an SQLSTATE (PostgreSQL's documentation, appendix A)."""
+
+# A connection that is refused has no SQLSTATE: only the server's words tell why, if they are English.
+_BY_WORDS = (
+    (
+        ("database", "does not exist"),
+        "does not exist ({text}); make the database (`createdb NAME` on the server), or correct its name.",
+    ),
+    (("password",), _ROLE),
+    (("role", "does not exist"), _ROLE),
+    (("authentication failed",), _ROLE),
+    (("pg_hba.conf",), _ROLE),
+    (("invalid",), "cannot be used ({text}); correct its URL."),
+    (("too many",), _FULL),
+    (("connection slots",), _FULL),
+)
+
+
+def is_of_server(cause: Any) -> bool:
+    """Tell whether a driver's error is one of PostgreSQL's."""
+    return hasattr(cause, "sqlstate")
+
+
+def is_full(cause: Any) -> bool:
+    """Tell whether a server refused a connection because it has as many as it may."""
+    return is_of_server(cause) and _meaning(cause)[0] is _FULL
+
+
+def remedy(cause: Any) -> str:
+    """Return what a server's refusal (an error of psycopg) means for the store, and what to do: the end of a line."""
+    found, text = _meaning(cause)
+    return (found or "cannot be used ({text}); check it, or choose another with --store.").replace("{text}", text)
+
+
+def _meaning(cause: Any) -> tuple[str | None, str]:
+    """Return what a refusal means, None where that is not known, and the server's own words in one line."""
+    state = cause.sqlstate or ""
+    told = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
+    lines = (line for line in told.splitlines() if not line.startswith("\t"))  # those are hints, such as "LINE 1"
+    text = " ".join(" ".join(lines).split())
+    if state:
+        found = next((words for states, words in _BY_STATE if state.startswith(states)), None)
+    else:
+        found = next((words for parts, words in _BY_WORDS if all(part in text for part in parts)), _GONE)
+    return found, text
