@@ -23,6 +23,7 @@ from ..run.runner import RunResult
 from ..run.schedules import PAIRS, SPARE, HalvingSchedule
 from ..run.session import ResumeState, RunProfile, run_plan
 from ..run.sides import Side
+from . import options
 from .options import OptionGroup, grouped
 from .plan import plan_of
 from .run import resumed

@@ -39,6 +39,7 @@ from ..run.machine_lock import measuring
 from ..run.quiet_machine import open_gate
 from ..run.runner import Runner
 from ..run.schedules import BlockSchedule
+from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
 
