@@ -1,4 +1,4 @@
-"""What `compare` and `gate` share: options, measuring two sides, and showing what came of it."""
+"""A/B comparisons: the options that `compare` and `gate` share, measuring both sides, and showing the result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,21 +17,18 @@ from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.store import Store
 
-from ..display.progress import PairDisplay
-from ..display.screen import counted, err, resume_command, say
+from ..display.screen import counted, resume_command, say
 from ..environments.folders import write_whole
-from ..errors import UsageError, interruptible
+from ..errors import UsageError
 from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.framework import find
 from ..planning.own import OwnSteps
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
-from ..run import preparation, resume, sides
-from ..run.machine_lock import measuring
-from ..run.quiet_machine import busy_gpus, open_gate
-from ..run.runner import PairRunner
-from ..run.schedules import Next
+from ..run import resume, sides
+from ..run.schedules import Next, PairSchedule
+from ..run.session import ResumeState, RunProfile, run_plan
 from ..run.sides import Side
 from . import options
 from .options import OptionGroup
@@ -201,46 +198,37 @@ def measure(asked: Asked, following: Next) -> Comparison:
     ``following`` says which pairs are needed.
     """
     plan, machine, session = asked.plan, asked.machine, asked.session
-    allowed, unfinished = session.seconds, None
-    if session.resume:  # refused before a store of an earlier dlbench is brought up to date
+    state = ResumeState()
+    if session.resume:
         with Store.open(delivery.local_or(session.store_file), create=False) as store:
             unfinished = resume.unfinished(store, plan, machine, asked.purpose, asked.bare)
             records = list(store.records(run=unfinished.id))
-        prepared = sides.prepare(plan, asked.pair, say, not session.no_build)
-        sides.check_same(unfinished, asked.pair, prepared, asked.rule)
+        sources = sides.prepare(plan, asked.pair, say, not session.no_build)
+        sides.check_same(unfinished, asked.pair, sources, asked.rule)
         for record in records:
-            framework = prepared[record.side][record.cell.framework].build.framework
-            resume.check_same_settings(plan, record, framework)
+            resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
-    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
-        store.add_machine(machine.fingerprint, machine.to_dict())
-        if unfinished is None:
-            prepared = sides.prepare(plan, asked.pair, say, not session.no_build)
-        run = unfinished or sides.begin(plan, asked.pair, prepared, store, machine, asked.purpose, asked.rule)
-        say(f"{plan.suite}: {counted(len(plan.cells), 'cell')} on two sides, run {run.id} in {store.name}")
-        for line in busy_gpus(plan.cells, machine.gpus):
-            say(line)
-        for name, words in run.sides.items():
-            say(f"  {name}: {words}")
-        go_on = resume_command()
-        with measuring(say, wait=True, computes=plan.computes), preparation.exclusive(run), PairDisplay(err) as display:
-            gate = open_gate(store, run, say) if plan.computes else None
-            ceilings = store.ceilings(machine.fingerprint)
-            carriers = sides.carriers(
-                plan, run, asked.pair, prepared, machine, gate, ceilings, store.records(run=run.id)
-            )
-            with interruptible(go_on):
-                ending = PairRunner(store, carriers, following, display, allowed).run()
-        if ending.pairs_left:
-            left = counted(ending.pairs_left, "pair")
-            say(f"The budget is spent with about {left} left. Go on: {go_on}")
+        state = ResumeState(unfinished, sources)
+    profile = RunProfile(
+        asked.purpose,
+        lambda plan, records, _: PairSchedule(plan, records, following),
+        asked.pair,
+        asked.rule,
+        ceilings=False,
+        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides",),
+    )
+    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=state.run) as store:
+        run, result, _ = run_plan(
+            plan, machine, store, profile, state, budget_seconds=session.seconds, build_missing=not session.no_build
+        )
+        if result.launches_left:
+            left = counted(result.launches_left // 2, "pair")
+            say(f"The budget is spent with about {left} left. Resume: {resume_command()}")
         measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
         found = sides.report_of(store, run, asked.rule)
-        counted_in = sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
-        left_out = measured - counted_in
-        say(
-            f"{counted(measured, 'pair')} measured{f', {left_out} of them disturbed or incomplete' if left_out else ''}"
-        )
+        left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
+        more = f", {left_out} of them disturbed or incomplete" if left_out else ""
+        say(f"{counted(measured, 'pair')} measured{more}")
         return found
 
 
