@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.columns import csv_rows, objects
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
-from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 
 if TYPE_CHECKING:
     from dlbench.reports.against.analysis import Stand
+    from dlbench.reports.cells import Builds
     from dlbench.reports.claims.claim import Claim
-    from dlbench.reports.storage.builds import Builds
 
 Found = TypeVar("Found")
 
@@ -85,7 +84,7 @@ class Source:
 
     def builds(self) -> "Builds":
         """Return the builds of the results."""
-        from dlbench.reports.storage.builds import Builds
+        from dlbench.reports.cells import Builds
 
         return Builds(self.results().records, self.releases())
 

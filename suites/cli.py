@@ -1,6 +1,7 @@
 """The command line. Exit codes: `errors.py`, and README.md."""
 
 import errno
+import importlib.metadata
 import io
 import os
 import signal
@@ -11,79 +12,98 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .commands import options
-from .commands.compare import compare_command
-from .commands.doctor import doctor_command
-from .commands.env import env_app
-from .commands.explain import explain_command
-from .commands.gate import gate_command
-from .commands.history import history_command
-from .commands.list_and_probe import list_command, probe_command
-from .commands.new import new_app
-from .commands.options import AxesOfACell
-from .commands.plan import plan_command
-from .commands.report import report_app
-from .commands.run import run_command
-from .commands.stores import export_command, import_command, store_app
-from .commands.tune import tune_command
 from .display.screen import complain
 from .errors import DlbenchError, Interrupted, Terminated, UsageError
-from .fleet.command import fleet_app
-from .planning import external_adapters
-from .publishing.page import PAGE_OPTIONS, page_command
-from .publishing.site import SITE_OPTIONS, site_command
-from .run import preparation
 
-app = typer.Typer(
-    name="dlbench",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    help=(
-        "Which deep-learning framework, which build of it, on how many threads, at which mini-batch, is fastest on "
-        "this machine - and can the number be believed?\n\nStart with `dlbench run quick`."
-    ),
-)
-app.add_typer(env_app, name="env")
-app.add_typer(fleet_app, name="fleet")
-app.add_typer(new_app, name="new")
-report_app.command("page")(options.takes(page_command, PAGE_OPTIONS))
-report_app.command("site")(options.takes(site_command, SITE_OPTIONS))
-app.add_typer(report_app, name="report")
-app.add_typer(store_app, name="store")
+COMMANDS = {
+    "list": ("commands.list", "List the networks, frameworks and suites."),
+    "plan": ("commands.plan", "Show what a run would measure and how long it takes."),
+    "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
+    "tune": ("commands.tune", "Search for the fastest way to run a network here."),
+    "compare": ("commands.compare", "Compare two stored runs, or with --now two sides."),
+    "gate": ("commands.gate", "Fail on a confirmed regression, for CI."),
+    "history": ("commands.history", "Show each cell over many runs, and since when it changed."),
+    "explain": ("commands.explain", "Show where the time of one training step goes."),
+    "report": ("commands.report", "Show what was measured, and what it means."),
+    "doctor": ("commands.doctor", "Find what on this machine harms measurement."),
+    "probe": ("commands.probe", "Show what this machine is, and measure its ceilings."),
+    "export": ("commands.stores", "Write launches or runs in the forms of other tools."),
+    "import": ("commands.stores", "Read result files of pytest-benchmark into a store."),
+    "store": ("commands.stores", "Look after a result store."),
+    "env": ("commands.env", "Build, list and remove the frameworks' environments."),
+    "fleet": ("fleet.command", "Measure one suite on many machines."),
+    "new": ("commands.new", "Write a file to start from."),
+}
+"""Each command's module, and its line in --help: only the module of the command given is imported."""
+_SINGULAR = ("history", "explain", "tune")
+"""Commands whose axes may be named in the singular, too."""
 
-_ENDING_SECONDS = 10.0
-"""For so long after the first Ctrl-C a further one is ignored: launches are ended and the store is closed."""
-
-# What the parser of the command line raises: typer has no public name for it, and where it lies depends on its version.
+# The exception of the command line's parser: Typer has no public name for it.
 _BadUsage: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(preparation.version())
+        print(importlib.metadata.version("dlbench"))
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that stand before a command, and the adapters that need no option."""
+    """Take the options before a command, and register the adapters that need no option."""
+    from .planning import external_adapters
+
     external_adapters.register(None)
 
 
-for _command in (
-    *(list_command, plan_command, run_command, probe_command, compare_command, gate_command),
-    *(export_command, import_command, doctor_command),
-):
-    app.command(_command.__name__.removesuffix("_command"))(_command)
-for _command in (history_command, explain_command, tune_command):  # here each axis may be named in the singular too
-    in_plural = {"token_normalize_func": AxesOfACell.in_plural}
-    app.command(_command.__name__.removesuffix("_command"), context_settings=in_plural)(_command)
+def build_app(chosen: str) -> typer.Typer:
+    """Return the command line: the chosen command in full, each other one as its line in --help."""
+    app = typer.Typer(
+        name="dlbench",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        help=(
+            "Which deep-learning framework, which build of it, on how many threads, at which mini-batch, is fastest on "
+            "this machine - and can the number be believed?\n\nStart with `dlbench run quick`."
+        ),
+    )
+    app.callback()(_options)
+    for name, (module, summary) in COMMANDS.items():
+        if name != chosen:
+            app.command(name, help=summary)(lambda: None)
+            continue
+        found = importlib.import_module(f"dlbench.suites.{module}")
+        if name == "report":
+            _add_pages(found.report_app)
+        if hasattr(found, f"{name}_app"):
+            app.add_typer(getattr(found, f"{name}_app"), name=name)
+            continue
+        settings = {}
+        if name in _SINGULAR:
+            from .commands.options import AxesOfACell
+
+            settings = {"token_normalize_func": AxesOfACell.in_plural}
+        app.command(name, context_settings=settings)(getattr(found, f"{name}_command"))
+    return app
+
+
+_ENDING_SECONDS = 10.0
+"""For so long after the first Ctrl-C a further one is ignored: launches are ended and the store is closed."""
+
+
+def _add_pages(reports: typer.Typer) -> None:
+    """Add the reports that are whole pages; they read stores as the other reports do."""
+    from .commands import options
+    from .publishing.page import PAGE_OPTIONS, page_command
+    from .publishing.site import SITE_OPTIONS, site_command
+
+    reports.command("page")(options.takes(page_command, PAGE_OPTIONS))
+    reports.command("site")(options.takes(site_command, SITE_OPTIONS))
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -95,7 +115,7 @@ def _end_for_usage(error: Any) -> NoReturn:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         sys.exit(UsageError.exit_code)
-    command = error.ctx.command_path if getattr(error, "ctx", None) else app.info.name
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "dlbench"
     said = " ".join(error.format_message().split()).rstrip(".")
     complain(f"{said}{'' if said.endswith('?') else '.'} See: {command} --help")
     sys.exit(UsageError.exit_code)
@@ -152,6 +172,8 @@ def main() -> NoReturn:
     try:
         _settle_streams()
         _check_words(sys.argv[1:])
+        # A global option takes no value: the first word that is not an option names the command.
+        app = build_app(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
         code = app(standalone_mode=False) or 0
         if code == Interrupted.exit_code:
             raise Interrupted("Interrupted.")

@@ -20,10 +20,8 @@ from statistics import geometric_mean
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Status
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Column, Group, column_at, row_at
-from dlbench.reports.storage.builds import Build, Builds, fastest_mode
+from dlbench.reports.cells import Build, Builds, CellResult, Column, Group, Matrix, column_at, fastest_mode, row_at
+from dlbench.reports.flags import CONTENDED
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
 from dlbench.reports.threads.curve import computes_nothing
@@ -88,10 +86,10 @@ class Pair:
     """One network in one framework at one number of threads, then and now; either may be a hole."""
 
     where: Where
-    now: MatrixCell | None
+    now: CellResult | None
     """None: not measured."""
     build: Build | None
-    then: MatrixCell | None
+    then: CellResult | None
     """None: not in the table."""
     speedup: float | None
     """Seconds then / seconds now."""
@@ -240,7 +238,7 @@ class _Cells:
     """The CPU cells of one machine that may be held against a table."""
 
     def __init__(self, matrix: Matrix, machine: str, builds: Builds) -> None:
-        self._found: dict[tuple[Group, str, int], list[MatrixCell]] = {}
+        self._found: dict[tuple[Group, str, int], list[CellResult]] = {}
         self._adapters: dict[str, dict[str, None]] = {}
         for (group, row, column), cell in matrix.cells.items():
             # The paper did not bind threads to CPUs, and tuned what it measured.
@@ -255,13 +253,13 @@ class _Cells:
         """Return the names that an adapter was measured under."""
         return sorted(self._adapters.get(adapter, ())) if adapter else []
 
-    def at(self, group: Group, row: str, threads: int) -> list[MatrixCell]:
+    def at(self, group: Group, row: str, threads: int) -> list[CellResult]:
         """Return the modes of a row."""
         return sorted(self._found.get((group, row, threads), ()), key=lambda cell: cell.row)
 
 
 def _pair(
-    where: Where, now: MatrixCell | None, build: Build | None, then: MatrixCell | None, peak: CorePeak | None
+    where: Where, now: CellResult | None, build: Build | None, then: CellResult | None, peak: CorePeak | None
 ) -> Pair:
     past = then.timed if then is not None else None
     present = now.timed if now is not None and not computes_nothing(now) else None
@@ -284,7 +282,7 @@ def _pair(
     return Pair(where, now, build, then, speedup, share_now, share_then, per_peak, reason)
 
 
-def _why(now: MatrixCell | None, then: MatrixCell | None) -> str:
+def _why(now: CellResult | None, then: CellResult | None) -> str:
     """Return why there is nothing to divide."""
     parts = []
     if now is None:
@@ -327,7 +325,7 @@ def _means(pairs: Sequence[Pair], common: Mapping[int, Sequence[str]]) -> list[M
             span = Span(geometric_mean([each.low for each in spans]), geometric_mean([each.high for each in spans]))
         shared = [by_network[name] for name in common[threads]]
         of_shared = geometric_mean(shared) if shared else None
-        disturbed = {p.where.group.network for p in of_row if p.now is not None and p.now.has(flag_kinds.CONTENDED)}
+        disturbed = {p.where.group.network for p in of_row if p.now is not None and p.now.has(CONTENDED)}
         in_order = tuple(name for name in by_network if name in disturbed)
         means.append(Mean(framework, row, threads, len(speedups), geometric_mean(speedups), span, of_shared, in_order))
     return means

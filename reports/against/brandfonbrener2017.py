@@ -7,11 +7,11 @@ it is divided by their number. The modes of the rows are the numbers of the figu
 
 from typing import Any, NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.read_tables import lines_of
-from dlbench.reports.evidence.statistics import published
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
-from dlbench.reports.matrix.places import column_at, group_at, row_at
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, assemble
+from dlbench.reports.statistics import published
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import Networks
 
@@ -95,12 +95,18 @@ def _name(trial: Trial) -> str:
     return f"rnn-{size}-{trial.activation}"
 
 
-def _cell(trial: Trial) -> MatrixCell:
+def _cell(trial: Trial) -> CellResult:
     seconds = trial.seconds / UPDATES
-    return MatrixCell(
-        group=group_at(_name(trial), 1),
-        row=row_at(trial.software, f"Figure {trial.figure}"),
-        column=column_at(HOSTS[trial.machine].fingerprint, trial.device, None),
+    return CellResult(
+        machine=HOSTS[trial.machine].fingerprint,
+        cell=axes.BLANK._replace(
+            network=_name(trial),
+            batch_size=1,
+            framework=trial.software,
+            mode=f"Figure {trial.figure}",
+            device=trial.device,
+            threads=NO_THREADS,
+        ),
         status=Status.OK,
         reason="",
         seconds=published(seconds),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from dlbench.reports.against import brandfonbrener2017, shi2016, wuensche2018
-from dlbench.reports.matrix.analysis import Matrix
+from dlbench.reports.cells import Matrix
 
 TABLES: Mapping[str, Callable[[], Matrix]] = {
     shi2016.NAME: shi2016.table4,

@@ -3,9 +3,8 @@
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Against, against
 from dlbench.reports.against.words import against_data, against_page, against_rows
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import Builds, build_matrix
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
-from dlbench.reports.storage.builds import Builds
 
 
 def _analyse(source: Source) -> Against:

@@ -7,13 +7,13 @@ ran their own scripts: parity is unknown, and the scripts are known to have diff
 
 from collections.abc import Mapping
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.analysis import CorePeak, Published
 from dlbench.reports.against.read_tables import lines_of
-from dlbench.reports.evidence.flag_kinds import NEAR_PEAK, Flag
-from dlbench.reports.evidence.statistics import published
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
-from dlbench.reports.matrix.places import column_at, group_at, row_at
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, assemble
+from dlbench.reports.flags import NEAR_PEAK, Flag
+from dlbench.reports.statistics import published
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
 
@@ -92,17 +92,23 @@ def table4() -> Matrix:
     return assemble(cells, {host.fingerprint: host for host in HOSTS.values()}, [f"Source: {SOURCE}. {CAVEAT}"])
 
 
-def _cell(line: dict[str, str]) -> MatrixCell:
+def _cell(line: dict[str, str]) -> CellResult:
     host = HOSTS[line["platform"]]
     threads = int(line["threads"]) if line["threads"] else None
     batch = FIRST[line["network"]].batch_size
     seconds = published(float(line["seconds_per_minibatch"])) if line["seconds_per_minibatch"] else None
     kind, _, why = line["hole"].partition(": ")
     rate = FIRST[line["network"]].family.training_flops(batch) / seconds.median if seconds else None
-    return MatrixCell(
-        group=group_at(line["network"], batch),
-        row=row_at(line["framework"], "2016"),
-        column=column_at(host.fingerprint, "cpu" if threads else "gpu", threads),
+    return CellResult(
+        machine=host.fingerprint,
+        cell=axes.BLANK._replace(
+            network=line["network"],
+            batch_size=batch,
+            framework=line["framework"],
+            mode="2016",
+            device="cpu" if threads else "gpu",
+            threads=threads or NO_THREADS,
+        ),
         status=Status.OK if seconds else HOLES[kind],
         reason=f"{why}, says the paper" if why else "",
         flags=_doubts(rate, GPU_PEAKS.get(line["platform"])),

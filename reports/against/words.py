@@ -6,7 +6,7 @@ What the figures must not be read as stands above them in each form, and in a fi
 from typing import Any
 
 from dlbench.reports.against.analysis import Against, Match, Pair, Span
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import csv, json, layout
 from dlbench.reports.naming import group_name, row_name
 
@@ -98,13 +98,13 @@ def _table(found: Against, match: Match) -> layout.Table:
     return layout.Table(title, head, tuple(rows), tuple(_notes(match)), keys=2)
 
 
-def _common(found: Against) -> set[flag_kinds.FlagKind]:
+def _common(found: Against) -> set[FlagKind]:
     """Return what is said once of all numbers instead of at each."""
     timed = [pair.now for match in found.matches for pair in match.pairs if pair.now is not None and pair.now.timed]
-    return {flag_kinds.FEW_LAUNCHES} if timed and all(cell.has(flag_kinds.FEW_LAUNCHES) for cell in timed) else set()
+    return {FEW_LAUNCHES} if timed and all(cell.has(FEW_LAUNCHES) for cell in timed) else set()
 
 
-def _fields(pair: Pair, common: set[flag_kinds.FlagKind]) -> tuple[layout.Entry, ...]:
+def _fields(pair: Pair, common: set[FlagKind]) -> tuple[layout.Entry, ...]:
     then = pair.then
     if then is None:
         past = layout.Entry(layout.MISSING)
@@ -137,7 +137,7 @@ def _means(match: Match) -> layout.Table:
     rows: list[tuple[layout.Entry, ...]] = []
     before = ""
     for mean in match.means:
-        mark = flag_kinds.CONTENDED.symbol if mean.disturbed else ""
+        mark = CONTENDED.symbol if mean.disturbed else ""
         speedup, per_peak = f"{layout.number(mean.speedup)}x{mark}", _times(mean.per_peak)
         name = mean.row if mean.row != before else ""
         of_common = "" if mean.common is None else f"{layout.number(mean.common)}x"
@@ -146,7 +146,7 @@ def _means(match: Match) -> layout.Table:
     head = ("", "p", "networks", "speed-up", "per peak", "of common")
     notes = _common_networks(match)
     if any(mean.disturbed for mean in match.means):
-        notes.append(f"{flag_kinds.CONTENDED.symbol} holds networks on which the measurement here was disturbed")
+        notes.append(f"{CONTENDED.symbol} holds networks on which the measurement here was disturbed")
     return layout.Table("Geometric means over networks", head, tuple(rows), tuple(notes))
 
 

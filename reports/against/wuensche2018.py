@@ -4,12 +4,12 @@ Wuensche 2018, a survey of what makes training fast: the desktop of Shi et al. o
 version of their paper. Which of the two fully connected networks it is, the table does not say.
 """
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against.read_tables import lines_of
 from dlbench.reports.against.shi2016 import HOSTS
-from dlbench.reports.evidence.statistics import published
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, assemble
-from dlbench.reports.matrix.places import column_at, group_at, row_at
+from dlbench.reports.cells import CellResult, Matrix, assemble
+from dlbench.reports.statistics import published
 
 NAME = "wuensche2018"
 NETWORK = "fully connected"
@@ -24,13 +24,19 @@ def table1() -> Matrix:
     return assemble(cells, {host.fingerprint: host}, [f"Source: {SOURCE}. {CAVEAT}"])
 
 
-def _cell(line: dict[str, str]) -> MatrixCell:
+def _cell(line: dict[str, str]) -> CellResult:
     batch, told = int(line["mini_batch"]), line["seconds_per_minibatch"]
     seconds = published(float(told)) if told else None
-    return MatrixCell(
-        group=group_at(NETWORK, batch),
-        row=row_at(line["framework"], "2018"),
-        column=column_at(HOSTS["desktop_i7_3820"].fingerprint, "cpu", int(line["threads"])),
+    return CellResult(
+        machine=HOSTS["desktop_i7_3820"].fingerprint,
+        cell=axes.BLANK._replace(
+            network=NETWORK,
+            batch_size=batch,
+            framework=line["framework"],
+            mode="2018",
+            device="cpu",
+            threads=int(line["threads"]),
+        ),
         status=Status.OK if seconds else Status.UNSUPPORTED,
         reason="" if seconds else "a - in the paper, without a reason",
         seconds=seconds,

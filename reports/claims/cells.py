@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.cells import CellResult, Matrix, fastest_mode
 from dlbench.reports.recurrent_cells.settings import Losses
-from dlbench.reports.storage.builds import fastest_mode
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, Networks
 from dlbench.reports.threads.curve import computes_nothing
@@ -48,7 +47,7 @@ class Cells:
     def __init__(
         self,
         matrix: Matrix,
-        tool_of: Callable[[MatrixCell], str],
+        tool_of: Callable[[CellResult], str],
         machines: Sequence[str] | None = None,
         networks: Networks | None = None,
         losses: Losses | None = None,
@@ -62,7 +61,7 @@ class Cells:
         self.tool_of = tool_of
         self.networks = networks or {}
         self.losses = losses or {}
-        self._found: dict[tuple[Spot, Work, str, int | None], list[MatrixCell]] = {}
+        self._found: dict[tuple[Spot, Work, str, int | None], list[CellResult]] = {}
         for cell in matrix.cells.values():
             spot, column = Spot(cell.column.machine, cell.column.device), cell.column
             usual = all(getattr(cell.cell, name) == getattr(axes.BLANK, name) for name in _DIFFERENT)
@@ -106,7 +105,7 @@ class Cells:
 
     def at(
         self, spot: Spot, network: str, tool: str, threads: int | None = None, batch_size: int | None = None
-    ) -> MatrixCell | None:
+    ) -> CellResult | None:
         """Return the fastest cell there; without a mini-batch at the one that the network is defined with."""
         usual = FIRST[network].batch_size if network in FIRST else 0
         found = self._found.get((spot, Work(network, batch_size or usual), tool, threads))
@@ -114,11 +113,11 @@ class Cells:
 
     def fastest(
         self, spot: Spot, network: str, tools: Sequence[str], batch_size: int | None = None
-    ) -> MatrixCell | None:
+    ) -> CellResult | None:
         """Return the fastest cell of several tools on a GPU; None where none has a time."""
         return _fastest(self.at(spot, network, tool, batch_size=batch_size) for tool in tools)
 
-    def best(self, spot: Spot, network: str, tool: str, most: int | None = None) -> MatrixCell | None:
+    def best(self, spot: Spot, network: str, tool: str, most: int | None = None) -> CellResult | None:
         """Return the fastest cell of a tool over thread counts, or those up to so many; None where none has a time."""
         counts = [count for count in self.counts(spot) if most is None or count <= most]
         return _fastest(self.at(spot, network, tool, count) for count in counts)
@@ -132,17 +131,17 @@ class Cells:
         return host.name if spot.on_cpu or not model else model
 
 
-def _fastest(cells: Iterable[MatrixCell | None]) -> MatrixCell | None:
+def _fastest(cells: Iterable[CellResult | None]) -> CellResult | None:
     timed = {cell.timed.median: cell for cell in cells if cell is not None and cell.timed is not None}
     return timed[min(timed)] if timed else None
 
 
 def tools_of_stands(
-    adapters: Mapping[str, str], adapter_of: Callable[[MatrixCell], str]
-) -> Callable[[MatrixCell], str]:
+    adapters: Mapping[str, str], adapter_of: Callable[[CellResult], str]
+) -> Callable[[CellResult], str]:
     """Return what says which tool a cell is of: ``adapters`` names the papers' tools by the adapter that stands."""
 
-    def tool_of(cell: MatrixCell) -> str:
+    def tool_of(cell: CellResult) -> str:
         adapter, row = adapter_of(cell), cell.row.framework
         # A row may have the name of a tool of the papers, and be another program.
         return adapters.get(adapter, f"{row} by {adapter}" if row in adapters.values() else row)

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dlbench.reports.against.read_tables import lines_of
+from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import MORE, Claimed, Question, of_times, of_value
-from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.recurrent_cells.settings import Losses, Setting
 
 
@@ -50,7 +50,7 @@ def larger(found: Losses, method: str = PUBLISHED) -> Iterator[Question]:
 
 def transfer(cells: Cells) -> Iterator[Question]:
     """G4: a mini-batch that is copied from pageable memory in each step takes longer than one on the device."""
-    found: dict[object, dict[str, MatrixCell]] = {}
+    found: dict[object, dict[str, CellResult]] = {}
     for cell in cells.matrix.cells.values():
         if not cell.cell.on_cpu:
             where = cell.column, cell.row, cell.group._replace(placement="")

@@ -8,12 +8,11 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import CellResult, fastest_mode
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import OWN, Claim
 from dlbench.reports.claims.questions import Claimed, Question, of_times
-from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.naming import group_name, rest_of
-from dlbench.reports.storage.builds import fastest_mode
 
 Number = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 Values = Mapping[str, tuple[Any, ...]]
@@ -80,7 +79,7 @@ class OwnClaim(BaseModel):
         apart = {*self.slower, *self.faster}
         apart |= {"mode"} if "framework" in apart else set()
         apart |= {"specification"} if "network" in apart else set()
-        sides: dict[object, tuple[list[MatrixCell], list[MatrixCell]]] = {}
+        sides: dict[object, tuple[list[CellResult], list[CellResult]]] = {}
         for cell in cells.matrix.cells.values():
             where = cell.column.machine, axes.without(cell.cell, *apart)
             for side, chosen in enumerate((self.slower, self.faster)):
@@ -92,7 +91,7 @@ class OwnClaim(BaseModel):
             yield of_times(_name(slower, faster), slower, faster, claimed)
 
 
-def _name(slower: MatrixCell | None, faster: MatrixCell | None) -> str:
+def _name(slower: CellResult | None, faster: CellResult | None) -> str:
     """Return the pair in words, with what is not there as a question mark."""
     one = slower or faster
     assert one is not None
@@ -104,7 +103,7 @@ def _name(slower: MatrixCell | None, faster: MatrixCell | None) -> str:
     return " / ".join(names)
 
 
-def _matches(cell: MatrixCell, chosen: Values) -> bool:
+def _matches(cell: CellResult, chosen: Values) -> bool:
     return all(any(_fits(getattr(cell.cell, name), each) for each in wanted) for name, wanted in chosen.items())
 
 

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence.contrasts import WORSE, Verdict, holm, judge, welch
-from dlbench.reports.evidence.flag_kinds import Flag
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
-from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.cells import CellResult
+from dlbench.reports.flags import Flag
+from dlbench.reports.statistics import WORSE, Ratio, Summary, Verdict, holm, judge, ratio, welch
 from dlbench.reports.threads.curve import computes_nothing
 
 SIZE = 2.0
@@ -84,7 +83,7 @@ class Question:
     """What the evidence of its cells says against taking them at face value."""
 
 
-def of_times(what: str, over: MatrixCell | None, under: MatrixCell | None, claimed: Claimed) -> Question:
+def of_times(what: str, over: CellResult | None, under: CellResult | None, claimed: Claimed) -> Question:
     """Return the question whether the ratio of these cells' times is where a claim has it."""
     one, other = usable(over), usable(under)
     if one is None or other is None:
@@ -107,12 +106,12 @@ def of_fact(what: str, so: bool | None, missing: str = "not measured") -> Questi
     return Question(what, Claimed(least=0.5), found, missing=missing if so is None else "")
 
 
-def usable(cell: MatrixCell | None) -> Summary | None:
+def usable(cell: CellResult | None) -> Summary | None:
     """Return a cell's time where it is one of the right mathematics."""
     return None if cell is None or computes_nothing(cell) else cell.timed
 
 
-def why_missing(cell: MatrixCell | None) -> str:
+def why_missing(cell: CellResult | None) -> str:
     """Return why a cell has no time that can be used."""
     if cell is None:
         return "not measured"

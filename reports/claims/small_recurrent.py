@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import LESS, MORE, Claimed, Question, of_times, usable
-from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.rnn.lines import Line, Lines, Size, lines
 
 
@@ -53,7 +53,7 @@ def many_cores_poor(cells: Cells) -> Iterator[Question]:
         yield from _pairs(found, {"hidden": hidden}, {"hidden": 20}, Claimed(least=2.0))
 
 
-def _cpu_over_gpu(cells: Cells) -> Iterator[tuple[Line, Size, MatrixCell, MatrixCell]]:
+def _cpu_over_gpu(cells: Cells) -> Iterator[tuple[Line, Size, CellResult, CellResult]]:
     """Yield each network that a framework has on a GPU and a CPU: there its fastest cell."""
     on_cpu = _lines(cells, on_cpu=True)
     for line, sizes in _lines(cells, on_cpu=False).items():
@@ -67,7 +67,7 @@ def _cpu_over_gpu(cells: Cells) -> Iterator[tuple[Line, Size, MatrixCell, Matrix
                 yield line, size, best, gpu
 
 
-def _fastest(cells: Iterable[MatrixCell]) -> MatrixCell | None:
+def _fastest(cells: Iterable[CellResult]) -> CellResult | None:
     timed = {time.median: cell for cell in cells if (time := usable(cell)) is not None}
     return timed[min(timed)] if timed else None
 

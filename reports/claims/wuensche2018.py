@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dlbench.adapters import axes
 from dlbench.reports.against.wuensche2018 import NETWORK, table1
+from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.cells import FCNS, Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import MORE, Claimed, Question, of_times, of_value
-from dlbench.reports.matrix.analysis import MatrixCell
 
 SAVED = {"cntk": 0.35, "mxnet": 0.35, "caffe": 0.28, "torch": 0.10, "tensorflow": 0.10}
 """Of the time, by twice the GPUs."""
@@ -34,7 +34,7 @@ def threads_in_table1() -> Iterable[Question]:
 
 def doubling_gpus(cells: Cells) -> Iterator[Question]:
     """W2: twice the GPUs save a share of the time, by tool."""
-    by_workers: dict[object, dict[int, MatrixCell]] = {}
+    by_workers: dict[object, dict[int, CellResult]] = {}
     for cell in cells.matrix.cells.values():
         if not cell.cell.on_cpu:
             column = cell.column

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, Summary
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, Summary
 
 REPLICATES = 999
 SEED = 20160825

@@ -13,7 +13,7 @@ from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, RECURRENT
 from dlbench.adapters.protocol import Cell, Operator, Outcome, Profile
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence.gpu_evidence import starting_words
+from dlbench.reports.flags import starting_words
 
 IDLE = "idle"
 PRODUCTS = (MATRIX, CONVOLUTION, RECURRENT)

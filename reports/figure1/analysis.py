@@ -24,23 +24,22 @@ from dataclasses import dataclass, replace
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import clearly_slower
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Place, Row, column_of
+from dlbench.reports.cells import CellResult, Matrix, Place, Row, column_of
+from dlbench.reports.flags import (
+    CONTENDED,
+    DEVICE_THROTTLED,
+    DEVICE_TIME,
+    ECC_ERRORS,
+    OTHER_ENVIRONMENT,
+    PARITY_UNCHECKED,
+    THREADS_EXCEEDED,
+)
+from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import Host
 
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
-_DOUBTS = (
-    flag_kinds.OTHER_ENVIRONMENT,
-    flag_kinds.PARITY_UNCHECKED,
-    flag_kinds.ECC_ERRORS,
-    flag_kinds.CONTENDED,
-    flag_kinds.DEVICE_THROTTLED,
-    flag_kinds.DEVICE_TIME,
-)
+_DOUBTS = (OTHER_ENVIRONMENT, PARITY_UNCHECKED, ECC_ERRORS, CONTENDED, DEVICE_THROTTLED, DEVICE_TIME)
 """A size with one of these takes no part as long as another is without it."""
 _NOT_OF_A_PLACE = ("network", "batch_size", *(axis.name for axis in axes.of_role(axes.ROW)))
 
@@ -50,7 +49,7 @@ class Point:
     """One mini-batch size of a line; a hole has a cell with a status and no seconds."""
 
     batch_size: int
-    cell: MatrixCell
+    cell: CellResult
     seconds: Summary | None
     """Per mini-batch; None for a hole, and for a number that cannot be used."""
     takes_part: bool
@@ -126,7 +125,7 @@ class Figure1:
 
 def figure1(matrix: Matrix) -> Figure1:
     """Return the lines of a matrix over the mini-batch sizes, network by network."""
-    found: dict[tuple[str, Place, Row], list[MatrixCell]] = {}
+    found: dict[tuple[str, Place, Row], list[CellResult]] = {}
     for (group, row, column), cell in matrix.cells.items():
         place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
         found.setdefault((group.network, place, row), []).append(cell)
@@ -198,12 +197,12 @@ def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
     return found.changed(lambda value: value**power, f"{found.method}, for each doubling")
 
 
-def _line(network: str, place: Place, row: Row, cells: Sequence[MatrixCell]) -> Line:
+def _line(network: str, place: Place, row: Row, cells: Sequence[CellResult]) -> Line:
     by_size = {cell.group.batch_size: cell for cell in sorted(cells, key=lambda cell: cell.group.batch_size)}
     usable = {
         size: timed
         for size, cell in by_size.items()
-        if (timed := cell.timed) is not None and not cell.has(flag_kinds.THREADS_EXCEEDED)
+        if (timed := cell.timed) is not None and not cell.has(THREADS_EXCEEDED)
     }
     kept = _undoubted(usable, by_size)
     times = {size: usable[size] for size in kept}
@@ -216,7 +215,7 @@ def _line(network: str, place: Place, row: Row, cells: Sequence[MatrixCell]) -> 
     return Line(network, row, place, points, fastest[0] if fastest else None, fastest[1:], find_knee(times))
 
 
-def _undoubted(sizes: Iterable[int], cells: Mapping[int, MatrixCell]) -> list[int]:
+def _undoubted(sizes: Iterable[int], cells: Mapping[int, CellResult]) -> list[int]:
     """Return the sizes without a doubt that is not shared by all."""
     kept = list(sizes)
     for doubt in _DOUBTS:

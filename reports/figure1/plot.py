@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlbench.reports.evidence.statistics import CONFIDENCE
+from dlbench.reports.cells import Place, Row
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line
 from dlbench.reports.figure1.tables import NOTHING, QUANTITIES, shown_value
 from dlbench.reports.figure1.words import place_names
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, bars, figure_of, gridded, write_pages
-from dlbench.reports.matrix.places import Place, Row
 from dlbench.reports.naming import row_name
+from dlbench.reports.statistics import CONFIDENCE
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -1,9 +1,9 @@
 """`dlbench report figure1`."""
 
+from dlbench.reports.cells import differ
 from dlbench.reports.figure1.analysis import figure1
 from dlbench.reports.figure1.plot import figure1_to_picture
 from dlbench.reports.figure1.tables import QUANTITIES, figure1_data, figure1_page, figure1_rows
-from dlbench.reports.matrix.places import differ
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 
 REPORT = Report(

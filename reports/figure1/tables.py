@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence import flag_kinds
 from dlbench.reports.figure1.analysis import PAYS, Figure1, Line, Point
 from dlbench.reports.figure1.words import place_names, sentence
+from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats import csv, json, layout
 from dlbench.reports.matrix.data import of_cell, of_place
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
@@ -79,7 +79,7 @@ def shown_value(point: Point, quantity: str) -> tuple[float, float | None, float
     return point.batch_size / seconds.median, low, high
 
 
-def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_kinds.FlagKind]) -> layout.Table:
+def _table(title: str, lines: Sequence[Line], quantity: str, common: set[FlagKind]) -> layout.Table:
     """Return the table of one network at one place; a row without any number has words beneath, and no column."""
     columns = [line for line in lines if any(shown_value(point, quantity) for point in line.points)]
     by_size = [{point.batch_size: point for point in line.points} for line in columns]
@@ -102,7 +102,7 @@ def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flag_ki
     return layout.Table(title, head, rows, (*notes, *layout.reasons(holes)))
 
 
-def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kinds.FlagKind]) -> layout.Entry:
+def _entry(point: Point | None, line: Line, quantity: str, common: set[FlagKind]) -> layout.Entry:
     if point is None:
         return layout.Entry(layout.MISSING)
     value = shown_value(point, quantity)
@@ -113,7 +113,7 @@ def _entry(point: Point | None, line: Line, quantity: str, common: set[flag_kind
     return layout.Entry(layout.number(value[0]), layout.deviation(*value), marks + knee, point.batch_size == line.best)
 
 
-def _legend(found: Figure1, common: set[flag_kinds.FlagKind], quantity: str) -> list[str]:
+def _legend(found: Figure1, common: set[FlagKind], quantity: str) -> list[str]:
     lines = [line for panel in found.panels for line in panel.lines]
     points = [point for line in lines for point in line.points]
     told = []

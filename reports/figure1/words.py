@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import Place
 from dlbench.reports.figure1.analysis import Figure1, Line
 from dlbench.reports.formats.layout import number
-from dlbench.reports.matrix.places import Place
 from dlbench.reports.naming import extra_of_place, threads_name
 from dlbench.reports.storage.hosts import name_among
 

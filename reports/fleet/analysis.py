@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlbench.reports.evidence.statistics import Summary
 from dlbench.reports.fleet.contrasts import FAST, SLOW, UNKNOWN, Judged, contrasts
 from dlbench.reports.fleet.nodes import Kind, NodeSeen, Thing, gather
 from dlbench.reports.report import Source
+from dlbench.reports.statistics import Summary
 
 
 @dataclass(frozen=True)

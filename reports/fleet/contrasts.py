@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlbench.reports.evidence.contrasts import WORSE, holm, judge
 from dlbench.reports.evidence.one_of_several import Differences, Flags, Floats
-from dlbench.reports.evidence.statistics import CONFIDENCE, LAUNCH_DEVIATION, Ratio
 from dlbench.reports.fleet.nodes import Kind
 from dlbench.reports.fleet.numbers import Numbers
+from dlbench.reports.statistics import CONFIDENCE, LAUNCH_DEVIATION, WORSE, Ratio, holm, judge
 
 SLOW, FAST, LIKE, UNKNOWN = "slow", "fast", "like the others", "cannot be told"
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import values
 from dlbench.reports.fleet.analysis import Finding, FleetFound, KindFound, OnThing, Spread
 from dlbench.reports.fleet.contrasts import Judged
 from dlbench.reports.fleet.headline import headline
 from dlbench.reports.fleet.missing import missing
 from dlbench.reports.fleet.nodes import Thing
 from dlbench.reports.formats import csv, json
-from dlbench.reports.matrix.places import values
 
 MEAN, CELL = "mean", "cell"
 _COLUMNS = (

@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from dlbench.reports.evidence.contrasts import SIGNIFICANCE
-from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.fleet.analysis import Finding, FleetFound, KindFound
 from dlbench.reports.fleet.contrasts import FAST, SLOW, Judged
 from dlbench.reports.formats.layout import number
+from dlbench.reports.statistics import SIGNIFICANCE, Ratio
 
 NOTHING = "The nodes do not differ by more than noise explains."
 _LITTLE = "The nodes differ by more than noise explains, but by less than 2 %."

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, disturbances
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence.attempts import disturbed, effective
-from dlbench.reports.evidence.statistics import Summary, summarise
+from dlbench.reports.flags import disturbed
 from dlbench.reports.naming import name_of
 from dlbench.reports.report import Source
+from dlbench.reports.statistics import Summary, summarise
 from dlbench.reports.storage.hosts import Host, Node
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import Record, Run, last_attempts
 
 PRODUCTS, BANDWIDTH = "matrix products", "memory bandwidth"
 _UNIT = 1e9
@@ -127,7 +127,7 @@ def _fleet_named(word: str, runs: Iterable[Run]) -> str:
 
 
 def _add_records(gathered: _Gathered, run_node: Node, records: list[Record]) -> None:
-    for record in effective(records, gathered.host):
+    for record in last_attempts(records):
         node = gathered.node(record.node or run_node)
         parity = record.outcome.parity
         if record.outcome.status is not Status.OK or not record.outcome.samples_ns:

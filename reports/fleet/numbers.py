@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy.special import chdtrc
 
-from dlbench.reports.evidence.contrasts import SIGNIFICANCE, variance_of_launches
 from dlbench.reports.evidence.least_squares import deviate_alike
 from dlbench.reports.evidence.one_of_several import Differences, Flags, Floats, Means, against_others
-from dlbench.reports.evidence.statistics import Summary
 from dlbench.reports.fleet.nodes import Kind
+from dlbench.reports.statistics import SIGNIFICANCE, Summary, variance_of_launches
 
 _FAR = 0.5
 """Set aside at once is what is as far out as this share of the furthest."""

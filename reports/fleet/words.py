@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.flags import CONTENDED, SHARED_NODE
 from dlbench.reports.fleet.analysis import Finding, FleetFound, KindFound, Spread
 from dlbench.reports.fleet.contrasts import FAST, SLOW
 from dlbench.reports.fleet.headline import counted, headline
@@ -160,13 +160,13 @@ def _share(share: float | None) -> str:
 
 
 def _marks(node: NodeSeen) -> str:
-    kinds = ((flag_kinds.SHARED_NODE, bool(node.shared)), (flag_kinds.CONTENDED, bool(node.disturbed)))
+    kinds = ((SHARED_NODE, bool(node.shared)), (CONTENDED, bool(node.disturbed)))
     return "".join(f" {kind.symbol}" for kind, raised in kinds if raised)
 
 
 def _marks_legend(found: FleetFound) -> list[str]:
     nodes = [each.node for kind in found.compared for each in kind.nodes]
-    shared, contended = flag_kinds.SHARED_NODE, flag_kinds.CONTENDED
+    shared, contended = SHARED_NODE, CONTENDED
     lines = [f"{shared.symbol} {shared.legend}"] if any(node.shared for node in nodes) else []
     return [*lines, *([f"{contended.symbol} {contended.legend}"] if any(node.disturbed for node in nodes) else [])]
 

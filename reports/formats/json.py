@@ -8,7 +8,7 @@ from datetime import date
 from enum import Enum
 from typing import Any
 
-from dlbench.reports.evidence.flag_kinds import Flag
+from dlbench.reports.flags import Flag
 from dlbench.reports.formats.inert import json_escaped
 from dlbench.reports.formats.layout import Table
 

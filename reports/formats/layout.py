@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio, Summary
+from dlbench.reports.cells import CellResult
+from dlbench.reports.flags import KINDS, FlagKind
 from dlbench.reports.formats.inert import FIELD, one_line, visible
-from dlbench.reports.matrix.analysis import MatrixCell
+from dlbench.reports.statistics import Ratio, Summary
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -105,10 +105,10 @@ class Quantity(NamedTuple):
     """What a matrix shows in its cells."""
 
     title: str
-    value: Callable[[MatrixCell], float | None]
+    value: Callable[[CellResult], float | None]
 
 
-def _of_device(cell: MatrixCell, name: str) -> float | None:
+def _of_device(cell: CellResult, name: str) -> float | None:
     return None if cell.device_observed is None else getattr(cell.device_observed, name)
 
 
@@ -159,7 +159,7 @@ def times(found: Ratio | None) -> str:
     return f"{number(found.value)}x{ends}"
 
 
-def entry(cell: MatrixCell | None, quantity: Quantity, without: set[flag_kinds.FlagKind]) -> Entry:
+def entry(cell: CellResult | None, quantity: Quantity, without: set[FlagKind]) -> Entry:
     """Return how a cell is shown."""
     if cell is None:
         return Entry(MISSING)
@@ -173,25 +173,25 @@ def entry(cell: MatrixCell | None, quantity: Quantity, without: set[flag_kinds.F
     return Entry(number(value), spread, marks, cell.best)
 
 
-def why_hole(cell: MatrixCell) -> str:
+def why_hole(cell: CellResult) -> str:
     """Return the word for a cell without a number, and the reason."""
     wrong = cell.shown
     reason = cell.reason or ("it computed something else than the reference" if wrong else "no reason was given")
     return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
 
 
-def common_flags(cells: Iterable[MatrixCell]) -> set[flag_kinds.FlagKind]:
+def common_flags(cells: Iterable[CellResult]) -> set[FlagKind]:
     """Return the flags that every one of several numbers carries: said once instead of at each."""
     numbers = list(cells)
-    return {kind for kind in flag_kinds.KINDS if len(numbers) > 1 and all(cell.has(kind) for cell in numbers)}
+    return {kind for kind in KINDS if len(numbers) > 1 and all(cell.has(kind) for cell in numbers)}
 
 
 def flag_lines(
-    cells: Iterable[MatrixCell], common: Collection[flag_kinds.FlagKind] = (), every: str = "every number:"
+    cells: Iterable[CellResult], common: Collection[FlagKind] = (), every: str = "every number:"
 ) -> list[str]:
     """Return what the marks of these cells mean; behind ``every`` those that each number carries."""
     raised = {flag.kind for cell in cells for flag in cell.flags}
-    return [f"{every if kind in common else kind.symbol} {kind.legend}" for kind in flag_kinds.KINDS if kind in raised]
+    return [f"{every if kind in common else kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
 
 
 def reasons(holes: Iterable[tuple[str, str, str]]) -> list[str]:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import CellResult, Matrix, Place, values
 from dlbench.reports.formats.csv import MEDIAN, Rows, parts
 from dlbench.reports.formats.json import plain
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Place, values
 from dlbench.reports.storage.hosts import Host
 
 _COLUMNS = (
@@ -43,7 +42,7 @@ def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
     return [_cell(matrix, cell) for cell in matrix.cells.values()]
 
 
-def _cell(matrix: Matrix, cell: MatrixCell) -> dict[str, Any]:
+def _cell(matrix: Matrix, cell: CellResult) -> dict[str, Any]:
     return {
         **values(cell.cell),
         **of_cell(
@@ -64,6 +63,6 @@ def of_place(hosts: Mapping[str, Host], place: Place, *left_out: str, **more: An
     return {**machine, **more, **values(place.cell, *left_out)}
 
 
-def of_cell(cell: MatrixCell, *names: str) -> dict[str, Any]:
+def of_cell(cell: CellResult, *names: str) -> dict[str, Any]:
     """Return these attributes of a cell as plain JSON types, by the names that every report has for them."""
     return {"seconds_per_minibatch" if name == "seconds" else name: plain(getattr(cell, name)) for name in names}

@@ -3,15 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix
 from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
 from dlbench.reports.formats.pictures import Interval
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import NO_THREADS
 from dlbench.reports.naming import group_name, head_of, row_name
 from dlbench.reports.storage.hosts import name_among
 
 
-def drawn_cells(matrix: Matrix, machine: str = "") -> list[MatrixCell]:
+def drawn_cells(matrix: Matrix, machine: str = "") -> list[CellResult]:
     """Return the cells with a time that counts and a share of the ceiling, of one machine or of all."""
     of_one = (cell for cell in matrix.cells.values() if not machine or cell.column.machine == machine)
     return [cell for cell in of_one if cell.timed is not None and cell.ceiling_fraction is not None]
@@ -31,21 +30,21 @@ def _page(matrix: Matrix, machine: str) -> Dots:
     return Dots(title, across, panels)
 
 
-def _groups(cells: Iterable[MatrixCell]) -> list[object]:
+def _groups(cells: Iterable[CellResult]) -> list[object]:
     return list(dict.fromkeys(cell.group for cell in cells))
 
 
-def _panel(cells: list[MatrixCell]) -> Panel:
+def _panel(cells: list[CellResult]) -> Panel:
     names = tuple(dict.fromkeys(row_name(cell.row) for cell in cells))
     return Panel(group_name(cells[0].group), names, {(row_name(c.row), _place(c)): _share(c) for c in cells})
 
 
-def _place(cell: MatrixCell) -> str:
+def _place(cell: CellResult) -> str:
     where = cell.column
     return head_of(where.cell if where.on_cpu else where.cell._replace(threads=NO_THREADS))
 
 
-def _share(cell: MatrixCell) -> Interval:
+def _share(cell: CellResult) -> Interval:
     """Return per cent of the ceiling: the shorter the time, the more."""
     share, seconds = 100 * (cell.ceiling_fraction or 0.0), cell.seconds
     if seconds is None or seconds.low is None or seconds.high is None:

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.cells import CellResult, Column, Matrix
+from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats import layout
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Column
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, row_name, short_extra
 
 NOTHING = "Nothing was measured yet."
@@ -61,7 +60,7 @@ def _gpus(matrix: Matrix, machine: str) -> str:
     return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
 
 
-def _common(matrix: Matrix) -> set[flag_kinds.FlagKind]:
+def _common(matrix: Matrix) -> set[FlagKind]:
     return layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
 
 
@@ -108,7 +107,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         (flag.kind.symbol, flag.sentence, cell)
         for cell in shown
         for flag in cell.flags
-        if flag.kind not in common and flag.kind not in (flag_kinds.FEW_LAUNCHES, flag_kinds.PARITY_UNCHECKED)
+        if flag.kind not in common and flag.kind not in (FEW_LAUNCHES, PARITY_UNCHECKED)
     ]
     found = _grouped(matrix, facts)
     if details is not None and len(found) > details:
@@ -116,7 +115,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     return lines + found + list(matrix.notes)
 
 
-def _lesser_coverage(cells: Iterable[MatrixCell]) -> str:
+def _lesser_coverage(cells: Iterable[CellResult]) -> str:
     """Return what the intervals from few steps cover instead, e.g. "; from 5 steps 94 %"."""
     lesser = {
         cell.seconds.samples: cell.seconds.coverage
@@ -126,7 +125,7 @@ def _lesser_coverage(cells: Iterable[MatrixCell]) -> str:
     return "".join(f"; from {samples} steps {coverage:.0%}" for samples, coverage in sorted(lesser.items()))
 
 
-def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, MatrixCell]]) -> list[str]:
+def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
     """Return the facts (mark, text, cell) in few lines: same text together, with all its columns and rows."""
     counts = Counter(group.network for group in matrix.rows)
     columns: dict[tuple[str, str, str, str], list[str]] = {}

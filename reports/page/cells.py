@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from dlbench.reports.cells import CellResult, values
 from dlbench.reports.formats.html import page_to_html, table_to_html
+from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Entry, Page, Table, deviation, entries, number, why_hole
-from dlbench.reports.history.analysis import CellHistory
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.series import CAVEATS
-from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import values
+from dlbench.reports.history.nights import CAVEATS, CellHistory
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.data import MOST_NIGHTS, Numbers, launches_of, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
@@ -22,7 +22,7 @@ MOST_DOTS = 60_000
 _NONE = "not launched, or a published number"
 
 
-def cell_html(document: Document, cell: MatrixCell, software: int | None, thinned: int) -> Markup:
+def cell_html(document: Document, cell: CellResult, software: int | None, thinned: int) -> Markup:
     """Return the inside of the dialog of a cell; the script puts the list of ``software`` into its place."""
     launches = launches_of(document, cell)
     host = document.matrix.hosts[cell.column.machine].name
@@ -43,7 +43,8 @@ def cell_html(document: Document, cell: MatrixCell, software: int | None, thinne
         parts.append(
             Markup(
                 '<h3>Measure it again</h3><div class="command"><code tabindex="0">{}</code>'
-                '<button type="button" class="copy">Copy</button><output></output></div><p class="small">It was: {}.</p>'
+                '<button type="button" class="copy">Copy</button><output></output></div>'
+                '<p class="small">It was: {}.</p>'
             ).format(_seen(command, 4000), _seen("; ".join([*was, f"dlbench {document.version}"]), 4000))
         )
     if software is not None:
@@ -78,8 +79,6 @@ def _value(value: Any) -> Markup:
 
 
 def _seen(value: Any, most: int = 200) -> Markup:
-    from dlbench.reports.formats.inert import one_line
-
     return escape(one_line(str(value), most))
 
 
@@ -88,7 +87,7 @@ def ends(found: Numbers) -> str:
     return "" if found[1] is None or found[2] is None else f"{number(found[1])} to {number(found[2])}"
 
 
-def _numbers(cell: MatrixCell) -> Markup:
+def _numbers(cell: CellResult) -> Markup:
     timed = cell.seconds
     assert timed is not None  # it is shown
     rows = tuple(
@@ -106,7 +105,7 @@ def _html(table: Table) -> Markup:
     return page_to_html(Page((), (table,)))
 
 
-def _warnings(cell: MatrixCell) -> Markup:
+def _warnings(cell: CellResult) -> Markup:
     if not cell.flags:
         return Markup("")
     items = [
@@ -189,8 +188,6 @@ def _pair(part: Any, *names: str) -> tuple[Any, ...]:
 
 
 def _median(timed: Sequence[float]) -> float | None:
-    from statistics import median
-
     return median(timed) if len(timed) else None
 
 
@@ -255,7 +252,7 @@ def dots_svg(label: str, series: Sequence[Dots], band: Numbers | None, text: Cal
     return Markup('<div class="wide" role="group" aria-label="{}" tabindex="0">{}</div>').format(label, drawn)
 
 
-def _steps(launches: Sequence[Launch], cell: MatrixCell, thinned: int) -> Markup:
+def _steps(launches: Sequence[Launch], cell: CellResult, thinned: int) -> Markup:
     series = [
         Dots(str(each.record.launch + 1), each.record.outcome.step_seconds()[::thinned], not each.counts)
         for each in launches
@@ -315,12 +312,7 @@ def _nights(history: CellHistory) -> Markup:
         ),
     )
     heading = "By night, candidate over baseline" if ratios else "By night"
-    listed = Markup("<details><summary>{} nights</summary>{}</details>").format(
-        len(nights), table_to_html(_inert(table))
-    )
+    rows = table_to_html(Page((), (table,)).inert("★").tables[0])
+    listed = Markup("<details><summary>{} nights</summary>{}</details>").format(len(nights), rows)
     items = Markup("").join(Markup("<li>{}</li>").format(each) for each in notes)
     return Markup('<h3>{}</h3><figure>{}</figure><ul class="notes">{}</ul>{}').format(heading, picture, items, listed)
-
-
-def _inert(table: Table) -> Table:
-    return Page((), (table,)).inert("★").tables[0]

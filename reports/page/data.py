@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, values
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, QUANTITIES, why_hole
-from dlbench.reports.history.analysis import CellHistory
-from dlbench.reports.history.series import CAVEATS
-from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import values
+from dlbench.reports.history.nights import CAVEATS, CellHistory
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.document import Document, Launch
 
@@ -41,7 +39,7 @@ def page_data(document: Document) -> dict[str, Any]:
             "thinned": step,
             "axes": axes.NAMES,
             "quantities": {name: each.title for name, each in QUANTITIES.items()},
-            "flags": {each.name: each.legend for each in flag_kinds.KINDS},
+            "flags": {each.name: each.legend for each in flags.KINDS},
             "machines": [
                 {"fingerprint": host.fingerprint, "name": host.name, "description": [list(x) for x in host.description]}
                 for host in document.matrix.hosts.values()
@@ -72,7 +70,7 @@ def thinning(document: Document) -> int:
     return max(1, -(-samples // MOST_SAMPLES))
 
 
-def numbers(cell: MatrixCell) -> dict[str, Numbers]:
+def numbers(cell: CellResult) -> dict[str, Numbers]:
     """Return each quantity of a cell with its interval, which follows the seconds' (but of joules and time shares)."""
     if not cell.shown or cell.seconds is None:
         return {}
@@ -88,7 +86,7 @@ def numbers(cell: MatrixCell) -> dict[str, Numbers]:
     return found
 
 
-def launches_of(document: Document, cell: MatrixCell) -> list[Launch]:
+def launches_of(document: Document, cell: CellResult) -> list[Launch]:
     """Return the launches of a cell, the oldest first."""
     return document.launches.get((cell.column.machine, cell.cell), [])
 
@@ -99,7 +97,7 @@ def software_of(launch: Launch) -> dict[str, Any]:
     return {**record.outcome.software, "interpreter": record.interpreter, "environment": record.environment}
 
 
-def rerun_command(document: Document, cell: MatrixCell) -> str:
+def rerun_command(document: Document, cell: CellResult) -> str:
     """Return the command that measures a cell again; "" where there is none."""
     launches = launches_of(document, cell)
     if not launches:
@@ -109,7 +107,7 @@ def rerun_command(document: Document, cell: MatrixCell) -> str:
 
 
 def _cell(
-    document: Document, cell: MatrixCell, step: int, hosts: list[str], software: dict[str, dict[str, Any]]
+    document: Document, cell: CellResult, step: int, hosts: list[str], software: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     timed = cell.seconds if cell.shown else None
     histories = document.histories.get((cell.column.machine, cell.cell), ())

@@ -8,14 +8,12 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.against.analysis import Stand
-from dlbench.reports.evidence.attempts import disturbed, effective
-from dlbench.reports.history.analysis import CellHistory
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
+from dlbench.reports.cells import Matrix, build_matrix
+from dlbench.reports.flags import disturbed
+from dlbench.reports.history.nights import CellHistory
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.newest import BASELINE
-from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.record import BASELINE, Record, Run, last_attempts
+from dlbench.reports.storage.results import Narrowing, Results
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Document:
 
     def _judged(self, machine: str, records: list[Record]) -> list[Launch]:
         host = self.results.hosts.get(machine)
-        counting = {id(record) for record in effective(records, host)}
+        counting = {id(record) for record in last_attempts(records)}
         return [Launch(each, id(each) in counting, disturbed(each, host)) for each in records]
 
     def source(self) -> Source:

@@ -9,15 +9,12 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence.contrasts import judge
-from dlbench.reports.evidence.means import mean_of_pairs
-from dlbench.reports.evidence.statistics import ratio
+from dlbench.reports.cells import CellResult, Column, Matrix, Row, values
 from dlbench.reports.formats.layout import HOLES, MISSING, QUANTITIES, common_flags, deviation, number, why_hole
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Column, Row, values
 from dlbench.reports.naming import group_name, place_name, row_name, slug
 from dlbench.reports.page.cells import ends
 from dlbench.reports.page.data import numbers
+from dlbench.reports.statistics import judge, mean_of_pairs, ratio
 from dlbench.reports.storage.hosts import name_among
 
 MOST_COMPARED = 40_000
@@ -134,7 +131,7 @@ def page_matrix(matrix: Matrix) -> PageMatrix:
     )
 
 
-def _quantity(name: str, cells: Sequence[MatrixCell]) -> View | None:
+def _quantity(name: str, cells: Sequence[CellResult]) -> View | None:
     fields: list[Text | int] = []
     for cell in cells:
         found = numbers(cell).get(name)
@@ -156,7 +153,7 @@ def _quantity(name: str, cells: Sequence[MatrixCell]) -> View | None:
 class _Comparisons:
     """Times of cells as multiples of those of a row in the same group and column, or of the same cell on a machine."""
 
-    def __init__(self, matrix: Matrix, cells: Sequence[MatrixCell], places: dict[tuple[Any, ...], int]) -> None:
+    def __init__(self, matrix: Matrix, cells: Sequence[CellResult], places: dict[tuple[Any, ...], int]) -> None:
         self._matrix, self._cells, self._places = matrix, cells, places
         counts: dict[Row, int] = {}
         for cell in cells:
@@ -178,15 +175,15 @@ class _Comparisons:
             found.append(self._view(names[machine], where, "the same cell on", self._on(machine)))
         return found
 
-    def _beside(self, row: Row) -> Callable[[MatrixCell], MatrixCell | None]:
+    def _beside(self, row: Row) -> Callable[[CellResult], CellResult | None]:
         return lambda cell: self._matrix.cells.get((cell.group, row, cell.column))
 
-    def _on(self, machine: str) -> Callable[[MatrixCell], MatrixCell | None]:
+    def _on(self, machine: str) -> Callable[[CellResult], CellResult | None]:
         return lambda cell: self._matrix.cells.get((cell.group, cell.row, cell.column._replace(machine=machine)))
 
-    def _view(self, title: str, where: str, family: str, other: Callable[[MatrixCell], MatrixCell | None]) -> View:
+    def _view(self, title: str, where: str, family: str, other: Callable[[CellResult], CellResult | None]) -> View:
         fields: list[Text | int] = []
-        pairs: dict[tuple[Row, Column], list[tuple[MatrixCell, MatrixCell]]] = {}
+        pairs: dict[tuple[Row, Column], list[tuple[CellResult, CellResult]]] = {}
         for cell in self._cells:
             reference = other(cell)
             if not cell.shown:
@@ -205,7 +202,7 @@ class _Comparisons:
         return View(title, caption, family, fields, compares=True)
 
 
-def _times(pairs: Sequence[tuple[MatrixCell, MatrixCell]], more: str = "") -> Text:
+def _times(pairs: Sequence[tuple[CellResult, CellResult]], more: str = "") -> Text:
     if all(one is other for one, other in pairs):
         return f"1{more}", "", "the reference itself"
     timed = [(one.seconds, other.seconds) for one, other in pairs if one.seconds and other.seconds]
@@ -217,7 +214,7 @@ def _times(pairs: Sequence[tuple[MatrixCell, MatrixCell]], more: str = "") -> Te
     return text, deviation(*numbers_found), f"{said}; noise may explain it" if sign else said
 
 
-def _filters(matrix: Matrix, cells: Sequence[MatrixCell], names: dict[str, str]) -> Iterable[Filter]:
+def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str]) -> Iterable[Filter]:
     machines = list(matrix.machines)
     if len(machines) > 1:
         of = [machines.index(cell.column.machine) for cell in cells]

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import clearly_slower
-from dlbench.reports.evidence.statistics import Summary, ratio
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Column, Group, Matrix, in_the_running
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, Table, deviation, entries, number, times
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, in_the_running
-from dlbench.reports.matrix.places import Column, Group
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.document import Document
+from dlbench.reports.statistics import Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import name_among
 
 MOST_NETWORKS = 6
@@ -29,12 +27,12 @@ class Ranking:
     """Rows of one group in one column by their time, the fastest first."""
 
     group: Group
-    rows: tuple[tuple[MatrixCell, Summary], ...]
+    rows: tuple[tuple[CellResult, Summary], ...]
     ties: int
     """Rows that noise cannot tell from the first, itself included."""
 
     @property
-    def behind(self) -> tuple[MatrixCell, Summary] | None:
+    def behind(self) -> tuple[CellResult, Summary] | None:
         """The first row that is clearly slower."""
         return next((pair for pair in self.rows if clearly_slower(pair[1], self.rows[0][1])), None)
 
@@ -137,15 +135,15 @@ def findings(document: Document, headlines: Sequence[Sequence[str]]) -> list[str
     return [*said[: MOST_FINDINGS - len(last)], *last]
 
 
-def _failures(cells: Sequence[MatrixCell]) -> list[str]:
+def _failures(cells: Sequence[CellResult]) -> list[str]:
     if not cells:
         return ["Nothing was measured yet."]
     failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
-    wrong = sum(cell.shown and cell.has(flag_kinds.PARITY) for cell in cells)
+    wrong = sum(cell.shown and cell.has(flags.PARITY) for cell in cells)
     kinds = [f"{count} {word}" for word, count in failed.most_common()]
     kinds += [f"{wrong} computed something else than the reference"] if wrong else []
     timed = [cell for cell in cells if cell.timed is not None]
-    few = sum(cell.has(flag_kinds.FEW_LAUNCHES) for cell in timed)
+    few = sum(cell.has(flags.FEW_LAUNCHES) for cell in timed)
     lines = [f"{len(timed)} of {len(cells)} cells have a time that counts" + "; ".join(["", *kinds]) + "."]
     if few:
         lines.append(f"{few} of them rest on fewer than 3 launches: their intervals do not cover other launches.")

@@ -117,9 +117,7 @@ def inline(text: str, prefix: str, label: str) -> Markup:
     # A third more than its points: text of 8 points is then as large as the page's smallest.
     wide = float(root.get("viewBox", "0 0 700 500").split()[2])
     root.attrib |= {"role": "img", "aria-label": label, "class": "plot", "width": f"{wide * 4 / 3:.0f}"}
-    return Markup(
-        re.sub(r"\n\s*", "\n", ElementTree.tostring(root, encoding="unicode"))
-    )  # the parsed tree, written out
+    return Markup(re.sub(r"\n\s*", "\n", ElementTree.tostring(root, encoding="unicode")))  # written out again
 
 
 def _plain_attributes(element: ElementTree.Element, prefix: str) -> None:

@@ -11,12 +11,9 @@ from datetime import date
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.means import mean_of_pairs
-from dlbench.reports.evidence.statistics import Ratio, ratio
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Group, Place
-from dlbench.reports.storage.builds import Build, Builds, fastest_mode
+from dlbench.reports.cells import Build, Builds, CellResult, Group, Matrix, Place, fastest_mode
+from dlbench.reports.flags import CONTENDED
+from dlbench.reports.statistics import Ratio, mean_of_pairs, ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.curve import computes_nothing
 
@@ -28,7 +25,7 @@ _NOT_OF_A_PLACE = ("framework", "mode", *(axis.name for axis in axes.of_role(axe
 class Standing:
     """One framework, or one mode of it, among the others."""
 
-    cell: MatrixCell
+    cell: CellResult
     build: Build
     oldest: bool
     """Whether the others are held against it."""
@@ -76,7 +73,7 @@ class Progress:
 
 def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
-    found: dict[tuple[Place, Group], list[MatrixCell]] = {}
+    found: dict[tuple[Place, Group], list[CellResult]] = {}
     for (group, _, column), cell in matrix.cells.items():
         place = Place(column.machine, axes.without(cell.cell, *_NOT_OF_A_PLACE))
         found.setdefault((place, group), []).append(cell)
@@ -100,15 +97,15 @@ def _rank(place: Place) -> tuple[object, ...]:
     return not place.on_cpu, place.device, axes.sort_key(axes.without(place.cell, "threads")), place.threads or 0
 
 
-def _best(cells: Iterable[MatrixCell]) -> dict[str, MatrixCell]:
+def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
     """Return the cell of each framework's fastest mode, by the row's name."""
-    by_name: dict[str, list[MatrixCell]] = {}
+    by_name: dict[str, list[CellResult]] = {}
     for cell in cells:
         by_name.setdefault(cell.row.framework, []).append(cell)
     return {name: fastest_mode(modes) for name, modes in by_name.items()}
 
 
-def _ranking(group: Group, place: Place, cells: Sequence[MatrixCell], builds: Builds, all_modes: bool) -> Ranking:
+def _ranking(group: Group, place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool) -> Ranking:
     best = _best(cells)
     shown = sorted(cells if all_modes else best.values(), key=lambda cell: _age(builds.of(cell), cell))
     candidates = [cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None]
@@ -121,24 +118,24 @@ def _ranking(group: Group, place: Place, cells: Sequence[MatrixCell], builds: Bu
     return Ranking(group, place, tuple(standings))
 
 
-def _age(build: Build, cell: MatrixCell) -> tuple[bool, date, str, str]:
+def _age(build: Build, cell: CellResult) -> tuple[bool, date, str, str]:
     return build.released is None, build.released or date.max, cell.row.framework, cell.row.mode
 
 
-def _counts(cell: MatrixCell) -> bool:
+def _counts(cell: CellResult) -> bool:
     return cell.timed is not None and not computes_nothing(cell)
 
 
-def _speedup(oldest: MatrixCell | None, cell: MatrixCell) -> Ratio | None:
+def _speedup(oldest: CellResult | None, cell: CellResult) -> Ratio | None:
     """Return how many times faster a cell is than the oldest one; None where that cannot be said."""
     if oldest is None or oldest.timed is None or cell.timed is None or cell is oldest or not _counts(cell):
         return None
     return ratio(oldest.timed, cell.timed)
 
 
-def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Builds) -> Overall:
+def _overall(place: Place, best: dict[Group, dict[str, CellResult]], builds: Builds) -> Overall:
     """Compare the newest with the oldest build that has a number in every group that two of them have at all."""
-    by_build: dict[tuple[str, Build], dict[Group, MatrixCell]] = {}
+    by_build: dict[tuple[str, Build], dict[Group, CellResult]] = {}
     for group, cells in best.items():
         for name, cell in cells.items():
             if _counts(cell) and builds.of(cell).released is not None:
@@ -152,5 +149,5 @@ def _overall(place: Place, best: dict[Group, dict[str, MatrixCell]], builds: Bui
     oldest, newest = complete[0][1:], complete[-1][1:]
     of_both = {group: (by_build[oldest][group], by_build[newest][group]) for group in groups}
     pairs = [(old.timed, new.timed) for old, new in of_both.values() if old.timed is not None and new.timed is not None]
-    disturbed = tuple(group for group, both in of_both.items() if any(c.has(flag_kinds.CONTENDED) for c in both))
+    disturbed = tuple(group for group, both in of_both.items() if any(c.has(CONTENDED) for c in both))
     return Overall(place, groups, oldest, newest, mean_of_pairs(pairs), disturbed)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.adapters.protocol import INSTALLED, TUNED
+from dlbench.reports.cells import Group, Place
 from dlbench.reports.formats.labels import GAP, Box, Label, place_labels
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
-from dlbench.reports.matrix.places import Group, Place
 from dlbench.reports.naming import condition_name, group_name
 from dlbench.reports.progress.analysis import Progress, Ranking, Standing
 from dlbench.reports.progress.words import build_name, undated

@@ -1,6 +1,6 @@
 """`dlbench report progress`."""
 
-from dlbench.reports.matrix.places import differ
+from dlbench.reports.cells import differ
 from dlbench.reports.progress.analysis import progress
 from dlbench.reports.progress.plot import progress_to_picture
 from dlbench.reports.progress.words import progress_data, progress_page, progress_rows

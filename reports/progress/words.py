@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.cells import NO_THREADS, Build, Group, Place, values
+from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import csv, json, layout
 from dlbench.reports.matrix.data import of_cell, of_place
-from dlbench.reports.matrix.places import NO_THREADS, Group, Place, values
 from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, head_of, row_name
 from dlbench.reports.progress.analysis import Overall, Progress, Ranking, Standing
-from dlbench.reports.storage.builds import Build
 
 NOTHING = "Nothing was measured yet."
 MEAN = (
@@ -91,7 +90,7 @@ def build_name(standing: Standing) -> str:
     return f"{standing.cell.row.framework} {version_name(standing.build)}"
 
 
-def _table(found: Progress, rankings: list[Ranking], common: set[flag_kinds.FlagKind]) -> layout.Table:
+def _table(found: Progress, rankings: list[Ranking], common: set[FlagKind]) -> layout.Table:
     rows: list[tuple[layout.Entry, ...]] = []
     group = None
     holes: list[tuple[str, str, str]] = []
@@ -115,7 +114,7 @@ def _count(place: Place) -> str:
     return head_of(place.cell if place.on_cpu else place.cell._replace(threads=NO_THREADS))
 
 
-def _row(standing: Standing, count: str, common: set[flag_kinds.FlagKind]) -> tuple[layout.Entry, ...]:
+def _row(standing: Standing, count: str, common: set[FlagKind]) -> tuple[layout.Entry, ...]:
     cell, build = standing.cell, standing.build
     return (
         layout.Entry(row_name(cell.row)),
@@ -135,12 +134,12 @@ def _summary(found: Progress, overall: list[Overall]) -> layout.Table:
         if each.oldest is None or each.newest is None:
             continue
         names = (f"{name} {version_name(build)}" for name, build in (each.newest, each.oldest))
-        mark = flag_kinds.CONTENDED.symbol if each.disturbed else ""
+        mark = CONTENDED.symbol if each.disturbed else ""
         speedup = layout.times(each.speedup) + mark
         rows.append(layout.entries(condition_name(each.place.cell), *names, str(len(each.groups)), speedup))
     notes = [MEAN] if rows else []
     notes += [
-        f"{flag_kinds.CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
+        f"{CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
         f"{', '.join(group_name(group) for group in each.disturbed)}"
         for each in overall
         if each.disturbed
@@ -151,7 +150,7 @@ def _summary(found: Progress, overall: list[Overall]) -> layout.Table:
     return layout.Table("Newest over oldest", head, tuple(rows), tuple(notes))
 
 
-def _legend(found: Progress, common: set[flag_kinds.FlagKind]) -> list[str]:
+def _legend(found: Progress, common: set[FlagKind]) -> list[str]:
     lines = [
         "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
         "(95 % where both sides have 3 launches or more; with fewer the medians' own, widened by an assumed 2 %; never "

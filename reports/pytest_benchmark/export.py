@@ -3,7 +3,7 @@
 A benchmark is a cell that gave a number: ``stats.data`` holds the seconds of a step for every timed sample of every
 launch, in order; ``extra_info["dlbench"]`` holds what the numbers rest on, the raw records among it. Cells without a
 number cannot be benchmarks: their records stand in the file's own ``dlbench`` object beside the run, so that a file
-read back (`dlbench.reports.pytest_benchmark.files`) is the whole run again.
+read back (`dlbench.reports.pytest_benchmark.imported`) is the whole run again.
 """
 
 import math
@@ -15,12 +15,11 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
-from dlbench.reports.evidence.attempts import effective
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.formats.json import finite, json_text, plain
-from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.naming import group_name, slug
 from dlbench.reports.storage.hosts import Host, read_host
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import Record, Run, last_attempts
 from dlbench.reports.storage.results import Results
 
 KEY = "dlbench"
@@ -44,7 +43,7 @@ def counted(records: Sequence[Record], host: Host | None = None) -> list[Record]
     """
     if any(r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records):
         return []
-    found = [r for r in effective(records, host) if r.outcome.status is Status.OK and r.outcome.samples_ns]
+    found = [r for r in last_attempts(records) if r.outcome.status is Status.OK and r.outcome.samples_ns]
     return sorted(found, key=lambda record: (record.stage == "confirm", record.launch))
 
 

@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlbench.reports.evidence.contrasts import clearly_slower
-from dlbench.reports.evidence.statistics import Summary
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Place, Row
+from dlbench.reports.cells import CellResult, Matrix, Place, Row
 from dlbench.reports.recurrent_cells.curves import Curve, Net, in_order, net_of
 from dlbench.reports.recurrent_cells.learnt import Learnt, learnt_of, words
+from dlbench.reports.statistics import Summary, clearly_slower
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
@@ -37,7 +35,7 @@ class Line:
     row: Row
     place: Place
     work: Work
-    cells: Mapping[Net, MatrixCell]
+    cells: Mapping[Net, CellResult]
 
     def seconds(self, net: Net) -> Summary | None:
         """Return the seconds of an update; None where there is no number of the right mathematics."""
@@ -92,7 +90,7 @@ def study(matrix: Matrix, records: Sequence[Record]) -> CellStudy:
 
 def _lines(matrix: Matrix, records: Iterable[Record]) -> tuple[Line, ...]:
     nets = {(each.cell.network, each.cell.specification, each.cell.batch_size): net_of(each) for each in records}
-    found: dict[tuple[Work, Place, Row], dict[Net, MatrixCell]] = {}
+    found: dict[tuple[Work, Place, Row], dict[Net, CellResult]] = {}
     for cell in matrix.cells.values():
         net = nets.get((cell.group.network, cell.group.specification, cell.group.batch_size))
         usual = (cell.group.precision, cell.group.placement) == ("float32", "resident")

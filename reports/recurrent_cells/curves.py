@@ -14,7 +14,7 @@ import numpy as np
 
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Status
-from dlbench.reports.matrix.places import Row, row_of
+from dlbench.reports.cells import Row, row_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
 

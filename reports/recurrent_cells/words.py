@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.questions import Answer
 from dlbench.reports.claims.words import figures
-from dlbench.reports.evidence import flag_kinds
+from dlbench.reports.flags import FEW_LAUNCHES
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.naming import row_name
 from dlbench.reports.recurrent_cells.analysis import CellStudy, Line, Way
 from dlbench.reports.recurrent_cells.curves import ALIKE, Net
@@ -49,7 +49,7 @@ def cells_page(found: CellStudy, told: Sequence[Finding], quantity: str = "secon
     return Page(tuple(before), tuple(tables), tuple(_legend(found, quantity)))
 
 
-def value_of(cell: MatrixCell, net: Net, quantity: str) -> float | None:
+def value_of(cell: CellResult, net: Net, quantity: str) -> float | None:
     """Return what a cell shows."""
     if quantity == "characters":
         return None if cell.items_per_second is None else cell.items_per_second * net.steps
@@ -66,7 +66,7 @@ def _speeds(line: Line, quantity: str) -> Table:
     return grid(f"{QUANTITIES[quantity]}: {line_name(line)}; {work_name(line.work)}", entries, notes)
 
 
-def _speed(cell: MatrixCell, net: Net, quantity: str) -> Entry:
+def _speed(cell: CellResult, net: Net, quantity: str) -> Entry:
     if not cell.shown or cell.seconds is None:
         return Entry(layout.HOLES[cell.status], hole=True)
     value = value_of(cell, net, quantity)
@@ -76,7 +76,7 @@ def _speed(cell: MatrixCell, net: Net, quantity: str) -> Entry:
 
 
 _IN_AN_HOUR = {"hours": 1, "minutes": 60, "seconds": 3600}
-_SAID_ONCE = (flag_kinds.FEW_LAUNCHES,)
+_SAID_ONCE = (FEW_LAUNCHES,)
 
 
 def _times(ways: Sequence[Way]) -> Iterator[Table]:

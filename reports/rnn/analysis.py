@@ -11,15 +11,14 @@ from itertools import combinations
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.evidence.contrasts import adjust
-from dlbench.reports.evidence.statistics import Summary
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.cells import CellResult, Matrix
 from dlbench.reports.naming import row_name
 from dlbench.reports.rnn.compared import Compared, compare
 from dlbench.reports.rnn.crossing import Crossing, crossing
 from dlbench.reports.rnn.fits import Fit, fits
 from dlbench.reports.rnn.growth import ThreadsPay, UnitsGrowth, growth, threads_pay
 from dlbench.reports.rnn.lines import Line, Series, Size, Times, by_units, lines, times
+from dlbench.reports.statistics import Summary, adjust
 from dlbench.reports.storage.hosts import Host, name_among
 from dlbench.reports.storage.networks import Networks
 
@@ -29,7 +28,7 @@ class StudiedLine:
     """One row at one place."""
 
     line: Line
-    cells: Mapping[Size, MatrixCell]
+    cells: Mapping[Size, CellResult]
     """Those without a number too."""
     fits: tuple[Fit, ...]
     growth: tuple[UnitsGrowth, ...]
@@ -84,7 +83,7 @@ def study(matrix: Matrix, networks: Networks) -> Study:
     return Study(matrix.hosts, studied, pays, crossed, tuple(_compared(usable)), matrix.notes if found else ())
 
 
-def _studied(line: Line, cells: Mapping[Size, MatrixCell], usable: Times) -> StudiedLine:
+def _studied(line: Line, cells: Mapping[Size, CellResult], usable: Times) -> StudiedLine:
     grown = (growth(series, of) for series, of in by_units(usable).items() if len(of) > 1)
     return StudiedLine(line, cells, tuple(fits(usable)), tuple(grown))
 

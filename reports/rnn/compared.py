@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlbench.reports.evidence.means import geometric_mean
-from dlbench.reports.evidence.statistics import Ratio, ratio
 from dlbench.reports.rnn.lines import Line, Size, Times
+from dlbench.reports.statistics import Ratio, geometric_mean, ratio
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlbench.reports.evidence.contrasts import variance_of_launches
-from dlbench.reports.evidence.statistics import CONFIDENCE, PUBLISHED, Summary
+from dlbench.reports.statistics import CONFIDENCE, PUBLISHED, Summary, variance_of_launches
 
 DRAWS = 1000
 SEED = 20170413

@@ -6,11 +6,10 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.reports.against.brandfonbrener2017 import UPDATES
+from dlbench.reports.cells import CellResult, Place
 from dlbench.reports.formats.csv import MEDIAN, Rows, parts
 from dlbench.reports.formats.json import plain
-from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.matrix.data import of_cell, of_place
-from dlbench.reports.matrix.places import Place
 from dlbench.reports.rnn.analysis import Crossed, Side, StudiedLine, Study
 from dlbench.reports.rnn.lines import Line, Size
 
@@ -94,7 +93,7 @@ def _line(found: Study, each: StudiedLine) -> dict[str, Any]:
     }
 
 
-def _size(size: Size, cell: MatrixCell) -> dict[str, Any]:
+def _size(size: Size, cell: CellResult) -> dict[str, Any]:
     seconds = cell.seconds.median if cell.seconds is not None else None
     return {
         **size._asdict(),

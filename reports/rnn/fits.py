@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from dlbench.reports.evidence.statistics import CONFIDENCE, ENOUGH_LAUNCHES, Ratio, Summary
 from dlbench.reports.rnn.lines import Times
+from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, Ratio, Summary
 
 METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
 

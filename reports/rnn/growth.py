@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dlbench.reports.evidence.contrasts import Contrast, Verdict, contrast
-from dlbench.reports.evidence.statistics import Ratio, Summary, ratio
 from dlbench.reports.rnn.lines import Series
+from dlbench.reports.statistics import Contrast, Ratio, Summary, Verdict, contrast, ratio
 
 FLAT = 1.1
 """Up to this many times the time of the smallest network, units cost nothing worth a word."""

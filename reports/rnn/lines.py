@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Summary
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import NO_THREADS, Row, row_of
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, Row, row_of
+from dlbench.reports.flags import THREADS_EXCEEDED
 from dlbench.reports.naming import extra_of_place, place_name, row_name
+from dlbench.reports.statistics import Summary
 from dlbench.reports.storage.networks import Networks
 
 FAMILY = "elman"
@@ -77,13 +76,13 @@ class Line(NamedTuple):
         return (place_name(self.cell) if self.on_cpu else "") or on_device
 
 
-Lines = Mapping[Line, Mapping[Size, MatrixCell]]
+Lines = Mapping[Line, Mapping[Size, CellResult]]
 Times = Mapping[Size, Summary]
 
 
 def lines(matrix: Matrix, networks: Networks) -> Lines:
     """Return the cells of these networks; ``networks`` has what each is, by its name and digest."""
-    found: dict[Line, dict[Size, MatrixCell]] = {}
+    found: dict[Line, dict[Size, CellResult]] = {}
     for cell in matrix.cells.values():
         network = networks.get((cell.group.network, cell.group.specification), {})
         numbers = network.get("numbers", {})
@@ -95,12 +94,12 @@ def lines(matrix: Matrix, networks: Networks) -> Lines:
     return found
 
 
-def times(cells: Mapping[Size, MatrixCell]) -> dict[Size, Summary]:
+def times(cells: Mapping[Size, CellResult]) -> dict[Size, Summary]:
     """Return the times that can be used: of the right mathematics, by no more threads than were asked for."""
     return {
         size: timed
         for size, cell in sorted(cells.items())
-        if (timed := cell.timed) is not None and not cell.has(flag_kinds.THREADS_EXCEEDED)
+        if (timed := cell.timed) is not None and not cell.has(THREADS_EXCEEDED)
     }
 
 

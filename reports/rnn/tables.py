@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dlbench.reports.against.brandfonbrener2017 import UPDATES
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
+from dlbench.reports.cells import CellResult
+from dlbench.reports.flags import THREADS_EXCEEDED
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.matrix.analysis import MatrixCell
 from dlbench.reports.rnn.analysis import Study
 from dlbench.reports.rnn.growth import FLAT, Growth, ThreadsPay, UnitsGrowth
 from dlbench.reports.rnn.lines import Line, Series, Size
@@ -25,6 +24,7 @@ from dlbench.reports.rnn.words import (
     where,
     work_words,
 )
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
 
 NOTHING = "No small recurrent network was measured yet: `dlbench run rnn`."
 _MICRO = 1e6
@@ -104,7 +104,7 @@ def _times(found: Study, quantity: Quantity) -> Iterator[Table]:
     yield from _tables(quantity.title.capitalize(), "n_rec", blocks)
 
 
-def _time(cell: MatrixCell, size: Size, quantity: Quantity, marks: str) -> Entry:
+def _time(cell: CellResult, size: Size, quantity: Quantity, marks: str) -> Entry:
     if not cell.shown or cell.seconds is None:
         return Entry(layout.HOLES[cell.status], hole=True)
     return Entry(number(quantity.value(cell.seconds.median, size)), layout.interval(cell.seconds), marks)
@@ -224,6 +224,6 @@ def _legend(found: Study) -> Iterator[str]:
             "stand for the fastest mode and thread count of a framework."
         )
     cells = [cell for line in found.lines for cell in line.cells.values() if cell.shown]
-    if any(cell.timed and cell.has(flag_kinds.THREADS_EXCEEDED) for cell in cells):
-        yield f"Times with the mark {flag_kinds.THREADS_EXCEEDED.symbol} stand in the first table alone."
+    if any(cell.timed and cell.has(THREADS_EXCEEDED) for cell in cells):
+        yield f"Times with the mark {THREADS_EXCEEDED.symbol} stand in the first table alone."
     yield from layout.flag_lines(cells, layout.common_flags(cells))

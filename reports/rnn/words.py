@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.layout import number
 from dlbench.reports.naming import row_name, threads_name, work_name
 from dlbench.reports.rnn.analysis import Study, work_of
 from dlbench.reports.rnn.crossing import Crossing
 from dlbench.reports.rnn.growth import Knee, ThreadsPay
 from dlbench.reports.rnn.lines import Line, Series, Size
+from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import name_among
 
 USUAL = Series(0)

@@ -23,10 +23,9 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.statistics import Ratio, ratio
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
-from dlbench.reports.matrix.places import Place, group_of, row_of
+from dlbench.reports.cells import CellResult, Matrix, Place, group_of, row_of
+from dlbench.reports.flags import THREADS_EXCEEDED
+from dlbench.reports.statistics import Ratio, ratio
 from dlbench.reports.storage.hosts import Host
 
 
@@ -52,7 +51,7 @@ class Point:
     world_size: int
     batch_size: int
     """Of the whole mini-batch."""
-    cell: MatrixCell
+    cell: CellResult
     shares_cpus: bool
     """Whether the workers have more threads altogether than the machine has CPUs."""
     strong: Gain | None
@@ -96,7 +95,7 @@ class _At(NamedTuple):
 
 def workers(matrix: Matrix) -> Workers:
     """Return a line for each row, network and place that was measured with several workers, in the matrix's order."""
-    found: dict[Place, dict[_At, MatrixCell]] = {}
+    found: dict[Place, dict[_At, CellResult]] = {}
     for (group, _, column), cell in matrix.cells.items():
         # What the cells of a line have in common: all but threads, workers and mini-batch.
         place = Place(column.machine, axes.without(cell.cell, "threads", "world_size", "batch_size"))
@@ -119,7 +118,7 @@ def workers(matrix: Matrix) -> Workers:
     return Workers(dict(matrix.hosts), tuple(lines), matrix.notes)
 
 
-def _line(place: Place, cells: dict[_At, MatrixCell], host: Host) -> Line:
+def _line(place: Place, cells: dict[_At, CellResult], host: Host) -> Line:
     teams = [at for at in cells if at.world_size > 1]
     shown = {*teams, *(rival for at in teams for rival in _rivals(at, place.device) if rival in cells)}
     in_order = sorted(shown, key=lambda at: (at.threads or 0, at.batch_size, at.world_size))
@@ -135,7 +134,7 @@ def _rivals(at: _At, device: str) -> list[_At]:
     return [*alone, _At(at.threads * at.world_size, 1, at.batch_size)]
 
 
-def _point(at: _At, cells: dict[_At, MatrixCell], device: str, host: Host) -> Point:
+def _point(at: _At, cells: dict[_At, CellResult], device: str, host: Host) -> Point:
     cell, workers_here = cells[at], at.world_size
     cpus, threads = host.effective_cpus, (at.threads or 0) * workers_here
     shares = device == "cpu" and workers_here > 1 and cpus is not None and threads > cpus
@@ -162,7 +161,7 @@ def _gain(found: Ratio | Gain, factor: float, workers_here: int | None) -> Gain:
     return Gain(speedup, efficiency, "")
 
 
-def _against(alone: MatrixCell | None, team: MatrixCell, at: _At, device: str) -> Ratio | Gain:
+def _against(alone: CellResult | None, team: CellResult, at: _At, device: str) -> Ratio | Gain:
     """Return the seconds of one worker over those of several, or a gain that says why there is no such ratio."""
     if (doubt := _doubt(team)) is not None:
         return Gain(None, None, doubt, alone is not None)
@@ -179,11 +178,11 @@ def _against(alone: MatrixCell | None, team: MatrixCell, at: _At, device: str) -
     return ratio(alone.timed, team.timed)
 
 
-def _doubt(cell: MatrixCell) -> str | None:
+def _doubt(cell: CellResult) -> str | None:
     """Return why a cell is in no ratio; None where it may be."""
     if cell.timed is None:
         wrong = cell.status is Status.OK and cell.seconds is not None
         return cell.reason or ("it computed something else than the reference" if wrong else cell.status.value)
-    if cell.has(flag_kinds.THREADS_EXCEEDED):
+    if cell.has(THREADS_EXCEEDED):
         return "more threads worked than were asked for"
     return None

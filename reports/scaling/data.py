@@ -3,9 +3,9 @@
 from typing import Any
 
 from dlbench.adapters import axes
+from dlbench.reports.cells import Place
 from dlbench.reports.formats import csv, json
 from dlbench.reports.matrix.data import of_cell, of_place
-from dlbench.reports.matrix.places import Place
 from dlbench.reports.scaling.analysis import Point, Workers
 
 _OF_A_POINT = ("threads", "world_size", "batch_size")

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dlbench.reports.evidence.statistics import Ratio
 from dlbench.reports.formats.labels import place_labels
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, bars, figure_of, gridded, write_pages
 from dlbench.reports.scaling.analysis import Line, Workers
 from dlbench.reports.scaling.words import NOTHING, line_name
+from dlbench.reports.statistics import Ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import judge
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
+from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.naming import row_name, work_name
 from dlbench.reports.scaling.analysis import Gain, Line, Point, Workers
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, judge
 
 NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
 
@@ -62,7 +61,7 @@ def line_name(found: Workers, line: Line, machine: bool = True) -> str:
     return f"{name}, on {found.hosts[place.machine].name}" if machine else name
 
 
-def _table(found: Workers, line: Line, common: set[flag_kinds.FlagKind]) -> layout.Table:
+def _table(found: Workers, line: Line, common: set[FlagKind]) -> layout.Table:
     fields = [*_FIELDS, *([_ONE_PROCESS] if any(point.one_process for point in line.points) else [])]
     with_threads = line.place.device == "cpu" or len({point.threads for point in line.points}) > 1
     rows = tuple(
@@ -121,7 +120,7 @@ def _verdicts(line: Line) -> Iterable[str]:
             "" if rival.low is None else judge(rival), "cannot be told from it"
         )
         disturbed = any(
-            other.cell.has(flag_kinds.CONTENDED)
+            other.cell.has(CONTENDED)
             for other in line.points
             if other.batch_size == point.batch_size
             and (other is point or (other.world_size, other.threads) == (1, (point.threads or 0) * point.world_size))
@@ -141,7 +140,7 @@ def _team(point: Point) -> str:
     return f"{point.world_size} x {point.threads} thread{'s' if point.threads != 1 else ''}"
 
 
-def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
+def _legend(found: Workers, common: set[FlagKind]) -> list[str]:
     points = [point for line in found.lines for point in line.points]
     lines = [
         "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
@@ -159,7 +158,7 @@ def _legend(found: Workers, common: set[flag_kinds.FlagKind]) -> list[str]:
     )
     lines.append(
         "± half-width of the 95 % interval (the wider side)"
-        + (few if any(p.cell.has(flag_kinds.FEW_LAUNCHES) for p in points) else "")
+        + (few if any(p.cell.has(FEW_LAUNCHES) for p in points) else "")
     )
     gains = [gain for point in points for gain in (point.strong, point.weak, point.one_process)]
     if any(gain is not None and gain.speedup is None for gain in gains):

@@ -9,13 +9,7 @@ from pydantic import TypeAdapter
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.storage.cell_columns import from_columns
 from dlbench.reports.storage.queries import cells, records, wanted
-
-BASELINE = "baseline"
-"""The side of a comparison whose launches stand for another build under the row's name."""
-SEARCH = "search"
-"""The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
-SEARCHING = "tune"
-"""What the run of a search is for."""
+from dlbench.reports.storage.record import BASELINE
 
 
 class CellSummary(NamedTuple):

@@ -9,9 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.comparison.compared import SCREEN
-from dlbench.reports.comparison.verdict import DEFAULT
-from dlbench.reports.evidence import attempts as of_attempts
+from dlbench.reports.compare.verdict import DEFAULT
 from dlbench.reports.storage import schema
 
 records, runs, cells = schema.records, schema.runs, schema.cells
@@ -60,7 +58,7 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
             table.status == Status.OK.value,
             table.seconds.is_not(None),
             # Of a gate the pairs of the first look: later ones were measured because of what these showed.
-            sa.or_(table.stage == "", sa.and_(table.stage == SCREEN, table.launch < DEFAULT.screen_looks[0])),
+            sa.or_(table.stage == "", sa.and_(table.stage == "screen", table.launch < DEFAULT.screen_looks[0])),
             *narrowed,
         )
         .group_by(table.run, table.cell_id, table.side, table.environment)
@@ -85,8 +83,7 @@ def settle(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> No
     """Mark, of the launches with several attempts among these records, the attempt that counts."""
     for launch in connection.execute(launches_with_attempts(*conditions)).all():
         rows = connection.execute(attempts(launch)).all()
-        told = [of_attempts.Attempt(row.seconds is not None, row.contended == 1) for row in rows]
-        counts = rows[of_attempts.choose(told)].id
+        counts = rows[-1].id
         for row in rows:
             if row.effective != (row.id == counts):
                 change = sa.update(records).where(records.c.id == row.id)

@@ -6,7 +6,7 @@ user's name nor a path of theirs is part of a record; the name of a machine is i
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from types import NoneType
@@ -21,6 +21,12 @@ from dlbench.reports.storage.hosts import Node, read_findings, read_node
 from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
+BASELINE = "baseline"
+"""The side of a comparison whose launches stand for another build under the row's name."""
+SEARCH = "search"
+"""The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+SEARCHING = "tune"
+"""The purpose of a search's run."""
 _MOST_NANOSECONDS = 10**19  # three centuries
 
 
@@ -59,7 +65,7 @@ class Run:
     sides: dict[str, str] = field(default_factory=dict)
     """What each side is, in words, by `Record.side`; empty for a suite."""
     rule: dict[str, float] = field(default_factory=dict)
-    """Of a comparison, what was chosen of its rule (see `comparison.verdict`); empty: the usual one."""
+    """Of a comparison, what was chosen of its rule (see `compare.verdict`); empty: the usual one."""
     node: Node | None = None
     """Of a fleet, whose jobs are runs each; None: this run is no fleet's."""
     doctor: tuple[Finding, ...] | None = None
@@ -129,6 +135,22 @@ class Record:
     def from_dict(cls, data: Mapping[str, Any]) -> "Record":
         """Read a record back from `to_dict`; raises RecordError where it does not fit."""
         return _read(cls, data)
+
+
+def last_attempts(records: Iterable[Record]) -> list[Record]:
+    """Return the records that count, in the order given: of the attempts at one launch the last.
+
+    A launch that others disturbed is repeated until it was not, so the last attempt is the best that there is; every
+    attempt is kept. `schema.SUPERSEDED` says the same of a store.
+    """
+    records = list(records)
+    if not any(record.attempt for record in records):
+        return records
+    last: dict[tuple[object, ...], Record] = {}
+    for each in sorted(records, key=lambda record: (record.attempt, record.started)):
+        last[each.run, each.cell, each.side, each.stage, each.launch, each.environment] = each
+    counting = {id(record) for record in last.values()}
+    return [record for record in records if id(record) in counting]
 
 
 def sound(record: Record) -> bool:

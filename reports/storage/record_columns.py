@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.errors import RecordError
-from dlbench.reports.evidence import flag_kinds, gpu_evidence, raised_flags
+from dlbench.reports.flags import contended, product_rate
 from dlbench.reports.storage.cell_columns import to_columns
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -26,29 +26,6 @@ _OF_A_RECORD = ("run", "suite", "machine", "launch", "environment", "wall_second
 _OF_ITS_CELL = ("framework", "mode", "network", "device", "threads", "batch_size")
 BATCH = 500
 """Records read or written at a time where there are many: a few megabytes."""
-
-
-def contended(record: Record, host: Host | None) -> bool | None:
-    """Tell whether others were in the way, by `evidence.record_flags`; None where the launch's evidence is silent."""
-    outcome = record.outcome
-    if raised_flags.raises(record, host, flag_kinds.CONTENDED):
-        return True
-    if outcome.status not in (Status.OK, Status.PARITY_FAILED):
-        return None
-    if not record.cell.on_cpu:
-        return None if gpu_evidence.observe_launch(outcome, record.telemetry).other_processes is None else False
-    threads = outcome.threads
-    silent = outcome.contention is None or threads is None or threads.wall_seconds < raised_flags.SHORTEST_REGION
-    return None if silent else False
-
-
-def product_rate(record: Record, host: Host | None) -> float | None:
-    """Return the framework's own matrix-product rate in FLOP/s.
-
-    None where it was not measured, or where more threads than asked for worked: it then says nothing about that number.
-    """
-    rate = record.outcome.gemm_flops_per_second
-    return rate if rate and not raised_flags.raises(record, host, flag_kinds.THREADS_EXCEEDED) else None
 
 
 def refill(

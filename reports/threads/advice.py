@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
-from dlbench.reports.matrix.places import Group
+from dlbench.reports.cells import Group
+from dlbench.reports.flags import CONTENDED
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
 from dlbench.reports.storage.networks import FIRST
 from dlbench.reports.threads.curve import Curve, Point
 
@@ -65,7 +64,7 @@ def _stake(points: Sequence[Point], best: int) -> list[str]:
 
 
 def _disturbance(points: Sequence[Point]) -> list[str]:
-    disturbed = [p for p in points if p.seconds is not None and p.cell.has(flag_kinds.CONTENDED)]
+    disturbed = [p for p in points if p.seconds is not None and p.cell.has(CONTENDED)]
     if not disturbed:
         return []
     ending, were, do = ("s", "were", "do") if len(disturbed) > 1 else ("", "was", "does")
@@ -139,7 +138,7 @@ def _finding(
         past = [found for point in each.points if point.calm and (found := ratio_past(point)) is not None]
         beyond += bool(past)
         network = _workload(each.group)
-        network += flag_kinds.CONTENDED.symbol if _all_disturbed(each) else ""
+        network += CONTENDED.symbol if _all_disturbed(each) else ""
         bad = [found for found in past if found.verdict == "worse"]
         good = [found for found in past if found.verdict == "better"]
         if bad:
@@ -176,7 +175,7 @@ def _failed(curve: Curve, limit: int) -> str:
 
 def _all_disturbed(curve: Curve) -> bool:
     """Tell whether counts take part although others were in the way, since they were so all over."""
-    return any(point.calm and point.cell.has(flag_kinds.CONTENDED) for point in curve.points)
+    return any(point.calm and point.cell.has(CONTENDED) for point in curve.points)
 
 
 def _at(network: str, found: Contrast, some_only: bool) -> str:

@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import Contrast, adjust, contrast
-from dlbench.reports.evidence.statistics import Ratio, Summary
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell
+from dlbench.reports.cells import CellResult, Matrix
+from dlbench.reports.flags import CONTENDED, THREADS_EXCEEDED
+from dlbench.reports.statistics import Contrast, Ratio, Summary, adjust, contrast
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.advice import advice
 from dlbench.reports.threads.curve import Curve, Point, computes_nothing
@@ -36,7 +35,7 @@ class _Draft:
     """A curve before the comparisons of the whole report are known."""
 
     host: Host
-    cells: tuple[MatrixCell, ...]
+    cells: tuple[CellResult, ...]
     times: dict[int, Summary]
     """Those that can be used."""
     calm: dict[int, Summary]
@@ -141,8 +140,8 @@ def _fastest(times: Mapping[int, Summary]) -> int:
     return min(times, key=lambda threads: (times[threads].median, threads))
 
 
-def _draft(host: Host, cells: tuple[MatrixCell, ...]) -> _Draft:
-    usable = [(cell, cell.timed) for cell in cells if not cell.has(flag_kinds.THREADS_EXCEEDED)]
+def _draft(host: Host, cells: tuple[CellResult, ...]) -> _Draft:
+    usable = [(cell, cell.timed) for cell in cells if not cell.has(THREADS_EXCEEDED)]
     times = {cell.column.threads or 0: timed for cell, timed in usable if timed is not None}
     calm = _undisturbed(times, cells, host)
     fastest = _fastest(calm) if calm else None
@@ -151,9 +150,9 @@ def _draft(host: Host, cells: tuple[MatrixCell, ...]) -> _Draft:
     return _Draft(host, cells, times, calm, fastest, found)
 
 
-def _undisturbed(times: dict[int, Summary], cells: Iterable[MatrixCell], host: Host) -> dict[int, Summary]:
+def _undisturbed(times: dict[int, Summary], cells: Iterable[CellResult], host: Host) -> dict[int, Summary]:
     """Return the times where nobody was in the way; all where somebody was wherever that can be told."""
-    disturbed = {cell.column.threads for cell in cells if cell.has(flag_kinds.CONTENDED)}
+    disturbed = {cell.column.threads for cell in cells if cell.has(CONTENDED)}
     limit = host.effective_cpus
     telling = [threads for threads in times if limit is None or threads <= limit] or list(times)
     if all(threads in disturbed for threads in telling):
@@ -211,7 +210,7 @@ def _fits(draft: _Draft) -> Fits:
     return fit_scaling({p: timed for p, timed in draft.calm.items() if limit is None or p <= limit})
 
 
-def _point(cell: MatrixCell, draft: _Draft, best: int | None) -> Point:
+def _point(cell: CellResult, draft: _Draft, best: int | None) -> Point:
     threads, host = cell.column.threads or 0, draft.host
     seconds = draft.times.get(threads)
     calm = threads in draft.calm

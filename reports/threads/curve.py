@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from dlbench.adapters import axes
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.protocol import BOUND, Cell
-from dlbench.reports.evidence.contrasts import Contrast
-from dlbench.reports.evidence.statistics import Summary
-from dlbench.reports.matrix.analysis import MatrixCell
-from dlbench.reports.matrix.places import Group, Row
+from dlbench.reports.cells import CellResult, Group, Row
 from dlbench.reports.naming import row_name
+from dlbench.reports.statistics import Contrast, Summary
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.fits import Fits
 
@@ -19,7 +17,7 @@ class Point:
     """One thread count of a curve; a hole has a cell with a status and no seconds."""
 
     threads: int
-    cell: MatrixCell
+    cell: CellResult
     seconds: Summary | None
     """None for a hole, and for a number that cannot be used."""
     calm: bool
@@ -78,7 +76,7 @@ class Curve:
         return not any(computes_nothing(point.cell) for point in self.points)
 
 
-def computes_nothing(cell: MatrixCell) -> bool:
+def computes_nothing(cell: CellResult) -> bool:
     """Tell whether a timed cell is of a framework without mathematics: no parameters, hence no rate, nor any parity.
 
     A published cell has no parity either, but does not say "unchecked". Of a user's own step only its author knows it.

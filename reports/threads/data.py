@@ -3,11 +3,11 @@
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence.contrasts import Contrast
+from dlbench.reports.cells import values
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows, parts
 from dlbench.reports.formats.json import plain
 from dlbench.reports.matrix.data import of_cell
-from dlbench.reports.matrix.places import values
+from dlbench.reports.statistics import Contrast
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.analysis import Threads
 from dlbench.reports.threads.curve import Curve, Point

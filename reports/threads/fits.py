@@ -30,7 +30,7 @@ from dlbench.reports.evidence.least_squares import (
     replicate,
     solve,
 )
-from dlbench.reports.evidence.statistics import CONFIDENCE, ENOUGH_LAUNCHES, Summary
+from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, Summary
 
 POINTS_NEEDED = 6
 """With fewer thread counts a law with three parameters is hardly put to the test."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.evidence.contrasts import Contrast
 from dlbench.reports.formats.layout import times
 from dlbench.reports.naming import group_name
+from dlbench.reports.statistics import Contrast
 from dlbench.reports.threads.curve import Curve
 
 

@@ -9,10 +9,8 @@ The comparisons are settled before the times are seen, so that their number is k
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlbench.reports.evidence import flag_kinds, raised_flags
-from dlbench.reports.evidence.contrasts import Contrast, contrast
-from dlbench.reports.evidence.observed import Observed
-from dlbench.reports.evidence.statistics import Summary
+from dlbench.reports.flags import CONTENDED, THROTTLED_SHARE, Observed
+from dlbench.reports.statistics import Contrast, Summary, contrast
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.curve import Point
 
@@ -72,7 +70,7 @@ def mechanism(points: Sequence[Point], best: int | None) -> str:
         return ""
     worst, _ = max(beyond, key=lambda pair: pair[1].value)
     before, after = start.cell.observed, worst.cell.observed
-    disturbed = start.cell.has(flag_kinds.CONTENDED) or worst.cell.has(flag_kinds.CONTENDED)
+    disturbed = start.cell.has(CONTENDED) or worst.cell.has(CONTENDED)
     if before is None or after is None or disturbed:
         return ""
     causes = _causes(before, after, worst.threads)
@@ -82,7 +80,7 @@ def mechanism(points: Sequence[Point], best: int | None) -> str:
 def _causes(before: Observed, after: Observed, threads: int) -> list[str]:
     causes = []
     throttled = (after.throttled_share or 0.0) - (before.throttled_share or 0.0)
-    if throttled > raised_flags.THROTTLED_SHARE:
+    if throttled > THROTTLED_SHARE:
         causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
     waiting = (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0)
     if waiting > MORE_WAITING * threads:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dlbench.reports.cells import Group
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, MOST_PANELS, bars, figure_of, gridded, write_pages
-from dlbench.reports.matrix.places import Group
 from dlbench.reports.naming import group_name
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.threads.curve import Curve, Point

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.matrix.places import differ
+from dlbench.reports.cells import differ
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.threads.analysis import threads
 from dlbench.reports.threads.data import threads_data, threads_rows

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.contrasts import Contrast
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION
+from dlbench.reports.flags import FEW_LAUNCHES, KINDS, PARITY_UNCHECKED
 from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
 from dlbench.reports.naming import extra_of_place, group_name, row_name
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Contrast
 from dlbench.reports.threads.advice import findings
 from dlbench.reports.threads.analysis import Threads
 from dlbench.reports.threads.curve import Curve, Point
@@ -95,7 +94,7 @@ LAWS_LEGEND = (
     "C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller "
     "AICc is taken."
 )
-_OF_NO_MATTER_TO_THREADS = (flag_kinds.FEW_LAUNCHES, flag_kinds.PARITY_UNCHECKED)
+_OF_NO_MATTER_TO_THREADS = (FEW_LAUNCHES, PARITY_UNCHECKED)
 
 
 def capacity_lines(curves: Sequence[Curve]) -> list[str]:
@@ -120,11 +119,11 @@ def threads_page(found: Threads) -> Page:
 def threads_legend(curves: Sequence[Curve]) -> list[str]:
     """Return the lines that explain the columns and marks of the threads tables, and what all of them share."""
     raised = {flag.kind for curve in curves for point in curve.points for flag in point.cell.flags}
-    used = [kind for kind in flag_kinds.KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
+    used = [kind for kind in KINDS if kind in raised and kind not in _OF_NO_MATTER_TO_THREADS]
     fields = dict.fromkeys(field for curve in curves for field in _fields(curve))
     columns = "; ".join(field.legend.format(best=BEST) for field in fields if field.legend)
     lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(c.bound for c in curves) else ''}; {columns}."]
-    lines += [FEW_LAUNCHES_LEGEND] if flag_kinds.FEW_LAUNCHES in raised else []
+    lines += [FEW_LAUNCHES_LEGEND] if FEW_LAUNCHES in raised else []
     told = [p.cell.observed.wait_policy for c in curves for p in c.points if p.cell.observed is not None]
     lines += [WAIT_LEGEND] if any(policy is not None for policy in told) else []
     lines += _laws_legend(curves)

@@ -3,7 +3,7 @@
 Pure functions. A row's settings are compared twice: alone (``installed+NAME`` against ``installed``), and among all
 others (``tuned`` against ``tuned-NAME``); two that do the same work twice are each worth something alone, and little
 among the others. All of them together are ``tuned`` against ``installed``. A pair is two launches of one run and block,
-neighbours in time; ratio and interval are those of `comparison.paired`.
+neighbours in time; ratio and interval are those of `compare.verdict`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,12 +13,11 @@ from statistics import median
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
-from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs
-from dlbench.reports.evidence.attempts import effective, left_out
-from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs
+from dlbench.reports.flags import left_out
+from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.newest import SEARCH
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import SEARCH, Record, last_attempts
 
 NOTHING = 0.02
 """A setting whose whole interval lies within so much of 1 is worth nothing."""
@@ -102,7 +101,7 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
         by_machine.setdefault(record.machine, []).append(record)
     for machine, of_machine in by_machine.items():
         host = hosts.get(machine)
-        for record in effective(of_machine, host):
+        for record in last_attempts(of_machine):
             tunable = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
             if not tunable or record.outcome.status is not Status.OK or not record.outcome.samples_ns:
                 continue

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.comparison.paired import PairedEstimate
+from dlbench.reports.compare.verdict import PairedEstimate
 from dlbench.reports.formats import csv
 from dlbench.reports.tuning.analysis import Row, Tuning, Worth, verdict
 from dlbench.reports.tuning.over_networks import Mean, names_of_means, over_networks

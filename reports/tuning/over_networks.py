@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.evidence.statistics import Ratio, summarise
 from dlbench.reports.naming import extra_of_place, row_name, work_name
+from dlbench.reports.statistics import Ratio, summarise
 from dlbench.reports.tuning.analysis import Row
 
 FEWEST_NETWORKS = 3

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.comparison.paired import FEWEST_PAIRS, PairedEstimate
-from dlbench.reports.evidence.statistics import Ratio
+from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.naming import group_name, place_name, row_name
+from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, WORTH_NOTHING, Row, Tuning, Worth, verdict
 from dlbench.reports.tuning.over_networks import FEWEST_NETWORKS, Mean, names_of_means, over_networks

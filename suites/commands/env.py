@@ -8,12 +8,12 @@ import typer
 
 from dlbench.reports.formats.inert import visible
 
-from ..display import listing
 from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
 from ..errors import DlbenchError, Interrupted
 from ..planning.framework import find, offered
 from . import options
+from .list import list_frameworks
 
 env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 
@@ -26,7 +26,7 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
 
     - `dlbench env list`
     """
-    frameworks = listing.frameworks()
+    frameworks = list_frameworks()
     if as_json:
         print_json(frameworks)
         return

@@ -18,8 +18,6 @@ from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from dlbench.reports.storage.servers import urls
-
 from ..errors import UsageError, unknown_name
 from ..planning import external_adapters, own_steps, values
 from ..planning.axes import AXIS_OPTIONS, LIMITS, AxisOption, narrowing_help, option_of
@@ -93,6 +91,8 @@ def words_of(*groups: OptionGroup) -> list[str]:
 
 def words_of_store(store_file: str) -> list[str]:
     """Return the words that give this store again, none for the usual one; a password in its URL is left out."""
+    from dlbench.reports.storage.servers import urls
+
     return [] if store_file == DEFAULT_STORE else ["--store", urls.without_password(store_file)]
 
 

@@ -2,23 +2,22 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dlbench.adapters import axes as table_of_axes
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
 from dlbench.reports.catalogue import report
 from dlbench.reports.claims.analysis import Claims
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.report import Source
+from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
-from ..display import listing
 from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
 from ..planning import claims, feasible, suite
@@ -55,7 +54,7 @@ def plan_command(
     machine = probe()
     plan = planned(name, options.choices(axes, launches, builds), machine, seed, store_file)
     if as_json:
-        print_json(listing.plan(plan))
+        print_json(_plan_as_json(plan))
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell in plan.cells:
@@ -76,6 +75,22 @@ def plan_command(
     for line in told:
         if line:
             show(line)
+
+
+def _plan_as_json(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain JSON types: its cells in the suite's order, its launches in launching order."""
+    return {
+        "suite": plan.suite,
+        "seed": plan.seed,
+        "launches_per_cell": plan.launches,
+        "launches_most": plan.most,
+        "interval": plan.interval,
+        "cell_seconds": plan.cell_seconds,
+        "protocol": to_dict(plan.protocol),
+        "cells": [to_dict(cell) for cell in plan.cells],
+        "left_out": [to_dict(cell) for cell in plan.left_out],
+        "order": [{"cell": plan.cells.index(launch.cell), "block": launch.block} for launch in plan.order()],
+    }
 
 
 def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:

@@ -14,9 +14,8 @@ from dlbench.reports import catalogue
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.report import Report, ReportOptions, Source
-from dlbench.reports.storage.narrowing import Narrowing, run_named
 from dlbench.reports.storage.record import Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results, run_named
 from dlbench.reports.storage.servers import urls
 from dlbench.reports.storage.store import Store
 

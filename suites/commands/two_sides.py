@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.comparison.compared import Comparison
-from dlbench.reports.comparison.report import REPORT as COMPARED
-from dlbench.reports.comparison.verdict import DEFAULT, Rule
+from dlbench.reports.compare.comparison import Comparison
+from dlbench.reports.compare.report import REPORT as COMPARED
+from dlbench.reports.compare.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.report import ReportOptions

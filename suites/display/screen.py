@@ -16,8 +16,6 @@ from rich.text import Text
 
 from dlbench.reports.errors import in_one_line
 from dlbench.reports.formats.inert import FIELD, one_line, visible
-from dlbench.reports.formats.json import json_text
-from dlbench.reports.storage.servers import urls
 
 
 def program() -> str:
@@ -38,6 +36,8 @@ def resume_command() -> str:
 
     A password in a store's URL is left out.
     """
+    from dlbench.reports.storage.servers import urls
+
     words = (urls.without_password(word) for word in sys.argv[1:] if word != "--resume")
     return shlex.join([program(), *words, "--resume"])
 
@@ -68,6 +68,8 @@ def complain(error: object) -> None:
 
 def print_json(content: object) -> None:
     """Print JSON to stdout."""
+    from dlbench.reports.formats.json import json_text
+
     print(json_text(content, indent=1), end="")
 
 

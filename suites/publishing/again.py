@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.pytest_benchmark.runs import FRAMEWORK
+from dlbench.reports.pytest_benchmark.imported import FRAMEWORK
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError

@@ -11,12 +11,10 @@ import typer
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.outputs import why_not
-from dlbench.reports.history.analysis import CellHistory, build_history
-from dlbench.reports.history.series import NIGHTLY
+from dlbench.reports.history.nights import NIGHTLY, CellHistory, build_history
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 from ..commands import options

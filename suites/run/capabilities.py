@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import INSTALLED, Cell, Launch, Outcome, Protocol, Status
 from dlbench.hardware_probe import Machine
-from dlbench.reports.evidence.raised_flags import wanting_threads, working_threads
+from dlbench.reports.flags import wanting_threads, working_threads
 
 from ..environments import folders
 from ..environments.adapter_digest import code_digest

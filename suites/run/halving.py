@@ -14,11 +14,9 @@ from statistics import fmean, median
 
 from dlbench.adapters import tuning
 from dlbench.adapters.protocol import TUNED, Cell, Status
-from dlbench.reports.evidence import raised_flags
-from dlbench.reports.evidence.attempts import effective, left_out
-from dlbench.reports.evidence.flag_kinds import Flag
+from dlbench.reports.flags import Flag, cell_flags, failed_launches, left_out, record_flags
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import Record, last_attempts
 
 from ..planning.plan import Plan
 from .schedules import Ledger
@@ -132,8 +130,8 @@ class Race(Ledger):
         """Return what the evidence of a cell's pairs says against it, and how many of all its launches gave no time."""
         counting, timed = self._counting(cell), self.timed(cell)
         failed = [each for each in counting if not each.outcome.gives_a_number()]
-        found = [raised_flags.record_flags(each, self._host) for each in counting if each.launch in timed]
-        return raised_flags.cell_flags(found) + raised_flags.failed_launches(failed, len(counting))
+        found = [record_flags(each, self._host) for each in counting if each.launch in timed]
+        return cell_flags(found) + failed_launches(failed, len(counting))
 
     def tried(self) -> int:
         """Return how many cells have a record."""
@@ -147,7 +145,7 @@ class Race(Ledger):
 
     def _counting(self, cell: Cell, before: int | None = None) -> list[Record]:
         known = self._records.get(cell, [])
-        return effective((each for each in known if before is None or each.launch < before), self._host)
+        return last_attempts(each for each in known if before is None or each.launch < before)
 
     def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
         """Return the launches that put a cell out: one is enough, but for an implausible time."""

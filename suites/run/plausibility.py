@@ -12,7 +12,7 @@ from typing import Any
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, HostObservation, Outcome
 from dlbench.hardware_probe import Ceilings, Machine
-from dlbench.reports.evidence.gpu_evidence import observe_launch
+from dlbench.reports.gpu_evidence import observe_launch
 
 # Single-precision operations a core can finish in a cycle: two fused multiply-adds (2 operations each) of so many
 # numbers (Intel 64 and IA-32 optimization manual; Zen 5's is the same). Matrix units do more, Arm's in float32 too.

@@ -11,8 +11,7 @@ from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Machine
-from dlbench.reports.storage.newest import SEARCHING
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import SEARCHING, Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..environments import contents, environment, row_interpreters

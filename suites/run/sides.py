@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.comparison.analysis import compare_sides_of_run
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
-from dlbench.reports.comparison.verdict import Rule, chosen
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_sides_of_run
+from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from dlbench.adapters import axes
 from dlbench.adapters.base import ALL_KNOW, Adapter
 from dlbench.adapters.protocol import Cell, cell_from_dict, to_dict
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix, cell_at, column_of, group_of, row_of, values
 from dlbench.reports.matrix.data import matrix_cells
-from dlbench.reports.matrix.places import cell_at, column_of, group_of, row_of, values
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.storage import cell_columns
 from dlbench.reports.storage.results import Results

@@ -18,7 +18,7 @@ from small_networks import small_networks
 from dlbench.adapters import networks
 from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import INSTALLED, Outcome, Status
-from dlbench.reports.evidence.raised_flags import wanting_threads
+from dlbench.reports.flags import wanting_threads
 from dlbench.suites.planning import framework as framework_module
 from dlbench.suites.planning.framework import catalogue
 

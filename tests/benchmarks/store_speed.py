@@ -33,8 +33,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, to_dict
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.formats import terminal
-from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.matrix.words import matrix_page
 from dlbench.reports.storage import record_columns, schema
 from dlbench.reports.storage.hosts import read_host

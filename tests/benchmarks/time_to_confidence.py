@@ -28,9 +28,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.evidence.attempts import disturbed, effective
-from dlbench.reports.evidence.statistics import summarise
+from dlbench.reports.flags import disturbed
+from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.record import last_attempts
 from dlbench.reports.storage.store import Store
 from dlbench.suites.run.precision import LaunchStats, Target, launch_stats, steps, wants_more
 
@@ -135,7 +136,7 @@ def read(path: str, run: str | None) -> dict[Cell, list[Pooled]]:
         records = store.records(run=chosen)
         host = read_host(records[0].machine, store.machine(records[0].machine))
     pool: dict[Cell, list[Pooled]] = {}
-    for record in effective(records, host):
+    for record in last_attempts(records):
         found = launch_stats(record) if record.outcome.status is Status.OK else None
         if found is not None and not disturbed(record, host):
             pool.setdefault(record.cell, []).append(Pooled(found, np.asarray(record.outcome.step_seconds())))

@@ -12,9 +12,8 @@ from kept_stores import block
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters import axes
-from dlbench.reports.evidence.means import geometric_mean
-from dlbench.reports.evidence.statistics import LAUNCH_DEVIATION, Ratio
 from dlbench.reports.formats.layout import number
+from dlbench.reports.statistics import LAUNCH_DEVIATION, Ratio, geometric_mean
 
 pytestmark = pytest.mark.xdist_group("browser")
 Show = Callable[..., Page]

@@ -14,8 +14,7 @@ from records_of_published import CEILINGS, FORMATS, STANDS, TENSORFLOW, found_in
 from dlbench.adapters.protocol import BOUND, INSTALLED, Status
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Against, Match, Pair, Stand, against
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.storage.builds import Builds
+from dlbench.reports.cells import Builds, build_matrix
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 

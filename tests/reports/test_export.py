@@ -14,10 +14,10 @@ from matrices_to_export import HOST, MATRICES, OF_THREADS, OTHER, busy, results_
 from properties import examples
 
 from dlbench.adapters.protocol import DeviceEvidence, Status
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats import layout
 from dlbench.reports.matrix import words as matrix_words
-from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.results import Results
 from dlbench.reports.tables.analysis import tables
 from dlbench.reports.threads import analysis as scaling

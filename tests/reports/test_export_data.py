@@ -21,7 +21,7 @@ from records_of_published import TENSORFLOW, found_in, launches
 
 import dlbench.reports
 from dlbench.adapters.protocol import Status
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.threads import analysis as scaling
 
 KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)

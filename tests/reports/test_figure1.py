@@ -13,9 +13,8 @@ from properties import examples
 from records_of_figure1 import FORMATS, SIZES, figure_of, holes, records_of, saturating
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence.contrasts import judge
-from dlbench.reports.evidence.statistics import Summary, published, ratio, summarise
 from dlbench.reports.figure1.analysis import PAYS, Line, fastest_sizes, find_knee
+from dlbench.reports.statistics import Summary, judge, published, ratio, summarise
 from dlbench.reports.storage.record import Record
 
 

@@ -4,8 +4,7 @@ from known_networks import NETWORKS
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.matrix.analysis import Matrix, MatrixCell, build_matrix
-from dlbench.reports.matrix.places import column_at, group_at, row_at
+from dlbench.reports.cells import CellResult, Matrix, build_matrix, column_at, group_at, row_at
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -18,12 +17,12 @@ def matrix_of(*records: Record, ceilings: Ceilings | None = None, all_runs: bool
     return build_matrix(Results(records, hosts, {make.MACHINE: ceilings} if ceilings else {}), all_runs)
 
 
-def only(matrix: Matrix) -> MatrixCell:
+def only(matrix: Matrix) -> CellResult:
     (cell,) = matrix.cells.values()
     return cell
 
 
-def names(cell: MatrixCell) -> list[str]:
+def names(cell: CellResult) -> list[str]:
     return [flag.kind.name for flag in cell.flags]
 
 

@@ -6,7 +6,7 @@ import factory_of_records as make
 import pytest
 from pictures import texts
 
-from dlbench.reports.matrix.analysis import Matrix, build_matrix
+from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.matrix.plot import _share, drawn_cells
 from dlbench.reports.matrix.report import REPORT
 from dlbench.reports.report import ReportOptions

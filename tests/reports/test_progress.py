@@ -16,11 +16,9 @@ from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, name
 
 from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
-from dlbench.reports.evidence.means import geometric_mean, mean_of_pairs
-from dlbench.reports.evidence.statistics import Ratio, ratio, summarise
+from dlbench.reports.cells import Build, build_matrix, fastest_mode, released
 from dlbench.reports.formats.layout import times
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.storage.builds import Build, fastest_mode, released
+from dlbench.reports.statistics import Ratio, geometric_mean, mean_of_pairs, ratio, summarise
 from dlbench.reports.storage.results import Results
 
 

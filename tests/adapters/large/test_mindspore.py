@@ -9,7 +9,7 @@ from inside import Guest
 from known_networks import NETWORKS
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.evidence.raised_flags import wanting_threads
+from dlbench.reports.flags import wanting_threads
 
 pytestmark = pytest.mark.framework
 

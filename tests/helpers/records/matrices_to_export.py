@@ -7,7 +7,7 @@ from exported import exporters
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.against import shi2016
-from dlbench.reports.matrix.analysis import Matrix, assemble, build_matrix
+from dlbench.reports.cells import Matrix, assemble, build_matrix
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 

@@ -8,8 +8,8 @@ import factory_of_records as make
 from exported import exporters
 
 from dlbench.adapters.protocol import Status
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.figure1.analysis import Figure1, figure1
-from dlbench.reports.matrix.analysis import build_matrix
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -8,13 +8,12 @@ import factory_of_records as make
 import numpy as np
 
 from dlbench.hardware_probe import Reading
-from dlbench.reports.evidence.statistics import summarise
 from dlbench.reports.fleet.nodes import Kind, NodeSeen, Thing
 from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.hosts import Host, Node
-from dlbench.reports.storage.narrowing import Narrowing
 from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 
 KIND = Host("kind-1", "EPYC, 4 CPUs", 4, 4, 4.0, cpu_model="EPYC", memory_gib=16)
 CALM = Reading(1e11, 1e10, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, "NumPy 2, 512 x 512", "2026-03-01T12:00:00.000+00:00")

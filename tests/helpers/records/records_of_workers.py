@@ -7,7 +7,7 @@ import factory_of_records as make
 from exported import exporters
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.scaling.analysis import Workers, workers
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record

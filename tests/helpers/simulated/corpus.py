@@ -15,7 +15,7 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
 from dlbench.hardware_probe import describe, probe
-from dlbench.reports.evidence.attempts import disturbed
+from dlbench.reports.flags import disturbed
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.record import Record
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import factory_of_records as make
 
+from dlbench.reports.cells import Builds, build_matrix
 from dlbench.reports.claims.analysis import Evidence, try_claims
 from dlbench.reports.claims.cells import Cells, tools_of_stands
 from dlbench.reports.claims.claim import Claim
 from dlbench.reports.claims.list_of_claims import claims
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.storage.builds import Builds
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -6,8 +6,7 @@ from exported import exporters
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.against import shi2016
 from dlbench.reports.against.analysis import Against, Stand, against
-from dlbench.reports.matrix.analysis import build_matrix
-from dlbench.reports.storage.builds import Builds
+from dlbench.reports.cells import Builds, build_matrix
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -14,7 +14,7 @@ from scipy.stats import ttest_ind
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.claims.questions import HOLDS, MORE, Answer, Claimed, Question, answers, of_fact, of_value, verdict
-from dlbench.reports.evidence.statistics import Summary, ratio, summarise
+from dlbench.reports.statistics import Summary, ratio, summarise
 
 A6, A9 = "A6", "A9"
 """T(tensorflow) / T(torch) on LSTMs at 4 threads: above 1, about 12. T(8) / T(4) of TensorFlow: below 1."""

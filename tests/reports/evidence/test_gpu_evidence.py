@@ -14,17 +14,14 @@ from hypothesis import strategies as st
 
 import dlbench.reports
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
-from dlbench.reports.comparison.analysis import compare_sides
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
-from dlbench.reports.comparison.verdict import Verdict
-from dlbench.reports.evidence import gpu_evidence
-from dlbench.reports.evidence.attempts import disturbed, effective, left_out
-from dlbench.reports.evidence.flag_kinds import KINDS
-from dlbench.reports.evidence.raised_flags import record_flags
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports import gpu_evidence
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, compare_sides
+from dlbench.reports.compare.verdict import Verdict
+from dlbench.reports.flags import KINDS, disturbed, left_out, record_flags
 from dlbench.reports.storage import record_columns
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Results
 
 ORIGIN = 1000.0
@@ -235,7 +232,7 @@ def test_a_shared_gpu_is_contended_and_its_launch_repeated() -> None:
     assert names(shared) == ["contended"]
     assert disturbed(shared, None)
     again = replace(launch(), attempt=1)
-    assert effective([shared, again], None) == [again]
+    assert last_attempts([shared, again]) == [again]
     # A GPU that is hot is hot the next time too.
     assert not disturbed(launch(told=telemetry(reasons=0x40)), None)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.evidence.gpu_telemetry import (
+from dlbench.reports.gpu_evidence import (
     ENOUGH_TICKS,
     SLOWING,
     Region,
@@ -17,8 +17,8 @@ from dlbench.reports.evidence.gpu_telemetry import (
     counted_joules,
     energy,
     integrated_joules,
-    others,
-    read,
+    other_processes,
+    read_telemetry,
     reason_shares,
     region_of,
 )
@@ -115,7 +115,7 @@ def test_power_is_not_guessed_over_a_gap() -> None:
 def test_only_what_lies_in_the_region_counts(values: list[float | None], one: float, other: float) -> None:
     at = [0.2 * place for place in range(len(values))]
     first, last = sorted((one * at[-1], other * at[-1]))
-    told = read(telemetry(at, watts=values))
+    told = read_telemetry(telemetry(at, watts=values))
     region = Region(100 + first, 100 + last)
     inside = [v for a, v in zip(at, values, strict=True) if v is not None and region.start <= 100 + a <= region.end]
     assert told.fast.within("watts", region) == inside
@@ -126,14 +126,14 @@ def test_only_what_lies_in_the_region_counts(values: list[float | None], one: fl
 
 
 def test_a_column_of_equal_values_is_that_value() -> None:
-    told = read(telemetry([0.0, 0.2, 0.4], sm_mhz=1410, watts=[1.0, None, 3.0]))
+    told = read_telemetry(telemetry([0.0, 0.2, 0.4], sm_mhz=1410, watts=[1.0, None, 3.0]))
     assert told.fast.spread("sm_mhz", Region(100.1, 100.5)) == Spread(1410, 1410, 1410)
     assert told.fast.within("watts", Region(100.0, 101.0)) == [1.0, 3.0]
     assert told.fast.spread("temperature", Region(100.0, 101.0)) is None
 
 
 def test_reasons_in_words() -> None:
-    told = read(telemetry([0.0, 1.0, 2.0, 3.0], reasons=[0x1, 0x4, 0x4 | 0x40 | 0x8, 1 << 40]))
+    told = read_telemetry(telemetry([0.0, 1.0, 2.0, 3.0], reasons=[0x1, 0x4, 0x4 | 0x40 | 0x8, 1 << 40]))
     assert reason_shares(told.fast, Region(100.5, 103.5)) == {
         "power cap": pytest.approx(2 / 3),
         "hardware slowdown": pytest.approx(1 / 3),
@@ -166,9 +166,9 @@ def process(whose: str, first: float, last: float) -> dict[str, Any]:
     ],
 )
 def test_processes_of_others_in_the_region(processes: Any, expected: int | None) -> None:
-    told = read({**telemetry([]), "processes": processes})
+    told = read_telemetry({**telemetry([]), "processes": processes})
     assert told is not None
-    assert others(told, REGION) == expected
+    assert other_processes(told, REGION) == expected
 
 
 def test_a_counter_that_grew() -> None:
@@ -192,9 +192,9 @@ tables = st.dictionaries(st.sampled_from(["at", "watts", "joules", "reasons"]), 
 
 @given(st.dictionaries(keys, json_values | tables | st.just(1)) | st.none())
 def test_whatever_a_store_holds_is_read_or_left(content: dict[str, Any] | None) -> None:
-    told = read(content)
+    told = read_telemetry(content)
     if told is not None:
         energy(told.fast, REGION)
-        others(told, REGION)
+        other_processes(told, REGION)
         told.fast.spread("watts", REGION)
         reason_shares(told.fast, REGION)

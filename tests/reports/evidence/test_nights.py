@@ -14,12 +14,11 @@ from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.comparison.verdict import DEFAULT
+from dlbench.reports.compare.verdict import DEFAULT
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence.attempts import Attempt, choose, effective
 from dlbench.reports.evidence.nights import NIGHTS
 from dlbench.reports.storage import queries, record_columns, schema
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.store import Store
 
 
@@ -33,14 +32,6 @@ def launch(seconds: float, stolen: bool = False, **changes: Any) -> Record:
     of_record = {key: changes.pop(key) for key in ("attempt", "side", "stage") if key in changes}
     result = make.outcome([seconds] * 5, contention=make.contention(steal_seconds=4 * seconds if stolen else 0.0))
     return replace(make.record(result=result, **changes), **of_record)
-
-
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), min_size=1))
-def test_the_first_undisturbed_number_counts_else_the_last_attempt(told: list[tuple[bool, bool | None]]) -> None:
-    chosen = choose([Attempt(*each) for each in told])
-    good = [number and contended is not True for number, contended in told]
-    assert good[chosen] or (not any(good) and chosen == len(told) - 1)
-    assert not any(good[:chosen])
 
 
 # Times on a grid, so that sums in another order are not what a comparison fails by.
@@ -79,7 +70,7 @@ def test_records_and_store_agree_on_which_attempts_count(kept: list[Record]) -> 
         for record in kept:
             store.append(record)
         marked = [key for key, counts in zip(numbered(kept), column(store, "effective"), strict=True) if counts]
-    assert marked == list(numbered(effective(kept, None)))
+    assert marked == list(numbered(last_attempts(kept)))
     assert len(marked) == len({(r.run, r.launch, r.cell, r.side, r.stage) for r in kept})
 
 
@@ -94,7 +85,7 @@ def test_nights_are_those_of_the_launches_medians(kept: list[Record]) -> None:
                 store.append(record)
         cells, nights = store.cells(), store.nights()
     expected = defaultdict(list)
-    for record in effective(kept, None):
+    for record in last_attempts(kept):
         of_first_look = record.stage == "screen" and record.launch < DEFAULT.screen_looks[0]
         if record.outcome.status is Status.OK and (not record.stage or of_first_look):
             value = math.log(statistics.median(record.outcome.step_seconds()))

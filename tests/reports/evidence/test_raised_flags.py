@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Outcome, Status
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.raised_flags import capacity_of, cell_flags, few_launches, launch_flags, record_flags
+from dlbench.reports.flags import (
+    CONTENDED,
+    FEW_LAUNCHES,
+    KINDS,
+    PARITY,
+    Flag,
+    capacity_of,
+    cell_flags,
+    few_launches,
+    launch_flags,
+    record_flags,
+)
 from dlbench.reports.storage.hosts import Host
 
 HOST = Host("m", "two CPUs", 2, 2, 2.0)
@@ -130,21 +140,21 @@ def test_a_hole_has_no_flags() -> None:
 
 
 def test_what_is_measured_counts_from_half_of_the_launches_on() -> None:
-    raised = [flag_kinds.Flag(flag_kinds.CONTENDED, "others")]
+    raised = [Flag(CONTENDED, "others")]
     assert cell_flags([raised, [], []]) == []
     (flag,) = cell_flags([raised, raised, []])
     assert flag.sentence == "others (in 2 of 3 launches)"
-    wrong = [flag_kinds.Flag(flag_kinds.PARITY, "wrong")]
-    assert [flag.kind for flag in cell_flags([wrong, [], []])] == [flag_kinds.PARITY]
+    wrong = [Flag(PARITY, "wrong")]
+    assert [flag.kind for flag in cell_flags([wrong, [], []])] == [PARITY]
 
 
 def test_few_launches() -> None:
-    assert [flag.kind for flag in few_launches(2)] == [flag_kinds.FEW_LAUNCHES]
+    assert [flag.kind for flag in few_launches(2)] == [FEW_LAUNCHES]
     assert few_launches(3) == []
 
 
 def test_marks_are_unlike_one_another() -> None:
-    symbols = [kind.symbol for kind in flag_kinds.KINDS]
+    symbols = [kind.symbol for kind in KINDS]
     assert len(set(symbols)) == len(symbols)
     assert all(len(symbol) == 1 and symbol not in "*±%-" for symbol in symbols)
 

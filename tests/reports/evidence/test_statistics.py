@@ -7,7 +7,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.reports.evidence.statistics import Summary, published, ratio, summarise
+from dlbench.reports.statistics import Summary, published, ratio, summarise
 
 Launches = list[list[float]]
 SIMULATIONS = 3000

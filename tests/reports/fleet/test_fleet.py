@@ -18,15 +18,14 @@ from records_of_fleets import CALM, KIND, readings, records, source
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import ReportError
-from dlbench.reports.evidence.flag_kinds import SHARED_NODE
+from dlbench.reports.flags import SHARED_NODE
 from dlbench.reports.fleet.headline import NOTHING
 from dlbench.reports.fleet.report import REPORT
 from dlbench.reports.fleet.words import NONE
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Node
-from dlbench.reports.storage.narrowing import Narrowing
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}
@@ -91,7 +90,7 @@ def test_the_slow_node_is_named_with_its_ratio_and_on_what():
     text = shown(found)
     assert max(map(len, text.splitlines())) <= 80
     assert "n3, thing by thing" in text
-    assert REPORT.worth_a_section(found)
+    assert REPORT.has_section(found)
     nodes = by_node(found)
     assert nodes["n3"]["things"][0]["thing"] == "memory bandwidth"
     assert nodes["n3"]["readings"] == 4
@@ -215,7 +214,7 @@ def test_a_store_without_fleets_is_not_read(tmp_path, name):
         raise AssertionError("read")
 
     found = REPORT.analyse(Source(never, lambda: runs, of_run=never, sentinels=never))
-    assert not REPORT.worth_a_section(found)
+    assert not REPORT.has_section(found)
     assert not REPORT.drawable(found)
     assert REPORT.headline(found) == []
     assert REPORT.page(found, ReportOptions()).before == (NONE,)

@@ -7,8 +7,8 @@ import pytest
 from records_of_fleets import drawn, kind
 from scipy.stats import binom
 
-from dlbench.reports.evidence.contrasts import SIGNIFICANCE
 from dlbench.reports.fleet.contrasts import FAST, LIKE, SLOW, contrasts
+from dlbench.reports.statistics import SIGNIFICANCE
 
 SEED = 20261123
 ROUNDS = 120

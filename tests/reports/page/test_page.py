@@ -14,13 +14,13 @@ from inertness import check_html
 from kept_stores import block, kept_store
 
 from dlbench.hardware_probe.doctor import Finding, Severity
-from dlbench.reports.evidence.statistics import summarise
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.matrix.data import matrix_cells
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.note import note_to_html
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 

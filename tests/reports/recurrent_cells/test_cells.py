@@ -12,10 +12,10 @@ from properties import examples
 from records_of_claims import CLAIMS
 from records_of_curves import KNOWS_NOTHING, TEXT, blocks, falling, launches, network, study_of
 
+from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.analysis import try_claims
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.formats.export import FORMATS, export
-from dlbench.reports.matrix.analysis import Matrix
 from dlbench.reports.recurrent_cells.findings import findings, flops
 from dlbench.reports.recurrent_cells.report import REPORT, Found
 from dlbench.reports.recurrent_cells.settings import losses_of

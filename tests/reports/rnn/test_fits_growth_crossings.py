@@ -8,13 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.reports.evidence.statistics import Summary, published, summarise
 from dlbench.reports.rnn.crossing import crossing
 from dlbench.reports.rnn.fits import fit_line
 from dlbench.reports.rnn.growth import Knee, growth, threads_pay
 from dlbench.reports.rnn.lines import Series
 from dlbench.reports.rnn.report import published as study_of_2017
 from dlbench.reports.rnn.words import knee_words, threads_sentences, where
+from dlbench.reports.statistics import Summary, published, summarise
 
 STEPS = (10, 20, 50, 100, 200)
 UNITS = (10, 20, 50, 100, 200, 500)

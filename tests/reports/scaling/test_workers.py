@@ -14,9 +14,9 @@ from properties import examples
 from records_of_workers import FORMATS, busy, found_in, launches
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.evidence.statistics import ratio, summarise
 from dlbench.reports.scaling.analysis import Line, Point
 from dlbench.reports.scaling.plot import workers_to_picture
+from dlbench.reports.statistics import ratio, summarise
 from dlbench.reports.storage.record import Record
 
 

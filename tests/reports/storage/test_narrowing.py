@@ -6,9 +6,8 @@ import factory_of_records as make
 
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.adapters.tuning import TUNABLE
-from dlbench.reports.storage.narrowing import Narrowing, untunable
 from dlbench.reports.storage.record import Record
-from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.results import Narrowing, Results, untunable
 
 
 def told(record: Record, *names: str) -> Record:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.storage import newest
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

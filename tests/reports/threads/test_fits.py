@@ -11,7 +11,7 @@ from scipy.optimize import least_squares as scipy_least_squares
 from scipy.stats import binom
 
 from dlbench.reports.evidence import least_squares
-from dlbench.reports.evidence.statistics import Summary, published, summarise
+from dlbench.reports.statistics import Summary, published, summarise
 from dlbench.reports.threads import fits
 from dlbench.reports.threads.fits import Fit, fit_scaling, karp_flatt
 

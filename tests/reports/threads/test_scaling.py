@@ -8,8 +8,8 @@ import pytest
 from records_of_threads import HOST, TESTED, curve_of, curves_of, records_of
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
-from dlbench.reports.evidence.statistics import published, summarise
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.statistics import published, summarise
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from properties import examples
 from records_of_threads import curve_of, curves_of, records_of
 
-from dlbench.reports.evidence.contrasts import holm, judge, welch
-from dlbench.reports.evidence.statistics import ratio, summarise
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.statistics import holm, judge, ratio, summarise, welch
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -15,7 +15,7 @@ from dlbench.adapters import tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.newest import SEARCH
+from dlbench.reports.storage.record import SEARCH
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 from dlbench.reports.tuning.analysis import FASTER, SLOWER, UNKNOWN, WORTH_NOTHING, tells, verdict, worth_of_settings

@@ -42,13 +42,19 @@ def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
         words = shlex.split(line.removeprefix("dlbench "))
         if any(name in line for name in MADE_THERE):
             continue
-        command = typer.main.get_command(cli.app)
+        command = typer.main.get_command(cli.build_app(words[0]))
         context = command.context_class(command, info_name="dlbench")
         while words and hasattr(command, "commands") and words[0] != "--help":
             assert words[0] in command.commands, f"{guide.name}: {line}"
             command = command.commands[words.pop(0)]
         if words and words != ["--help"]:
             command.make_context("dlbench", words, parent=context)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_each_command_of_the_help_exists(name):
+    command = typer.main.get_command(cli.build_app(name)).commands[name]
+    assert command.params or command.commands
 
 
 def test_every_link_of_a_guide_leads_to_a_file():

@@ -4,7 +4,7 @@ import json
 
 from dlbench.hardware_probe import Ceilings
 from dlbench.hardware_probe.ceilings import Ceiling
-from dlbench.suites.commands import list_and_probe
+from dlbench.suites.commands import probe as probe_module
 
 
 def ceiling(threads: int, busy: float) -> Ceiling:
@@ -14,7 +14,7 @@ def ceiling(threads: int, busy: float) -> Ceiling:
 
 def test_a_disturbed_ceiling_is_marked_and_explained_and_its_doubt_stands_in_the_json_too(command, monkeypatch):
     found = Ceilings((ceiling(1, 1.0), ceiling(2, 0.5)))  # with 2 threads the machine was busy
-    monkeypatch.setattr(list_and_probe, "measure", lambda counts: found)
+    monkeypatch.setattr(probe_module, "measure", lambda counts: found)
     code, out, _ = command("probe", "--ceilings", "--threads", "1,2")
     assert code == 0
     assert "\n1 " in out

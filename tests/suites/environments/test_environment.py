@@ -7,7 +7,7 @@ import pytest
 from made_up_pythons import make_python, script
 from tiny_framework import HOST, left_behind, make_framework, refused, source_of
 
-from dlbench.suites.display import listing
+from dlbench.suites.commands import list as listing
 from dlbench.suites.environments import apt, environment, folders, interpreters, needs
 from dlbench.suites.environments.environment import State
 from dlbench.suites.errors import FrameworkEnvironmentError
@@ -119,9 +119,9 @@ def test_a_broken_interpreter_is_its_own_row_and_ends_no_list(tiny, monkeypatch)
     built = environment.build(tiny)
     null = find("null")
     monkeypatch.setattr(listing, "offered", lambda: {"tiny": tiny, "null": null})
-    assert [row["state"] for row in listing.frameworks()] == ["ready", "ready"]
+    assert [row["state"] for row in listing.list_frameworks()] == ["ready", "ready"]
     script(built.interpreter, "#!/bin/sh\nexit 1\n")
-    broken, other = listing.frameworks()
+    broken, other = listing.list_frameworks()
     assert (broken["state"], broken["interpreter"], broken["python"]) == ("unavailable", None, None)
     for part in (str(built.interpreter), "does not start", "dlbench env remove tiny", "dlbench env build tiny"):
         assert part in broken["reason"]

@@ -12,8 +12,7 @@ from processes import run_command, wait_until
 from slurm_cluster import Cluster
 from suites_of_null import suite_of_null
 
-from dlbench.reports.evidence import flag_kinds
-from dlbench.reports.evidence.raised_flags import raises
+from dlbench.reports.flags import SHARED_NODE, raises
 from dlbench.reports.storage.store import Store
 
 pytest.importorskip("submitit")
@@ -110,7 +109,7 @@ def test_a_node_that_others_use_too_is_told_in_every_record(lab: Lab) -> None:
     for record in records:
         assert record.node is not None
         assert f"other jobs are on it: {other}" in record.node.shared
-        assert raises(record, None, flag_kinds.SHARED_NODE)
+        assert raises(record, None, SHARED_NODE)
     assert "shared node: other jobs are on it" in lab.dlbench("report", "matrix").stdout.replace("\n  ", " ")
 
 

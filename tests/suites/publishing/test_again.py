@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dlbench.adapters.protocol import BOUND, INSTALLED, Cell
 from dlbench.reports.storage.networks import specification_of_cells
-from dlbench.suites.cli import app
+from dlbench.suites.cli import build_app
 from dlbench.suites.planning.suite import load
 from dlbench.suites.publishing.again import again, again_by_name
 
@@ -27,7 +27,7 @@ cells = st.builds(
 def planned(command: str) -> list[dict[str, Any]]:
     words = shlex.split(command)
     assert words[:2] == ["dlbench", "run"]
-    done = CliRunner().invoke(app, ["plan", *words[2:], "--json"])
+    done = CliRunner().invoke(build_app("plan"), ["plan", *words[2:], "--json"])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)["cells"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import factory_of_records as make
 import pytest
 
-from dlbench.reports.storage.narrowing import Narrowing
+from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 from dlbench.suites.publishing.page import _histories
 

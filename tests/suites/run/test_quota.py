@@ -21,10 +21,8 @@ from suites_of_null import suite_of_null
 from dlbench.adapters import protocol
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
 from dlbench.hardware_probe import Machine, probe_cpu
-from dlbench.reports.evidence import flag_kinds, raised_flags
-from dlbench.reports.evidence.observed import observe
-from dlbench.reports.evidence.raised_flags import launch_flags
-from dlbench.reports.matrix.analysis import build_matrix
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.flags import CONTENDED, STEAL_SHARE, THROTTLED, THROTTLED_SHARE, launch_flags, observe
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
@@ -153,12 +151,12 @@ def check(cell: Cell, outcome: Outcome, host: Host) -> None:
     seen = observe([outcome])
     assert seen is not None
     assert seen.throttled_share == pytest.approx(throttled / outcome.threads.wall_seconds)
-    assert seen.throttled_share > raised_flags.THROTTLED_SHARE
+    assert seen.throttled_share > THROTTLED_SHARE
     names = {flag.kind.name for flag in launch_flags(cell, outcome, host, QUOTA)}
     assert "throttled" in names
     assert not names & {"threads_unused", "threads_exceeded"}
     # Nobody is accused for what its own quota did, not even by a report that knows the host without its quota.
-    if (outcome.contention.steal_seconds or 0.0) < raised_flags.STEAL_SHARE * outcome.threads.wall_seconds:
+    if (outcome.contention.steal_seconds or 0.0) < STEAL_SHARE * outcome.threads.wall_seconds:
         assert "contended" not in names
         free = Host("m", "a machine without a quota", 64, 64, 64.0, logical_cpus=64, machine_cpus=64)
         assert "contended" not in {flag.kind.name for flag in launch_flags(cell, outcome, free, QUOTA)}
@@ -200,6 +198,6 @@ def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: Wit
         results = Results.of([store])
     assert [record.quota_cpus for record in results.records] == [QUOTA] * len(results.records)
     (cell,) = build_matrix(results).cells.values()
-    assert cell.has(flag_kinds.THROTTLED)
-    assert not cell.has(flag_kinds.CONTENDED)
-    assert flag_kinds.THROTTLED.legend in done.stdout
+    assert cell.has(THROTTLED)
+    assert not cell.has(CONTENDED)
+    assert THROTTLED.legend in done.stdout

@@ -1,0 +1,295 @@
+"""`dlbench list`: the networks, frameworks and suites there are, and each framework's capabilities."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlbench.adapters.networks import digest_of, specification
+
+from ..display.screen import print_json, say, show, table
+from ..environments import environment, row_interpreters
+from ..environments.interpreters import inspect
+from ..errors import FrameworkEnvironmentError, UsageError
+from ..planning import networks, suite, values
+from ..planning.framework import find, offered
+from ..planning.values import Build
+from . import options
+
+if TYPE_CHECKING:
+    from ..run.capabilities import Capabilities
+
+
+def list_command(
+    with_capabilities: Annotated[
+        bool,
+        typer.Option(
+            "--capabilities", help="Ask each framework that has an environment here what it can do (minutes, once)."
+        ),
+    ] = False,
+    with_settings: Annotated[
+        bool, typer.Option("--settings", help="Show what each framework's rows are tuned with, and what it costs.")
+    ] = False,
+    frameworks_asked: Annotated[
+        str, typer.Option("--frameworks", help="With --capabilities: only these frameworks, comma-separated.")
+    ] = "",
+    adapter: options.Adapter = None,
+    python: options.Python = None,
+    as_json: options.Json = False,
+) -> None:
+    """List networks, frameworks with the state of their environments, and suites.
+
+    Examples:
+
+    - `dlbench list --json`
+    - `dlbench list --settings`
+    - `dlbench list --capabilities --frameworks torch,jax`
+    - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
+    """
+    for option, given in (("--frameworks", frameworks_asked), ("--python", python)):
+        if given and not with_capabilities:
+            raise UsageError(f"{option} goes with --capabilities. Add --capabilities, or leave {option} out.")
+    if with_capabilities:
+        found = _capabilities(frameworks_asked, python or ())
+        if as_json:
+            print_json(found)
+        else:
+            _show_capabilities(found)
+        return
+    lists = {"networks": list_networks(), "frameworks": list_frameworks(), "suites": list_suites()}
+    if as_json:
+        print_json(lists)
+        return
+    if with_settings:
+        _show_settings(lists["frameworks"])
+        return
+    _show_lists(*lists.values())
+
+
+def list_networks() -> list[dict[str, Any]]:
+    """Return each network with its parameters, mini-batch and FLOPs of a training step at that mini-batch."""
+    return [
+        {
+            "name": network.name,
+            "summary": network.summary,
+            "batch_size": network.batch_size,
+            "parameters": network.family.parameter_count(),
+            "gflop_per_step": network.family.training_flops(network.batch_size) / 1e9,
+            "specification": digest_of(network),
+            **specification(network.family),
+        }
+        for network in networks.shipped().values()
+    ]
+
+
+def list_frameworks() -> list[dict[str, Any]]:
+    """Return each framework with the state and interpreter of its environment."""
+    found = []
+    for framework in offered().values():
+        located = environment.locate(framework)
+        state, interpreter, reason = located.state, located.interpreter, located.reason
+        version: str | None = None
+        if interpreter:
+            try:
+                version = inspect(interpreter).name
+            except FrameworkEnvironmentError:
+                state, interpreter = environment.State.UNAVAILABLE, None
+                reason = (
+                    f"The interpreter of its environment, {located.interpreter}, does not start. `dlbench env remove "
+                    f"{framework.name}`, then `dlbench env build {framework.name}`, makes it anew."
+                )
+        about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
+        found.append(
+            {
+                **{key: getattr(framework, key) for key in about},
+                "modes": list(framework.modes),
+                "settings": [
+                    {"name": name, **tuned.model_dump(mode="json")} for name, tuned in framework.tuning.items()
+                ],
+                "state": state.value,
+                "interpreter": None if interpreter is None else str(interpreter),
+                "python": version,
+                "needs_python": list(framework.python),
+                "download_megabytes": framework.download_megabytes,
+                "reason": reason,
+            }
+        )
+    return found
+
+
+def list_suites() -> list[dict[str, Any]]:
+    """Return each shipped suite with its axes in short."""
+    return [
+        {
+            "name": each.name,
+            "summary": each.summary,
+            "networks": list(each.its_networks),
+            "frameworks": list(each.frameworks),
+            "threads": each.threads,
+            "launches": each.protocol.launches,
+        }
+        for each in suite.shipped().values()
+    ]
+
+
+def _show_settings(frameworks: list[dict[str, Any]]) -> None:
+    for each in frameworks:
+        for setting in each["settings"]:
+            where = [f"{key} {', '.join(setting[key])}" for key in ("modes", "devices", "families") if setting[key]]
+            show(f"{each['name']}, {setting['name']}{' (' + '; '.join(where) + ')' if where else ''}")
+            given = {**setting["settings"], **setting["variables"]}
+            for head, words in (
+                ("instead of", setting["replaces"]),
+                ("why", setting["why"]),
+                ("costs", setting["costs"]),
+                ("sets", ", ".join(f"{name}={value}" for name, value in given.items())),
+            ):
+                if words:
+                    show(f"    {head}: {words}", whole=True)
+    show()
+    show("Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures what each setting is worth.")
+
+
+def _show_lists(
+    of_networks: list[dict[str, Any]], frameworks: list[dict[str, Any]], suites: list[dict[str, Any]]
+) -> None:
+    table(
+        "Networks",
+        ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"],
+        [
+            [
+                each["name"],
+                each["family"],
+                f"{each['parameters'] / 1e6:.1f} M",
+                str(each["batch_size"]),
+                f"{each['gflop_per_step']:.1f}",
+                each["summary"],
+            ]
+            for each in of_networks
+        ],
+    )
+    show()
+    table(
+        "Frameworks",
+        ["name", "modes", "state", "interpreter"],
+        [[each["name"], ", ".join(each["modes"]), each["state"], each["python"] or "-"] for each in frameworks],
+    )
+    for each in frameworks:
+        if each["state"] == "unavailable":
+            show(f"{each['name']}: {each['reason']}")
+    show()
+    table("Suites", ["name", "what"], [[each["name"], each["summary"]] for each in suites])
+
+
+def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]]:
+    """Ask the frameworks with an environment here, or with a given interpreter, for their capabilities."""
+    from dlbench.hardware_probe import probe
+
+    from ..run import capabilities
+    from ..run.launcher import ProcessLauncher
+    from ..run.machine_lock import measuring
+
+    given = {build.framework.name: build for build in map(values.build, python)}
+    for name, build in given.items():
+        if build.name != name:
+            raise UsageError(f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH.")
+    names = values.words(frameworks) if frameworks else list(given or offered())
+    asked = [row.build.framework for row in values.rows(names, [])]
+    if unasked := [name for name in given if name not in {each.name for each in asked}]:
+        raise UsageError(f"--python is given for {', '.join(unasked)}, which --frameworks does not name.")
+    machine = probe()
+    builds = [given.get(each.name) or Build(each.name, each) for each in asked]
+    # The tables say at their end what is left out.
+    sources = row_interpreters.prepare(builds, lambda line: None, build_missing=False)
+    where = capabilities.place_of(machine)
+    with measuring(say, wait=True):
+        found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
+    return _capability_rows(found)
+
+
+def _answer(value: bool | None) -> str:
+    return "-" if value is None else "yes" if value else "no"
+
+
+def _show_capabilities(found: list[dict[str, Any]]) -> None:
+    kinds = ("dense", "convolutional", "recurrent", "attention")
+    answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
+    table(
+        "What this build can do",
+        ["name", "dense", "conv.", "recurrent", "attention", *answers, "modes"],
+        [
+            [
+                each["name"],
+                *(_answer(each["kinds"][kind]) for kind in kinds),
+                *(_answer(each["answers"].get(key, {}).get("answer")) for key in answers.values()),
+                ", ".join(each["modes"]),
+            ]
+            for each in found
+            if not each["problem"]
+        ],
+    )
+    show()
+    table(
+        "How a thread count is honoured, as the operating system saw it",
+        ["name", "by default", "honoured through"],
+        [
+            [each["name"], str(each["threads"]["by_nothing"] or "-"), each["threads"]["words"]]
+            for each in found
+            if each["threads"]
+        ],
+    )
+    show()
+    table(
+        "Projects",
+        ["name", "here", "last release known", "first", "licence"],
+        [
+            [
+                each["name"],
+                each["version"] or "-",
+                "{version}, {date}".format(**each["last_release"]) if each["last_release"] else "-",
+                (each["first_release"] or "-")[:4],
+                each["licence"] or "-",
+            ]
+            for each in found
+        ],
+    )
+    show()
+    show("--json shows how each answer was found. Of a framework with several modes only the default one was asked.")
+    for each in found:
+        if each["problem"]:
+            show(f"{each['name']}: not asked. {each['problem']}", whole=True)
+
+
+def _capability_rows(found: Mapping[str, "Capabilities"]) -> list[dict[str, Any]]:
+    """Return what each framework answered, what is known of its project, and where that was read."""
+    listed = []
+    for name, told in found.items():
+        framework = find(name)
+        project = framework.project
+        newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
+        kinds: dict[str, list[bool]] = {}
+        for network in networks.shipped().values():
+            kinds.setdefault(network.family.kind, []).append(not told.networks.get(network.name, "not asked"))
+        listed.append(
+            {
+                "name": name,
+                "title": framework.title,
+                "modes": {mode: about.summary for mode, about in framework.modes.items()},
+                "problem": told.problem,
+                "version": told.version,
+                "networks": {
+                    network: {"supported": not reason, "reason": reason} for network, reason in told.networks.items()
+                },
+                "kinds": {kind: None if told.problem else all(able) for kind, able in kinds.items()},
+                "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in told.answers.items()},
+                "threads": None
+                if told.threads is None
+                else {**dataclasses.asdict(told.threads), "words": told.threads.words},
+                "licence": project.licence if project else None,
+                "first_release": str(project.first_release) if project and project.first_release else None,
+                "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,
+                "source": project.source if project else None,
+            }
+        )
+    return listed
