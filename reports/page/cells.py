@@ -32,7 +32,9 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
             '<div class="title"><h2 id="cell-heading">{}, {}</h2>'
             '<button type="button" id="cell-close">Close</button><p>{} · {}</p></div>'
         ).format(*map(_seen, (row_name(cell.cell), place_name(cell.cell), group_name(cell.cell), host))),
-        _numbers(cell) if cell.shown else Markup('<h3>No number</h3><p class="reason">{}</p>').format(why_hole(cell)),
+        _numbers(cell)
+        if cell.shown
+        else Markup('<h3>No number</h3><p class="reason">{}</p>').format(_seen(why_hole(cell), 20_000)),
         _warnings(cell),
         _steps(launches, cell, thinned),
         _launches(launches),
@@ -266,7 +268,7 @@ def _steps(launches: Sequence[Launch], cell: CellResult, thinned: int) -> Markup
         "One dot for each timed step, launch by launch; line and band: the median and its interval; hollow: a launch "
         "that does not count." + some
     )
-    label = f"Seconds of every timed step of {len(series)} launches"
+    label = f"Seconds of every timed step of {len(series)} launch{'es' * (len(series) > 1)}"
     return Markup("<h3>Every step</h3><figure>{}<figcaption>{}</figcaption></figure>").format(
         dots_svg(label, series, band, _seconds), caption
     )

@@ -56,11 +56,13 @@ def page_data(document: Document) -> dict[str, Any]:
 
 
 def inert(content: Any) -> Any:
-    """Return plain JSON types in which every text is as `formats.inert` shows it."""
+    """Return plain JSON types with every text as `formats.inert` shows it, and seven digits of what is no integer."""
     if isinstance(content, Mapping):
         return {visible(str(key)): inert(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
         return [inert(value) for value in content]
+    if isinstance(content, float):
+        return float(f"{content:.7g}")
     return visible(content) if isinstance(content, str) else content
 
 
@@ -80,9 +82,10 @@ def numbers(cell: CellResult) -> dict[str, Numbers]:
         value = quantity.value(cell)
         if name == "seconds":
             found[name] = middle, low, high
+        elif value is not None and name not in ("joules", "busy") and low is not None and high is not None:
+            found[name] = value, value * middle / high, value * middle / low
         elif value is not None:
-            whole = name not in ("joules", "busy") and low is not None and high is not None
-            found[name] = (value, value * middle / high, value * middle / low) if whole else (value, None, None)
+            found[name] = value, None, None
     return found
 
 

@@ -17,11 +17,11 @@ from dlbench.reports.page.data import numbers
 from dlbench.reports.statistics import judge, mean_of_pairs, ratio
 from dlbench.reports.storage.hosts import name_among
 
-MOST_COMPARED = 40_000
-"""Fields of all comparisons together: with more cells fewer rows can be compared with, those with most cells first."""
+MOST_COMPARED = 8_000
+"""Fields of all comparisons together: large pages compare with fewer rows, the usual ones with most cells first."""
 
 Text = tuple[str, str, str]
-"""What a field shows, its interval as a deviation, and both ends for its tip."""
+"""What a field shows, its interval beside it, and its tip."""
 
 
 class Field(NamedTuple):
@@ -161,7 +161,7 @@ class _Comparisons:
                 counts[cell.row] = counts.get(cell.row, 0) + 1
         self.rows: list[Row] = sorted(counts)
         most = MOST_COMPARED // max(1, len(cells))
-        kept = set(sorted(self.rows, key=lambda row: -counts[row])[:most])
+        kept = set(sorted(self.rows, key=lambda row: (len(axes.unusual(row)), -counts[row]))[:most])
         self._references = [row for row in self.rows if row in kept] if len(self.rows) > 1 else []
 
     def views(self, names: dict[str, str]) -> list[View]:
@@ -169,10 +169,10 @@ class _Comparisons:
         found = []
         for reference in self._references:
             where = f"{row_name(reference)}, in the same group and column"
-            found.append(self._view(row_name(reference), where, "times as slow as", self._beside(reference)))
+            found.append(self._view(row_name(reference), where, "compared with a row", self._beside(reference)))
         for machine in self._matrix.machines if len(self._matrix.machines) > 1 else ():
             where = f"the same cell on {names[machine]}"
-            found.append(self._view(names[machine], where, "the same cell on", self._on(machine)))
+            found.append(self._view(names[machine], where, "compared with a machine", self._on(machine)))
         return found
 
     def _beside(self, row: Row) -> Callable[[CellResult], CellResult | None]:
@@ -198,8 +198,10 @@ class _Comparisons:
             for column in self._matrix.columns:
                 of = pairs.get((row, column), [])
                 fields.append(_times(of, "" if len(of) == groups else f" ({len(of)})") if of else 0)
-        caption = f"Seconds per mini-batch as a multiple of {where} (below 1× is faster)"  # noqa: RUF001
-        return View(title, caption, family, fields, compares=True)
+        caption = (
+            f"Seconds per mini-batch as a multiple of {where} (below 1× is faster; ≈ noise may explain the difference)"  # noqa: RUF001
+        )
+        return View(f"Compared with {title}", caption, family, fields, compares=True)
 
 
 def _times(pairs: Sequence[tuple[CellResult, CellResult]], more: str = "") -> Text:
@@ -208,10 +210,8 @@ def _times(pairs: Sequence[tuple[CellResult, CellResult]], more: str = "") -> Te
     timed = [(one.seconds, other.seconds) for one, other in pairs if one.seconds and other.seconds]
     found = ratio(*timed[0]) if len(timed) == 1 else mean_of_pairs(timed)
     sign = "≈ " if judge(found) == "no clear difference" or found.low is None else ""
-    text = f"{sign}{number(found.value)}×{more}"  # noqa: RUF001
-    numbers_found = found.value, found.low, found.high
-    said = ends(numbers_found) or "no interval"
-    return text, deviation(*numbers_found), f"{said}; noise may explain it" if sign else said
+    spread = "" if found.low is None or found.high is None else f"{number(found.low)} to {number(found.high)}"
+    return f"{sign}{number(found.value)}×{more}", spread, ""  # noqa: RUF001
 
 
 def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str]) -> Iterable[Filter]:

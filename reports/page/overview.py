@@ -16,7 +16,7 @@ from dlbench.reports.statistics import Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import name_among
 
 MOST_NETWORKS = 6
-MOST_ROWS = 14
+MOST_ROWS = 10
 """Rows of one network in the picture; the matrix has the others."""
 MOST_FINDINGS = 6
 _NAMED_TIES = 2
@@ -80,7 +80,7 @@ def overview_table(found: Sequence[Ranking]) -> Table:
                 times(ratio(behind[1], least)) if behind else MISSING,
             )
         )
-    heads = ("network", "fastest", "a step", "no slower than noise explains", "first clearly slower", "its time")
+    heads = ("network", "fastest", "a step", "ties with it", "first clearly slower", "takes")
     return Table("", heads, tuple(rows), words=True)
 
 

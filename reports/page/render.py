@@ -3,6 +3,7 @@
 import base64
 import gzip
 import hashlib
+from collections.abc import Callable
 from functools import partial
 from importlib import resources
 from typing import Any
@@ -81,7 +82,7 @@ def _view(document: Document, matrix: PageMatrix) -> dict[str, Any]:
             facts = str(facts_html(software_of(launches[-1]).items()))
             place = software.setdefault(facts, len(software))
         opened.append(str(cell_html(document, cell, place, max(1, -(-samples // MOST_DOTS)))))
-    page = matrix_page(document.matrix)
+    page, rows = matrix_page(document.matrix), matrix_rows(document.matrix)
     return {
         "keys": inert(matrix.keys),
         "filters": [list(each) for each in zip(*(filter.of for filter in matrix.filters), strict=True)],
@@ -89,17 +90,17 @@ def _view(document: Document, matrix: PageMatrix) -> dict[str, Any]:
         "cells": opened,
         "software": list(software),
         "files": {
-            "cells.csv": csv_text(matrix_rows(document.matrix)),
+            "cells.csv": csv_text(rows._replace(lines=inert(rows.lines))),
             "matrix.md": page_to_markdown(page),
             "matrix.tex": page_to_latex(page),
         },
     }
 
 
-def rendered(template: str, folder: str = "page/assets", show: Any = visible, **given: Any) -> str:
+def rendered(template: str, show: Callable[[str], str] = visible, **given: Any) -> str:
     """Return a template of ours with these values, in which every text is inert."""
     environment = Environment(
-        loader=PackageLoader("dlbench.reports", folder),
+        loader=PackageLoader("dlbench.reports", "page/assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -109,7 +110,7 @@ def rendered(template: str, folder: str = "page/assets", show: Any = visible, **
     return environment.get_template(template).render(**given) + "\n"
 
 
-def _inert(show: Any, value: Any) -> Any:
+def _inert(show: Callable[[str], str], value: Any) -> Any:
     # What is HTML already is made of inert texts.
     return show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 

@@ -6,6 +6,7 @@ Matplotlib draws the pictures, as for a report's PNG files: an SVG needs no Java
 import re
 import tempfile
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,8 +21,6 @@ from dlbench.reports.page.document import Document
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.storage.networks import family_of_record
 
-LAST_BEFORE_THE_MATRIX = 10
-"""Reports of a place up to this stand before the matrix."""
 MOST_ROWS = 1500
 """Rows of tables in a section, cut only between groups; the command shows all."""
 MOST_CELLS_DRAWN = 1000
@@ -32,6 +31,8 @@ _XLINK = "{http://www.w3.org/1999/xlink}href"
 _INK = {"#000000": "currentColor", "black": "currentColor", "#666666": "currentColor"}
 """Colours that follow the page, so that they can be seen on dark too."""
 _GRID = "#dddddd"
+_OF_ITS_OWN = ("d", "x", "y", "href", "id", "transform", "width", "height", "viewBox", "points")
+_GROUPS = f"{{{_SVG}}}g", f"{{{_SVG}}}defs"
 _DROPPED = (f"{{{_SVG}}}metadata", f"{{{_SVG}}}title", f"{{{_SVG}}}style")
 
 
@@ -45,8 +46,6 @@ class Section:
     body: Markup
     headline: tuple[str, ...]
     """Its findings at the head of the page."""
-    first: bool
-    """Whether it stands before the matrix."""
 
 
 def sections(document: Document) -> list[Section]:
@@ -68,9 +67,7 @@ def sections(document: Document) -> list[Section]:
             continue
         drawn = pictures(report, content, options) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
         body = page_to_html(shortened(report.page(content, options), report.name))
-        first = report.place <= LAST_BEFORE_THE_MATRIX
-        headline = tuple(report.headline(content))
-        found.append(Section(report.name, report.heading, tuple(drawn), body, headline, first))
+        found.append(Section(report.name, report.heading, tuple(drawn), body, tuple(report.headline(content))))
     return found
 
 
@@ -103,24 +100,50 @@ def pictures(report: Report[Any], content: Any, options: ReportOptions) -> list[
 def inline(text: str, prefix: str, label: str) -> Markup:
     """Return an SVG file as an element of a page, without style attributes, its ids behind a prefix of their own."""
     root = ElementTree.fromstring(text)
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
-    for parent in list(root.iter()):
-        for child in [each for each in parent if each.tag in _DROPPED]:
-            parent.remove(child)
+    # Short names for what is referred to, of matplotlib's long ones.
+    used = {name: f"{prefix}{place:x}" for place, name in enumerate(re.findall(r'(?:url\(#|href="#)([^")]+)', text))}
     for element in root.iter():
         if element.get("id") not in used:
             element.attrib.pop("id", None)
-        _plain_attributes(element, prefix)
+        _plain_attributes(element, used)
+    _unwrap(root)
+    for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
+        element.text, element.tail = (element.text or "").strip(), ""
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     # A third more than its points: text of 8 points is then as large as the page's smallest.
     wide = float(root.get("viewBox", "0 0 700 500").split()[2])
     root.attrib |= {"role": "img", "aria-label": label, "class": "plot", "width": f"{wide * 4 / 3:.0f}"}
-    return Markup(re.sub(r"\n\s*", "\n", ElementTree.tostring(root, encoding="unicode")))  # written out again
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # written out again
 
 
-def _plain_attributes(element: ElementTree.Element, prefix: str) -> None:
+def _unwrap(parent: ElementTree.Element) -> None:
+    """Put the children of groups that say nothing in their place, and drop what is not shown."""
+    children: list[ElementTree.Element] = []
+    for child in parent:
+        _unwrap(child)
+        if child.tag in _DROPPED or (child.tag in _GROUPS and not len(child)):
+            continue
+        children += list(child) if child.tag == _GROUPS[0] and not child.attrib else [child]
+    parent[:] = []
+    # What neighbours look like is said once.
+    for look, run in groupby(children, key=_look):
+        alike = list(run)
+        if len(alike) > 1 and look and alike[0].tag != _GROUPS[0]:
+            for child in alike:
+                child.attrib = {name: value for name, value in child.attrib.items() if name in _OF_ITS_OWN}
+            group = ElementTree.SubElement(parent, _GROUPS[0], dict(look))
+            group.extend(alike)
+        else:
+            parent.extend(alike)
+
+
+def _look(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, value) for name, value in element.attrib.items() if name not in _OF_ITS_OWN))
+
+
+def _plain_attributes(element: ElementTree.Element, names: dict[str, str]) -> None:
     for part in element.attrib.pop("style", "").split(";"):
         name, _, value = part.partition(":")
         if name.strip() == "font":  # short for size and family; the page has its own family
@@ -128,20 +151,23 @@ def _plain_attributes(element: ElementTree.Element, prefix: str) -> None:
                 element.set("font-size", size[1])
         elif value:
             element.set(name.strip(), value.strip())
+    element.attrib.pop("font-family", None)
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
     if _XLINK in element.attrib:
         element.set("href", element.attrib.pop(_XLINK))
     for name, value in list(element.attrib.items()):
         if name == "id":
-            element.set(name, prefix + value)
+            element.set(name, names[value])
         elif name == "href" and value.startswith("#"):
-            element.set(name, f"#{prefix}{value[1:]}")
+            element.set(name, f"#{names[value[1:]]}")
         elif value.startswith("url(#"):
-            element.set(name, f"url(#{prefix}{value[5:]}")
+            element.set(name, f"url(#{names[value[5:-1]]})")
         elif name in ("fill", "stroke"):
             element.set(name, _INK.get(value.lower(), value))
         elif name in ("d", "points", "x", "y", "width", "height", "transform"):
             shorter = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), value)
-            element.set(name, re.sub(r"\s+", " ", shorter).strip())
+            element.set(name, re.sub(r" ?([A-Za-z,]) ", r"\1", re.sub(r"\s+", " ", shorter)).strip())
     if element.tag == f"{{{_SVG}}}text" and "fill" not in element.attrib:
         element.set("fill", "currentColor")
     if element.get("stroke", "").lower() == _GRID:
