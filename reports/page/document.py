@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.against.analysis import Stand
 from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.flags import disturbed
 from dlbench.reports.history.nights import CellHistory
+from dlbench.reports.published import Counterpart
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.record import BASELINE, Record, Run, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
@@ -50,7 +50,7 @@ class Document:
     all_runs: bool = False
     """Whether a cell's number rests on its launches of all runs, not only of its newest."""
     releases: Callable[[], Mapping[tuple[str, str], date]] = dict
-    stands: Callable[[], Mapping[str, Stand]] = dict
+    counterparts: Callable[[], Mapping[str, Counterpart]] = dict
     histories: Mapping[tuple[str, Cell], Sequence[CellHistory]] = field(default_factory=dict)
     """By machine and cell its nights in the stores, where there are several."""
 
@@ -84,7 +84,7 @@ class Document:
             lambda: list(self.runs),
             ReportOptions(all_runs=self.all_runs),
             self.releases,
-            self.stands,
+            self.counterparts,
             self.of_run,
             self.sentinels,
             self.narrowing,

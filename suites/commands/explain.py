@@ -10,8 +10,7 @@ import typer
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.errors import ReportError
-from dlbench.reports.explained.analysis import explain
-from dlbench.reports.explained.report import REPORT
+from dlbench.reports.explained import REPORT, explain
 from dlbench.reports.flags import disturbed
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.naming import name_of
@@ -24,11 +23,10 @@ from ..display.screen import StatusLine, err, say
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
-from ..planning.choices import Choices
-from ..planning.expansion import expand
+from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, offered
-from ..planning.own_steps import NETWORK, OwnSteps
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.own import NETWORK, OwnSteps
+from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..run import preparation, references
 from ..run.launch import LaunchRunner
@@ -83,7 +81,7 @@ def explain_command(
     - `dlbench explain torch/small --suite mine.toml`
     - `dlbench explain train_step/own --step train_step.py --python ~/venv/bin/python`
     """
-    chosen = Choices(axes.words, builds=builds.builds, own=builds.own)
+    chosen = SuiteOverrides(axes.words, builds=builds.builds, own=builds.own)
     machine = probe()
     plan = _plan(cell, how.suite_name, chosen, machine)
     preparation.check_brought(chosen.builds)
@@ -134,7 +132,7 @@ def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:
     )
 
 
-def _plan(cell: str, name: str, chosen: Choices, machine: Machine) -> Plan:
+def _plan(cell: str, name: str, chosen: SuiteOverrides, machine: Machine) -> Plan:
     """Return the plan of one cell; raises UsageError where the words mean several."""
     suite = _suite(cell, name, chosen.own)
     plan = expand(
@@ -170,7 +168,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         raise FrameworkEnvironmentError(source.reason)
     launcher = _Profiling(ProcessLauncher(), steps)
     run = preparation.new_run(plan, machine, "explain")
-    carrier = LaunchRunner(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
+    launch_runner = LaunchRunner(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
     with measuring(say, wait=True, computes=plan.computes):
         say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:
@@ -178,7 +176,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
             def tick(directory: Path) -> None:
                 status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-            return next(carrier.attempts(planned, plan.protocol, tick=tick))
+            return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))
 
 
 def _reference_at_hand(plan: Plan, cell: Cell) -> Reference | None:

@@ -20,7 +20,7 @@ from dlbench.reports.storage.store import Store
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
-from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.framework import counterparts_of_2016, release_dates
 from ..planning.rerun import rerun_by_name
 from ..run import preparation
 from . import options
@@ -81,7 +81,7 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         rerun_command=rerun_by_name,
         all_runs=given[of_reports.ALL_RUNS],
         releases=release_dates,
-        stands=stands_for_2016,
+        counterparts=counterparts_of_2016,
         histories=histories(targets, narrowing),
     )
 

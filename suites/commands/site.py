@@ -36,7 +36,7 @@ from dlbench.reports.storage.store import Store
 from ..display.screen import counted, say
 from ..environments.folders import write_whole
 from ..errors import UsageError
-from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.framework import counterparts_of_2016, release_dates
 from ..planning.rerun import rerun_by_name
 from ..run import preparation
 from ..run.sides import report_of
@@ -215,7 +215,7 @@ def _night(site: _Site, run: Run, count: int) -> None:
         note=_note(run),
         rerun_command=rerun_by_name,
         releases=release_dates,
-        stands=stands_for_2016,
+        counterparts=counterparts_of_2016,
     )
     cells = document.matrix.cells.values()
     summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"

@@ -19,6 +19,7 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.pytest_benchmark import export as files
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record, Run
 
@@ -28,17 +29,16 @@ from ..display.progress import clock as clock_text
 from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..errors import DlbenchError
-from ..planning import external_adapters, feasible, own_steps, values
-from ..planning.axes import KEYS
-from ..planning.choices import PROTOCOL_KEYS, Choices
-from ..planning.plan import Plan, PlannedLaunch, narrow_to
+from ..planning import own, values
+from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
+from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import ProcessLauncher
 from ..run.machine_lock import measuring
 from ..run.quiet_machine import open_gate
 from ..run.runner import Runner
-from ..storing import spools
+from ..run.schedules import BlockSchedule
 from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
@@ -250,19 +250,19 @@ class SuiteSession:
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
-            store = stack.enter_context(spools.opened(target, said.line))
+            store = stack.enter_context(delivery.opened(target, said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
             sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
             reference = preparation.prepare_references(plan, self._machine, said.line)
             run = preparation.begin(plan, store, self._machine)
-            for line in (f"measuring {size_of(plan)}", feasible.memory_line(plan, self._machine)):
+            for line in (f"measuring {size_of(plan)}", memory_line(plan, self._machine)):
                 if line:
                     said.line(line)
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
-            carrier = LaunchRunner(
+            launch_runner = LaunchRunner(
                 plan,
                 run,
                 ProcessLauncher(),
@@ -272,12 +272,13 @@ class SuiteSession:
                 gate=gate,
                 ceilings=store.ceilings(self._machine.fingerprint),
             )
-            ending = Runner(store, carrier, said, self._budget).run()
+            schedule = BlockSchedule(plan, (), launch_runner.host)
+            result = Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
             self._run = next(each for each in store.runs() if each.id == run.id)
-            said.line(f"measured {counted(ending.records, 'launch', 'launches')}{kept}")
+            said.line(f"measured {counted(result.records, 'launch', 'launches')}{kept}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
@@ -323,14 +324,14 @@ def _refuse_distribution(config: pytest.Config) -> None:
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
     of_rows = {key: config.getoption(f"dlbench_{key}") for key in ("python", "adapter", "step", "loss_tolerance")}
-    external_adapters.register(of_rows["adapter"])
-    own_steps.register(of_rows["step"])
+    own.register_adapters(of_rows["adapter"])
+    own.register_steps(of_rows["step"])
     given = RowOptions(**of_rows)
     words = {key: config.getoption(f"dlbench_{key}") for key in (*KEYS, *PROTOCOL_KEYS)}
     if disabled:
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
         words = {**words, "launches": "1", "interval": None}
-    choices = Choices(
+    choices = SuiteOverrides(
         steps=1 if disabled else config.getoption("dlbench_steps"),
         builds=given.builds,
         joining=given.joining,
@@ -339,7 +340,7 @@ def _plan(config: pytest.Config, machine: Machine) -> Plan:
     )
     check_own(AxisOptions(words), given)
     plan = plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
-    feasible.check_count(plan, config.getoption("dlbench_yes"))
+    check_count(plan, config.getoption("dlbench_yes"))
     return plan
 
 

@@ -8,8 +8,9 @@ import functools
 import re
 import tomllib
 from collections.abc import Callable, Iterable
+from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -18,9 +19,12 @@ import dlbench.adapters
 
 from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
-from .toml_words import sentence, text_of
+from .toml_files import sentence, text_of
 
-GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
+if TYPE_CHECKING:
+    from dlbench.reports.published import Counterpart
+
+GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
 OUTSIDE = "outside_"
@@ -360,3 +364,31 @@ def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
         known = ", ".join(framework.modes)
         raise UsageError(f"{framework.name} has no mode {wanted!r}. It has: {known} (or * for all).")
     return (wanted,)
+
+
+def release_dates() -> dict[tuple[str, str], date]:
+    """Return when the releases that the catalogue knows came out, by adapter (folder) and version."""
+    return {
+        (framework.folder, release.version): release.date
+        for framework in catalogue().values()
+        if framework.project is not None
+        for release in framework.project.releases
+    }
+
+
+def counterparts_of_2016() -> "dict[str, Counterpart]":
+    """Return the framework here that is compared with each one of the 2016 paper: itself, or its successor."""
+    from dlbench.reports.published import SHI2016, Counterpart, study
+
+    known = catalogue()
+    found = {}
+    for name, (catalogued, title) in study(SHI2016).frameworks.items():
+        entry = known.get(catalogued) or known.get(name)
+        missing = entry.unavailable if entry is not None else ""
+        if entry is not None and entry.successor:
+            entry = known.get(entry.successor)
+        if entry is None or entry.unavailable:
+            found[name] = Counterpart("", title, missing or "it is not in the list of frameworks")
+        else:
+            found[name] = Counterpart(entry.folder, entry.title)
+    return found

@@ -9,7 +9,7 @@ from dlbench.reports.pytest_benchmark.imported import FRAMEWORK
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
-from . import own_steps, values
+from . import own, values
 from .axes import AXIS_OPTIONS, AxisOption, option_of
 from .framework import catalogue
 from .suite import load, shipped
@@ -42,7 +42,7 @@ def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
     """
     if cell.framework == FRAMEWORK:
         return ""
-    step = Path(f"{cell.framework}.py") if cell.network == own_steps.NETWORK else None
+    step = Path(f"{cell.framework}.py") if cell.network == own.NETWORK else None
     found = suite if step and suite in shipped() else _with_network(suite, cell.network, cell.specification)
     return " ".join(
         [rerun_command(cell, found, step, launches=max(1, launches)), *([] if step else _option_of_row(cell))]

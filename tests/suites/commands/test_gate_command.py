@@ -14,7 +14,7 @@ from processes import run_command, running_command, wait_until
 from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
-from dlbench.suites.commands.two_sides import ComparisonOptions
+from dlbench.suites.commands.ab import ComparisonOptions
 
 SUITE = suite_of_null("nightly", 0.001, threads=[1, 2], protocol={"steps": 5})
 # A step of 1 ms becomes one of 21 ms: whatever else this machine does meanwhile, that is slower.
