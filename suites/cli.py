@@ -99,8 +99,8 @@ _ENDING_SECONDS = 10.0
 def _add_pages(reports: typer.Typer) -> None:
     """Add the reports that are whole pages; they read stores as the other reports do."""
     from .commands import options
-    from .publishing.page import PAGE_OPTIONS, page_command
-    from .publishing.site import SITE_OPTIONS, site_command
+    from .commands.page import PAGE_OPTIONS, page_command
+    from .commands.site import SITE_OPTIONS, site_command
 
     reports.command("page")(options.takes(page_command, PAGE_OPTIONS))
     reports.command("site")(options.takes(site_command, SITE_OPTIONS))
