@@ -1,4 +1,4 @@
-"""The command that measures a cell again, written by the table of axes."""
+"""The command that measures a cell again, written from the table of axes."""
 
 import shlex
 from functools import cache
@@ -9,15 +9,15 @@ from dlbench.reports.pytest_benchmark.imported import FRAMEWORK
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
-from ..planning import own, values
-from ..planning.axes import AXIS_OPTIONS, AxisOption, option_of
-from ..planning.framework import catalogue
-from ..planning.suite import load, shipped
+from . import own, values
+from .axes import AXIS_OPTIONS, AxisOption, option_of
+from .framework import catalogue
+from .suite import load, shipped
 
 _WITH_ALL_ROWS = "table4"
 
 
-def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
+def rerun_command(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
     """Return `dlbench run SUITE ...` for one cell, and ``given`` as further options; a user's own step by its file."""
     words = ["dlbench run", shlex.quote(suite)]
     words += [f"--step {shlex.quote(str(step))}"] if step else [f"--networks {shlex.quote(cell.network)}"]
@@ -33,7 +33,7 @@ def again(cell: Cell, suite: str, step: Path | None = None, **given: object) -> 
     return " ".join(words)
 
 
-def again_by_name(cell: Cell, suite: str, launches: int) -> str:
+def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
     """Return the command for a cell of whose run only names are known.
 
     A suite that does not come with dlbench, and a user's own step, are files of their names. A cell that its suite
@@ -44,10 +44,12 @@ def again_by_name(cell: Cell, suite: str, launches: int) -> str:
         return ""
     step = Path(f"{cell.framework}.py") if cell.network == own.NETWORK else None
     found = suite if step and suite in shipped() else _with_network(suite, cell.network, cell.specification)
-    return " ".join([again(cell, found, step, launches=max(1, launches)), *([] if step else _brought(cell))])
+    return " ".join(
+        [rerun_command(cell, found, step, launches=max(1, launches)), *([] if step else _option_of_row(cell))]
+    )
 
 
-def _brought(cell: Cell) -> list[str]:
+def _option_of_row(cell: Cell) -> list[str]:
     """Return the option by which a row came that is none of dlbench's."""
     known = {framework.folder: name for name, framework in catalogue().items()}
     if cell.framework in known.values():

@@ -2,38 +2,121 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
-from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markdown import escaped
 from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.page.document import Document
-from dlbench.reports.page.policy import own_script, own_style, policy
-from dlbench.reports.page.render import page_to_file_text
-from dlbench.reports.site.contents import HistoryPage, Night
-from dlbench.reports.site.feed import feed
-from dlbench.reports.site.judged import cleared_of, shifts_of, slower_of
-from dlbench.reports.site.names import history_file
-from dlbench.reports.site.pages import history_page, index_page
+from dlbench.reports.page.render import asset, page_to_file_text, policy
+from dlbench.reports.site import (
+    Contents,
+    HistoryPage,
+    Night,
+    cleared_of,
+    feed,
+    history_file,
+    history_page,
+    index_page,
+    shifts_of,
+    slower_of,
+)
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
-from ..commands import options
 from ..display.screen import counted, say
+from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..planning.framework import counterparts_of_2016, release_dates
+from ..planning.rerun import rerun_by_name
 from ..run import preparation
 from ..run.sides import report_of
-from .again import again_by_name
-from .site_folder import SiteFolder
+from . import options
+
+MARKER = "site.json"
+FORM = 1
+"""Rises whenever a reader of the old form would misread the new one."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    dlbench_site: int
+    contents: Contents
+
+
+_KEPT = TypeAdapter(_Kept)
+
+
+class SiteFolder:
+    """A folder that holds a site of ours and nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the folder, or make it; raises UsageError where it holds anything but a site of ours."""
+        self.path = path
+        self.written = 0
+        """Files written, since they were new or other than before."""
+        try:
+            self.contents = self._read()
+            self.save()
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def _read(self) -> Contents:
+        marker = self.path / MARKER
+        if marker.is_file():
+            try:
+                kept = _KEPT.validate_json(marker.read_bytes())
+            except ValidationError:
+                kept = None
+            if kept is None or kept.dlbench_site != FORM:
+                raise UsageError(
+                    f"{marker} is not of a site that this dlbench can read; name another folder with --out, or remove "
+                    "this one to make the site anew."
+                )
+            return kept.contents
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise UsageError(
+                f"{self.path} holds files and is no site of dlbench; name a new or an empty folder with --out."
+            )
+        return Contents()
+
+    def write(self, file: str, text: str) -> None:
+        """Write a file of the site whole, unless it says so already; raises UsageError."""
+        path = self.path / file
+        try:
+            if path.is_file() and path.read_bytes() == text.encode():
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as error:
+            raise self._refused(error) from error
+        self.written += 1
+
+    def has(self, file: str) -> bool:
+        """Tell whether the site has this file."""
+        return (self.path / file).is_file()
+
+    def save(self) -> None:
+        """Remember what the site holds; raises UsageError."""
+        told = _KEPT.dump_json(_Kept(FORM, self.contents), indent=1).decode()
+        before = self.written
+        self.write(MARKER, told + "\n")
+        self.written = before
+
+    def _refused(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"The site {self.path} cannot be written ({error.strerror or error}); name another folder with --out."
+        )
+
 
 _EXPLAINED = 100
 """Changes whose records are read."""
@@ -55,13 +138,11 @@ class _Site(NamedTuple):
 
     folder: SiteFolder
     store: Store
-    again: Callable[[Cell, str, int], str]
-    """The command that measures a cell again."""
     version: str
 
     def digest(self, *parts: Any) -> str:
         """Return a digest of what a page is made of, this dlbench and its style and script included."""
-        look = policy(own_style(), own_script())
+        look = policy(asset("style.css"), asset("page.js"))
         told = json.dumps([self.version, look, *parts], default=str)
         return hashlib.sha256(told.encode()).hexdigest()
 
@@ -86,7 +167,7 @@ def site_command(**given: Any) -> None:
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
         folder = SiteFolder(given["out"])
         try:
-            _pages(_Site(folder, store, again_by_name, preparation.version()), runs)
+            _pages(_Site(folder, store, preparation.version()), runs)
         finally:
             folder.save()
     contents = folder.contents
@@ -132,9 +213,9 @@ def _night(site: _Site, run: Run, count: int) -> None:
         runs=((run, count),),
         of_run=lambda each: Results.of([site.store], each),
         note=_note(run),
-        again=site.again,
-        releases=release_dates(),
-        counterparts=counterparts_of_2016(),
+        rerun_command=rerun_by_name,
+        releases=release_dates,
+        counterparts=counterparts_of_2016,
     )
     cells = document.matrix.cells.values()
     summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"

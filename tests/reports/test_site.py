@@ -1,18 +1,34 @@
 """Confirmed regressions of a site: each is told once, under an id that stays; file names are safe."""
 
+import math
 import re
+from dataclasses import replace
 from datetime import timedelta
 from xml.etree import ElementTree
 
 import factory_of_records as factory
+import numpy as np
+import pandas as pd
 import pytest
+import simulated_nights as simulated
 from hostile_texts import HOSTILE
 from inertness import check_html, check_xml
 
-from dlbench.reports.site.contents import Contents, HistoryPage, Night, Shift, Slower, notices
-from dlbench.reports.site.feed import feed
-from dlbench.reports.site.names import history_file, key_of, run_file
-from dlbench.reports.site.pages import index_page
+from dlbench.reports.history.nights import History, build_history
+from dlbench.reports.site import (
+    Contents,
+    HistoryPage,
+    Night,
+    Shift,
+    Slower,
+    feed,
+    history_file,
+    index_page,
+    key_of,
+    notices,
+    run_file,
+    shifts_of,
+)
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -92,3 +108,31 @@ def test_names_of_our_own_stay_as_they_are_and_cells_of_machines_differ():
     assert run_file("20261120T120000-abc123") == "runs/20261120T120000-abc123.html"
     assert run_file("../20261120T120000-abc123") != run_file("20261120T120000-abc123")
     assert key_of("a", factory.cell()) != key_of("b", factory.cell()) != key_of("b", factory.cell(threads=2))
+
+
+def history(nights: int, size: float) -> History:
+    """Return that of a cell whose candidate takes ``size`` times as long from night 20 on."""
+    sides = simulated.launches(np.random.default_rng(3), 40, "quiet", [(20, math.log(size))])
+    frames = [
+        simulated.rows(1, side, logs[:nights]) for side, logs in zip(("baseline", "candidate"), sides, strict=True)
+    ]
+    return build_history(pd.concat(frames, ignore_index=True), {1: factory.cell()})
+
+
+def test_only_confirmed_slowdowns_count():
+    assert shifts_of(history(23, 1.05), ()) == (), "pending"
+    assert shifts_of(history(40, 0.95), ()) == (), "faster"
+    (shift,) = shifts_of(history(40, 1.05), ())
+    assert (shift.run, shift.started.isoformat()) == ("run-020", simulated.started(20))
+    assert "% slower" in shift.sentence
+    assert shift.near == tuple(f"run-{night:03d}" for night in range(18, 26))
+
+
+def test_what_was_published_stays_though_nights_move_or_resize_it():
+    (early,) = shifts_of(history(26, 1.05), ())
+    (late,) = shifts_of(history(40, 1.05), ())
+    assert early.sentence != late.sentence
+    moved = replace(early, run="run-021")
+    assert shifts_of(history(40, 1.05), [moved]) == (replace(moved, near=late.near),)
+    far = replace(early, run="run-010")
+    assert shifts_of(history(40, 1.05), [far]) == (late,), "another one"

@@ -17,24 +17,21 @@ from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
-from ..commands import options
-from ..commands.report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, results_of, runs_of, sentinels_of
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..planning.framework import counterparts_of_2016, release_dates
+from ..planning.rerun import rerun_by_name
 from ..run import preparation
-from .again import again_by_name
-from .pdf import check_pdf, find_chromium, print_to_pdf
+from . import options
+from .report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, results_of, runs_of, sentinels_of
 
 _OUT = typer.Option("--out", metavar="FILE", help="The HTML file to write.")
 _TITLE = typer.Option("--title", help="Heading of the page.")
-_PDF = typer.Option("--pdf", metavar="FILE", help="Print the page to a PDF file too, through an installed Chromium.")
 _NOTE = typer.Option("--note", metavar="FILE", help="A note of yours at the top of the page: Markdown.")
 
 PAGE_OPTIONS: dict[str, tuple[Any, Any]] = {
     "out": (Annotated[Path, _OUT], Path("report.html")),
-    "pdf": (Annotated[Path | None, _PDF], None),
     "title": (Annotated[str, _TITLE], ""),
     "note": (Annotated[Path | None, _NOTE], None),
     of_reports.ALL_RUNS: (Annotated[bool, ALL_RUNS], False),
@@ -46,22 +43,17 @@ PAGE_OPTIONS: dict[str, tuple[Any, Any]] = {
 def page_command(**given: Any) -> None:
     """Write a report page: one file, with every number, its launches, and the command that repeats it.
 
-    It needs no network and no other file. Filters, plots and raw samples are inside; without JavaScript its tables and
-    plots are there all the same.
+    It needs no network and no other file: filters, plots and raw samples are inside. Without JavaScript its tables and
+    plots are still there. For a PDF, print it from any browser.
 
     Examples:
 
     - `dlbench report page`
     - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two machines"`
     - `dlbench report page --run latest --note what-we-changed.md`
-    - `dlbench report page --pdf report.pdf`
     """
-    pdf = given["pdf"]
     if reason := why_not(given["out"]):
         raise UsageError(f"The page {given['out']} cannot be written: {reason}.")
-    if pdf is not None:
-        check_pdf(pdf)
-        chromium = find_chromium()
     document = document_of(given, datetime.now(UTC))
     text = page_to_file_text(document)
     try:
@@ -69,9 +61,6 @@ def page_command(**given: Any) -> None:
     except OSError as error:
         raise UsageError(f"The page {given['out']} cannot be written: {error.strerror or error}.") from error
     say(f"Written: {given['out']} ({len(text.encode()) / 1e6:.2f} MB).")
-    if pdf is not None:
-        print_to_pdf(text, pdf, chromium)
-        say(f"Printed: {pdf}.")
 
 
 def document_of(given: dict[str, Any], made: datetime) -> Document:
@@ -89,15 +78,15 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         sentinels=partial(sentinels_of, targets),
         narrowing=narrowing,
         note=_note(given["note"]),
-        again=again_by_name,
+        rerun_command=rerun_by_name,
         all_runs=given[of_reports.ALL_RUNS],
-        releases=release_dates(),
-        counterparts=counterparts_of_2016(),
-        histories=_histories(targets, narrowing),
+        releases=release_dates,
+        counterparts=counterparts_of_2016,
+        histories=histories(targets, narrowing),
     )
 
 
-def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[CellHistory]]:
+def histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[CellHistory]]:
     """Return by machine and cell what its nights found, if there are several; of several stores the one with most."""
     found: dict[tuple[str, Cell, str], CellHistory] = {}
     for target in targets:
