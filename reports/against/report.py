@@ -10,7 +10,7 @@ from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 def _analyse(source: Source) -> Against:
     results = source.results()
     builds = Builds(results.records, source.releases())
-    mine = build_matrix(results, source.options.all_runs)
+    mine = build_matrix(results)
     return against(mine, shi2016.publication(), source.stands(), builds, source.options.all_modes)
 
 

@@ -11,9 +11,10 @@ from dlbench.reports.flags import Flag
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
+from dlbench.reports.storage.record import SCREEN as SCREEN
 
 BASELINE, CANDIDATE = "baseline", "candidate"
-SCREEN, CONFIRM = "screen", "confirm"
+CONFIRM = "confirm"
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""

@@ -73,7 +73,7 @@ def run_command(
     suites.load(name)
     settings = {"python": sys.executable, **where.settings}
     id_ = submission.new_id()
-    with Store.open(how.store_file, report=say) as store:
+    with Store.open(how.store_file) as store:
         folder = submission.folder_of(id_, how.folder)
         fleet = submission.new_fleet(id_, name, words, on, folder, settings)
         scheduler = schedulers.of(fleet)

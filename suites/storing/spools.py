@@ -39,10 +39,10 @@ def opened(target: str, report: Report, create: bool = True, unfinished: Run | N
     While a server is away what the run measures is kept on this machine. Raises StoreError.
     """
     if not urls.is_served(target):
-        with Store.open(target, create=create, upgrade=True, report=report) as store:
+        with Store.open(target, create=create) as store:
             yield store
         return
-    with Store.open(target, create=create, upgrade=True, report=report) as server:
+    with Store.open(target, create=create) as server:
         _deliver_before(target, server, report)
         path = _new_file(target)
         delivering: DeliveringStore | None = None
@@ -63,7 +63,7 @@ def opened(target: str, report: Report, create: bool = True, unfinished: Run | N
 def deliver_before(target: str, report: Report) -> None:
     """Deliver what waits for a store on a server, so that it can be read there; raises StoreError."""
     if urls.is_served(target) and waiting(target):
-        with Store.open(target, create=False, upgrade=True, report=report) as server:
+        with Store.open(target, create=False) as server:
             _deliver_before(target, server, report)
 
 
@@ -93,7 +93,7 @@ def deliver(target: str, server: Store) -> Copied:
             if not path.exists():
                 _remove(path)  # another process was faster
                 continue
-            with Store.open(path, create=False, upgrade=True) as here:
+            with Store.open(path, create=False) as here:
                 added = copying.copy(here, server)
             runs, records = runs + added.runs, records + added.records
             _remove(path)

@@ -104,8 +104,6 @@ class Inputs:
         packed = {each.name.partition(".")[0]: each for each in sorted((KEPT / "stores").iterdir())}
         unpacked = {name: lzma.decompress(each.read_bytes()) for name, each in packed.items()}
         self.stores = {name: _first_records(each, scratch / "scratch") for name, each in unpacked.items()}
-        old = sorted((ROOT / "tests" / "data").glob("store_v*.sqlite"))
-        self.stores |= {each.stem: each.read_bytes() for each in old}
         definitions = sorted((ROOT / "suites" / "definitions").glob("*.toml"))
         files = [*definitions, *sorted((KEPT / "inputs").glob("*.toml"))]
         self.suites = [each.read_bytes() for each in files if each.name != "networks.toml"]

@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from dlbench.reports.storage import database, queries, schema
-from dlbench.reports.storage.cell_columns import from_columns
-from dlbench.reports.storage.record_columns import CellNumbers, batched
-from dlbench.reports.storage.store import Store
+from dlbench.reports.storage import database, schema
+from dlbench.reports.storage.store import Store, batched
 
 Told = Callable[[int, int], None]
 """Takes how many records were looked at, and of how many."""
 
-_SAME_RECORD = ("cell_id", "launch", "attempt", "side", "stage", "environment", "started")
+_SAME_RECORD = ("cell", "launch", "attempt", "side", "stage", "environment", "started")
 _SAME_SENTINEL = ("block", "moment", "content")
 
 
@@ -34,11 +32,10 @@ def copy(source: Store, target: Store, told: Told = lambda done, of: None) -> Co
     """Bring all that a store holds to another; raises StoreError, and then every run before it is kept."""
     for table in (schema.machines, schema.ceilings):
         _copy_known(source, target, table)
-    cells = _copy_cells(source, target)
     counts = source.record_counts()
     of, done, runs, records = sum(counts.values()), 0, 0, 0
     for run in _runs(source):
-        added = _copy_run(source, target, run, cells)
+        added = _copy_run(source, target, run)
         runs, records = runs + added.runs, records + added.records
         done += counts.get(run, 0)
         told(done, of)
@@ -49,7 +46,7 @@ def copy_run(source: Store, target: Store, run: str) -> None:
     """Bring one run, and what is known of machines, to another store."""
     for table in (schema.machines, schema.ceilings):
         _copy_known(source, target, table)
-    _copy_run(source, target, run, _copy_cells(source, target, of_run=run))
+    _copy_run(source, target, run)
 
 
 def _ask(store: Store, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
@@ -74,32 +71,16 @@ def _copy_known(source: Store, target: Store, table: sa.Table) -> None:
             connection.execute(sa.insert(table), missing)
 
 
-def _copy_cells(source: Store, target: Store, of_run: str | None = None) -> dict[int, int]:
-    """Give every cell, or those of a run, a number in the target; return it by the number in the source."""
-    table = schema.cells
-    of = [table.c.id.in_(sa.select(schema.records.c.cell_id).where(schema.records.c.run == of_run))] if of_run else []
-    rows = _ask(source, sa.select(table).where(*of).order_by(table.c.id))
-    numbers = CellNumbers(table)
-    try:
-        cells = [(row.id, row.machine, from_columns(dict(row._mapping))) for row in rows]
-    except (TypeError, ValueError) as error:
-        raise database.damaged(source.name) from error
-    with database.writing(target.engine, target.name, alone=True) as connection:
-        return {number: numbers.of(connection, machine, cell) for number, machine, cell in cells}
-
-
-def _copy_run(source: Store, target: Store, run: str, cells: dict[int, int]) -> Copied:
+def _copy_run(source: Store, target: Store, run: str) -> Copied:
     """Bring a run with its records and sentinels to the target; both stores hold it alike where that succeeds."""
     with database.writing(target.engine, target.name, alone=True) as connection:
         runs = _copy_words(source, connection, run)
-        records = _copy_records(source, connection, run, cells)
+        records = _copy_records(source, connection, run)
         of_run = schema.sentinels.c.run == run
         rows = ({**row._mapping} for row in _ask(source, sa.select(schema.sentinels).where(of_run).order_by("id")))
         sentinels = list(_missing(connection, schema.sentinels, run, rows, _SAME_SENTINEL))
         if sentinels:
             connection.execute(sa.insert(schema.sentinels), [_without_id(row) for row in sentinels])
-        if records:
-            queries.settle(connection, schema.records.c.run == run)
     return Copied(runs, records)
 
 
@@ -118,17 +99,16 @@ def _copy_words(source: Store, connection: sa.Connection, run: str) -> int:
     return int(there is None)
 
 
-def _copy_records(source: Store, connection: sa.Connection, run: str, cells: dict[int, int]) -> int:
+def _copy_records(source: Store, connection: sa.Connection, run: str) -> int:
     """Bring the records of a run that the target lacks, in their order, and return how many these were."""
     table = schema.records
     columns = [table.c[name] for name in ("id", *_SAME_RECORD)]
     light = _ask(source, sa.select(*columns).where(table.c.run == run).order_by(table.c.id))
-    rows = ({**row._mapping, "cell_id": cells.get(row.cell_id)} for row in light)
+    rows = ({**row._mapping} for row in light)
     missing = [row["id"] for row in _missing(connection, table, run, rows, _SAME_RECORD)]
     for some in batched(missing):
         whole = _ask(source, sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id))
-        kept = [{**_without_id(row._mapping), "cell_id": cells.get(row.cell_id)} for row in whole]
-        connection.execute(sa.insert(table), kept)
+        connection.execute(sa.insert(table), [_without_id(row._mapping) for row in whole])
     return len(missing)
 
 

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from dlbench.reports.errors import StoreError
-from dlbench.reports.storage import database
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.servers import copying
 from dlbench.reports.storage.store import Store
@@ -121,7 +120,7 @@ class DeliveringStore(Store):
 
     def _rest(self) -> None:
         """Hold no connection between launches: a thousand machines must not need a thousand of them."""
-        if not database.is_sqlite(self._server.engine):  # one in memory would be gone
+        if self._server.engine.dialect.name != "sqlite":  # one in memory would be gone
             self._server.engine.dispose()
 
     def _pass_on(self, write: Callable[[Store], None]) -> None:

@@ -1,13 +1,10 @@
 """A store on a real PostgreSQL server: what is kept, who may, what is said where it cannot be used, and no password."""
 
 import json
-import sqlite3
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from pathlib import Path
-from typing import Any
 
 import factory_of_records as make
 import pytest
@@ -15,12 +12,9 @@ import sqlalchemy as sa
 from postgresql_server import Server
 
 from dlbench.reports.errors import StoreError
-from dlbench.reports.storage import record_columns, schema
-from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.servers import urls
 from dlbench.reports.storage.store import Store
 
-VERSION_1 = Path(__file__).parents[3] / "data" / "store_v1.sqlite"
 SECRET = "hunter2"
 
 
@@ -55,7 +49,6 @@ def test_eight_writers_write_one_store_at_the_same_time(postgresql: Server, data
         assert len(store.records()) == 96
         assert len(store.cells()) == 3
         assert list(store.machines()) == ["m-one"]
-        assert len(store.history()) == len(schema.MIGRATIONS)
 
 
 def test_every_part_of_a_store_is_read_back(postgresql: Server, database: str) -> None:
@@ -83,58 +76,17 @@ def test_runs_are_in_order_of_time_where_the_server_sorts_as_people_do(postgresq
         assert [run.id for run in store.runs()] == ["A", "b", "z"]
 
 
-def of_version_1(url: str) -> list[dict[str, Any]]:
-    """Make a store as the first dlbench made them, and return its records."""
-    file = sqlite3.connect(VERSION_1)
-    file.row_factory = sqlite3.Row
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        schema.MIGRATIONS[0].upgrade(connection)
-        schema.schema_history.create(connection)
-        for table in ("schema_history", "machines", "runs", "records"):
-            content = [dict(row) for row in file.execute(f"SELECT * FROM {table}")]
-            if table == "records":  # the server numbers them itself
-                content = [{name: value for name, value in row.items() if name != "id"} for row in content]
-            connection.execute(sa.insert(sa.table(table, *map(sa.column, content[0]))), content)
-    engine.dispose()
-    file.close()
-    return content
-
-
-def open_and_count(url: str) -> tuple[int, int, bool]:
-    said: list[str] = []
-    with Store.open(url, report=said.append) as store:
-        return len(store.records()), len(store.history()), bool(said)
-
-
-def test_an_older_schema_is_brought_up_to_date_once_whoever_comes_first(postgresql: Server, database: str) -> None:
-    url = postgresql.url(database, password=SECRET)
-    records = of_version_1(url)
-    assert "has an older schema; `dlbench store upgrade" in refused(url, create=False)
-    with ThreadPoolExecutor(4) as openers:
-        opened = list(openers.map(open_and_count, [url] * 4))
-    assert {each[:2] for each in opened} == {(len(records), len(schema.MIGRATIONS))}
-    assert any(said for _, _, said in opened)
-    with Store.open(url, create=False) as store:
-        assert [each.to_dict() for each in store.records()] == [
-            Record.from_dict(record_columns.parse("record", row["content"])).to_dict() for row in records
-        ]
-        found = store.engine.connect().execute(sa.select(schema.records.c.seconds).order_by("id")).scalars().all()
-        assert all(found)
-        store.append(make.record())
-
-
 def test_a_newer_schema_is_refused(postgresql: Server, database: str) -> None:
     Store.open(postgresql.url(database)).close()
-    postgresql.carry_out("INSERT INTO schema_history VALUES (99, 'the future', '2030-01-01')", database=database)
-    assert "was written by a newer dlbench (schema 99" in refused(postgresql.url(database))
+    postgresql.carry_out("UPDATE dlbench_schema SET version = 99", database=database)
+    assert "was written by a newer dlbench (store schema 99" in refused(postgresql.url(database))
 
 
 def test_a_database_with_tables_of_the_same_names_is_left_alone(postgresql: Server, database: str) -> None:
     postgresql.carry_out("CREATE TABLE bookmarks (url TEXT)", database=database)
     postgresql.carry_out("CREATE TABLE runs (experiment TEXT)", database=database)
     said = refused(postgresql.url(database))
-    assert "has a table runs of another program" in said
+    assert "it has a table runs" in said
     assert postgresql.carry_out("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", database=database) == [
         (2,)
     ]
@@ -156,7 +108,7 @@ def test_a_role_without_rights(postgresql: Server, database: str) -> None:
     assert "lets this user not do that (permission denied for schema public)" in refused(theirs)
     with Store.open(mine) as store:
         store.append(make.record())
-    assert "permission denied for table schema_history" in refused(theirs, create=False)
+    assert "permission denied for table dlbench_schema" in refused(theirs, create=False)
     postgresql.carry_out("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database=database)
     with Store.open(theirs, create=False) as store:
         assert len(store.records()) == 1
@@ -258,5 +210,5 @@ def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 def test_contents_are_text_that_any_program_reads(postgresql: Server, database: str) -> None:
     with Store.open(postgresql.url(database)) as store:
         store.append(make.record(network="naïve"))
-    (row,) = postgresql.carry_out("SELECT content, network FROM records", database=database)
-    assert json.loads(row[0])["cell"]["network"] == row[1] == "naïve"
+    (row,) = postgresql.carry_out("SELECT content FROM records", database=database)
+    assert json.loads(row[0])["cell"]["network"] == "naïve"
